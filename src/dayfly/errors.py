@@ -1,0 +1,23 @@
+"""What can go wrong, by who has to act: the request, the run, or the wire."""
+
+from __future__ import annotations
+
+
+class DayflyError(Exception):
+    """Base of all errors that dayfly raises on purpose."""
+
+
+class RequestError(DayflyError):
+    """The request was wrong; nothing was started. One sentence: what, where, what to do."""
+
+
+class RunFailed(DayflyError):
+    """A run was started and failed; the message is its cause."""
+
+
+class WireError(DayflyError):
+    """A message was missing in time, or was not what its reader expected."""
+
+
+class WaitTimeout(WireError):
+    """Nothing arrived within the stated time; the message names what was waited for."""

@@ -1,0 +1,146 @@
+"""What every channel promises: the one thing through which functions talk.
+
+A channel is opened for one namespace (a run and its generation). All methods may be called from
+several threads at once. The conformance suite in `tests/channels` runs over every channel.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from dayfly.wire.keys import Key
+from dayfly.wire.message import Header
+
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """Whose messages: a run (a plain name, safe as a part of a path) and its generation.
+
+    The generation rises whenever all workers start anew from the run checkpoint, so messages of
+    an earlier life are never mistaken for this one's.
+    """
+
+    run: str
+    generation: int
+
+    def __post_init__(self) -> None:
+        if not _RUN.fullmatch(self.run):
+            raise ValueError(f"run {self.run!r} must be letters, digits, '_' and '-', at most 64")
+        if not 0 <= self.generation < 10**6:
+            raise ValueError(f"generation {self.generation} is outside 0..999999")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a channel can do.
+
+    largest_message_bytes: None: no limit but space.
+    replay: messages stay until dropped or trimmed, so a successor can read them again.
+    """
+
+    largest_message_bytes: int | None
+    replay: bool
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went through a channel, counted by this process. Payload and header bytes."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    requests: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def count(self, *, up: int = 0, down: int = 0, requests: int = 1) -> None:
+        """Add to the counters; safe from any thread."""
+        with self._lock:
+            self.bytes_up += up
+            self.bytes_down += down
+            self.requests += requests
+
+
+class Channel(ABC):
+    """A place to put messages that others get. Use as a context manager, or close it."""
+
+    capabilities: Capabilities
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.traffic = Traffic()
+
+    @abstractmethod
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        """Store a message; the first put wins.
+
+        Returns True if it was stored, False if the key was there already (the stored bytes stay;
+        a caller that needs to agree with its peers gets them). Readers see all of it or nothing.
+        Raises WireError (with the cause) if the channel cannot take it.
+        """
+
+    @abstractmethod
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
+        """Wait for a message and read it into a contiguous CPU tensor; the message stays.
+
+        Raises WaitTimeout, naming the key, if it is not there in time, and WireError, saying
+        what was expected and found, if operation, dtype, shape or checksum do not fit.
+        """
+
+    @abstractmethod
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        """As `get`, for a message of dtype uint8 and one dimension whose size is not known."""
+
+    @abstractmethod
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        """Those of the keys whose messages are there now."""
+
+    @abstractmethod
+    def waiting(self, destination: int) -> Sequence[Key]:
+        """Keys of all messages in a destination's box, sorted."""
+
+    @abstractmethod
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Remove messages; those that are not there are passed over."""
+
+    @abstractmethod
+    def trim(self, before_step: int) -> None:
+        """Remove every message to ranks and to everyone of steps below `before_step`.
+
+        Messages to the coordinator stay until it drops them.
+        """
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Bytes that the messages of this namespace take now."""
+
+    @abstractmethod
+    def destroy(self) -> None:
+        """Remove the run's messages of all generations. The coordinator's, at the end."""
+
+    def close(self) -> None:
+        """Let go of this process's handles; the messages stay. May be called twice."""
+        return None
+
+    def put_bytes(self, key: Key, data: bytes) -> bool:
+        """`put` for plain bytes, such as a report in JSON."""
+        return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

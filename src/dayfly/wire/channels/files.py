@@ -1,0 +1,191 @@
+"""The file channel: a message is a file in a directory that all workers see, best on tmpfs.
+
+    <root>/<run>/<generation>/to-2/000000012.part.0     from rank 0 to rank 2, in step 12
+    <root>/<run>/<generation>/to-everyone/000000012.sum.1
+    <root>/<run>/<generation>/writing/…                 being written, not yet there
+
+A message is written beside, then linked to its name: readers see all of it or nothing, and the
+link fails if the name is taken, so the first put wins. Readers sleep until the directory changes.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Capabilities, Channel, Namespace
+from dayfly.wire.inotify import Doorbell
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key, party_name
+from dayfly.wire.message import HEADER_BYTES, Header, verify
+from dayfly.wire.tensors import as_bytes
+
+
+class FileChannel(Channel):
+    """Messages as files under `root`. `reader`: the rank (or party) whose boxes are waited at."""
+
+    capabilities = Capabilities(largest_message_bytes=None, replay=True)
+
+    def __init__(self, root: Path, namespace: Namespace, reader: int) -> None:
+        super().__init__(namespace)
+        self._run = root / namespace.run
+        self._here = self._run / f"{namespace.generation:06d}"
+        self._writing = self._here / "writing"
+        self._boxes: dict[int, Path] = {}
+        self._lock = threading.Lock()
+        try:
+            self._writing.mkdir(parents=True, exist_ok=True, mode=0o700)
+            own = [self._box(reader), self._box(EVERYONE)]
+        except OSError as error:
+            raise WireError(f"file channel: cannot make {self._here}: {error.strerror}") from error
+        self._doorbell = Doorbell(own)
+        self._watched = set(own)
+        self._prefix = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._count = 0
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        with self._lock:
+            self._count += 1
+            temporary = self._writing / f"{self._prefix}-{self._count}"
+        final = self._path(key)
+        raw = header.pack(payload)
+        try:
+            try:
+                _write(temporary, raw, payload)
+                os.link(temporary, final)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except FileExistsError:
+            self.traffic.count()
+            return False
+        except OSError as error:
+            raise WireError(_cannot_write(key, final, error)) from error
+        self.traffic.count(up=len(raw) + payload.nbytes)
+        return True
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
+        expected = Header(key.operation, into.dtype, tuple(into.shape))
+        payload = as_bytes(into)
+        with self._opened(key, timeout_s) as file:
+            raw = bytearray(HEADER_BYTES)
+            read = os.readv(file.fileno(), [raw, payload])
+            found = Header.unpack(raw[: min(read, HEADER_BYTES)])
+            if found != expected:
+                raise WireError(f"{key}: expected {expected}, found {found}")
+            size = HEADER_BYTES + found.nbytes
+            while 0 < read < size:  # readv moves 2 GiB at most
+                more = os.readv(file.fileno(), [payload[read - HEADER_BYTES :]])
+                read = read + more if more else -1
+            if read != size:
+                raise WireError(f"{key}: expected {expected}, found it cut short")
+        _verify(key, raw, payload)
+        self.traffic.count(down=size)
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        with self._opened(key, timeout_s) as file:
+            raw = file.read()
+        header = Header.unpack(raw)
+        if header.dtype is not torch.uint8 or header.operation != key.operation:
+            raise WireError(f"{key}: expected {key.operation} of bytes, found {header}")
+        payload = memoryview(raw)[HEADER_BYTES:]
+        _verify(key, raw, payload)
+        self.traffic.count(down=len(raw))
+        return bytes(payload)
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        found = frozenset(key for key in keys if self._path(key).exists())
+        self.traffic.count()
+        return found
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        names = os.listdir(self._box(destination))
+        return sorted(key for name in names if (key := Key.parse(name, destination)))
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._path(key).unlink(missing_ok=True)
+
+    def trim(self, before_step: int) -> None:
+        for box in self._here.glob("to-*"):
+            if box.name == f"to-{party_name(COORDINATOR)}":
+                continue
+            for name in os.listdir(box):
+                key = Key.parse(name, EVERYONE)
+                if key is not None and key.step < min(before_step, FOREVER):
+                    (box / name).unlink(missing_ok=True)
+
+    def size_bytes(self) -> int:
+        return sum(_size(path) for path in self._here.glob("*/*"))
+
+    def destroy(self) -> None:
+        shutil.rmtree(self._run, ignore_errors=True)
+
+    def close(self) -> None:
+        self._doorbell.close()
+
+    def _box(self, party: int) -> Path:
+        path = self._boxes.get(party)
+        if path is None:
+            path = self._here / f"to-{party_name(party)}"
+            path.mkdir(exist_ok=True, mode=0o700)
+            self._boxes[party] = path
+        return path
+
+    def _path(self, key: Key) -> Path:
+        return self._box(key.destination) / key.name
+
+    def _opened(self, key: Key, timeout_s: float) -> io.FileIO:
+        path = self._path(key)
+        until = time.monotonic() + timeout_s
+        while True:
+            rings = self._doorbell.rings
+            try:
+                return open(path, "rb", buffering=0)
+            except FileNotFoundError:
+                left = until - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s at {path}")
+            self._doorbell.wait(rings, left)
+
+
+def _write(path: Path, raw: bytes, payload: memoryview) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        written = os.writev(fd, [raw, payload])
+        while written < len(raw) + payload.nbytes:  # writev moves 2 GiB at most
+            written += os.write(fd, payload[written - len(raw) :])
+    finally:
+        os.close(fd)
+
+
+def _verify(key: Key, raw: bytes | bytearray, payload: memoryview) -> None:
+    try:
+        verify(raw, payload)
+    except WireError as error:
+        raise WireError(f"{key}: {error}") from error
+
+
+def _cannot_write(key: Key, path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(path.parent).free if path.parent.exists() else 0
+        return (
+            f"{key}: no space left for messages at {path.parent} ({free / 2**20:.0f} MiB free): "
+            "free some, or name another place with --channel file:///path"
+        )
+    return f"{key}: cannot be written at {path.parent}: {error.strerror}"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,220 @@
+"""Runs a schedule on real bytes, over a channel: uplink, downlink and compute side by side.
+
+The uplink and the downlink are a thread each, which live as long as the engine; the caller's
+thread is the compute lane. `virtual.simulate` runs the same schedules in virtual time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.collectives import Collective
+from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.message import Header
+from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Span
+from dayfly.wire.tensors import as_bytes
+
+#: Longest wait for a message between two calls of `interrupt`, in seconds.
+_LOOK_UP_S = 0.2
+
+
+class Engine:
+    """All-reduces of one rank. One thread uses an engine at a time.
+
+    timeout_s: how long to wait for a message before WaitTimeout names it.
+    interrupt: called every now and then while waiting for a message; may raise to end the wait.
+    observe: called after each operation, in the thread of its lane (for failure tests).
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        collective: Collective,
+        rank: int,
+        world_size: int,
+        *,
+        timeout_s: float,
+        interrupt: Callable[[], None] | None = None,
+        observe: Callable[[Op], None] | None = None,
+    ) -> None:
+        self._channel = channel
+        self._collective = collective
+        self._rank = rank
+        self._world_size = world_size
+        self._timeout_s = timeout_s
+        self._interrupt = interrupt
+        self._observe = observe
+        self._pools = {
+            lane: ThreadPoolExecutor(1, thread_name_prefix=f"dayfly-{lane.value}")
+            for lane in (Lane.UPLINK, Lane.DOWNLINK)
+        }
+
+    def schedule(self, length: int, stored: Set[Name] = frozenset()) -> Schedule:
+        """This rank's schedule to sum `length` elements, given what is `stored` already."""
+        return self._collective.schedule(self._rank, self._world_size, length, stored)
+
+    def stored_sums(self, step: int, operation: str) -> frozenset[Name]:
+        """Which of this all-reduce's sums are in the channel: for a worker that starts again."""
+        names = {_key(step, operation, name): name for name in self.sums}
+        return (
+            frozenset(names[key] for key in self._channel.stored(names)) if names else frozenset()
+        )
+
+    @property
+    def sums(self) -> tuple[Name, ...]:
+        """The messages that together hold an all-reduce's result."""
+        return self._collective.sums(self._world_size)
+
+    def all_reduce(
+        self, buffer_P: torch.Tensor, step: int, operation: str, stored: Set[Name] = frozenset()
+    ) -> None:
+        """Sum a flat, contiguous CPU buffer (P,) over all ranks, in place, in rank order.
+
+        stored: from `stored_sums`, when catching up. Raises WireError (WaitTimeout for a message
+        that did not come), and whatever `interrupt` raises.
+        """
+        schedule = self.schedule(buffer_P.numel(), stored)
+        _Execution(self, schedule, buffer_P, step, operation).run()
+
+    def close(self) -> None:
+        """End the lanes' threads."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Execution:
+    """One schedule being run."""
+
+    def __init__(
+        self, engine: Engine, schedule: Schedule, buffer_P: torch.Tensor, step: int, operation: str
+    ) -> None:
+        self._engine = engine
+        self._schedule = schedule
+        self._buffer_P = buffer_P
+        self._step = step
+        self._operation = operation
+        self._held: dict[Name, torch.Tensor] = {}
+        self._done = [False] * len(schedule)
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        lanes: list[Future[None]] = [
+            pool.submit(self._run_lane, lane)
+            for lane, pool in self._engine._pools.items()
+            if any(op.lane is lane for op in self._schedule)
+        ]
+        self._run_lane(Lane.COMPUTE)
+        for future in lanes:
+            future.result()
+        if self._error is not None:
+            raise self._error
+
+    def _run_lane(self, lane: Lane) -> None:
+        try:
+            for position, op in enumerate(self._schedule):
+                if op.lane is not lane:
+                    continue
+                with self._changed:
+                    self._changed.wait_for(lambda op=op: self._may_start(op))  # type: ignore[misc]
+                if self._error is not None:
+                    return
+                self._perform(op)
+                if self._engine._observe is not None:
+                    self._engine._observe(op)
+                with self._changed:
+                    self._done[position] = True
+                    self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _may_start(self, op: Op) -> bool:
+        return self._error is not None or all(self._done[earlier] for earlier in op.after)
+
+    def _perform(self, op: Op) -> None:
+        match op.kind:
+            case Kind.PUT:
+                self._put(_named(op), op.span)
+            case Kind.GET:
+                self._get(_named(op), self._view(op.span))
+            case Kind.HOLD:
+                held = torch.empty(len(op.span), dtype=self._buffer_P.dtype)
+                self._get(_named(op), held)
+                self._held[_named(op)] = held
+            case Kind.REDUCE:
+                self._reduce(op)
+            case Kind.DROP:
+                keys = [self._key(name) for name in op.terms if name is not None]
+                self._engine._channel.drop(keys)
+
+    def _put(self, name: Name, span: Span) -> None:
+        view, key = self._view(span), self._key(name)
+        header = Header(key.operation, view.dtype, tuple(view.shape))
+        won = self._engine._channel.put(key, header, as_bytes(view))
+        if not won and name.destination == EVERYONE:
+            # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
+            self._get(name, view)
+
+    def _get(self, name: Name, into: torch.Tensor) -> None:
+        key = self._key(name)
+        until = time.monotonic() + self._engine._timeout_s
+        while True:
+            try:
+                left = max(0.0, until - time.monotonic())
+                return self._engine._channel.get(key, into, min(left, _LOOK_UP_S))
+            except WaitTimeout as error:
+                if self._error is not None:
+                    raise WireError("given up, as another lane failed") from self._error
+                if self._engine._interrupt is not None:
+                    self._engine._interrupt()
+                if time.monotonic() >= until:
+                    raise WaitTimeout(
+                        f"rank {self._engine._rank} waited {self._engine._timeout_s:g} s "
+                        f"for the {key}: is that worker alive?"
+                    ) from error
+
+    def _reduce(self, op: Op) -> None:
+        view = self._view(op.span)
+        total: torch.Tensor | None = None
+        for name in op.terms:
+            term = view if name is None else self._held.pop(name)
+            total = term if total is None else total.add_(term)
+        if total is not None and total is not view:
+            view.copy_(total)
+
+    def _view(self, span: Span) -> torch.Tensor:
+        return self._buffer_P[span.start : span.stop]
+
+    def _key(self, name: Name) -> Key:
+        return _key(self._step, self._operation, name)
+
+
+def _key(step: int, operation: str, name: Name) -> Key:
+    return Key(step, f"{operation}-{name.phase}", name.source, name.destination)
+
+
+def _named(op: Op) -> Name:
+    assert op.name is not None, f"{op} needs a message's name"
+    return op.name

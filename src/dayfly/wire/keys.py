@@ -1,0 +1,78 @@
+"""Message keys: they tell the whole story.
+
+A key says which step a message belongs to, what operation within the step it is part of, who sent
+it and who reads it. Keys are deterministic, so a worker that died can start again, look for the
+messages that it missed, and find those that it had already sent. The run and the generation are
+the channel's (see `channels.base.Namespace`), the same for all messages of one life of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: Reader of a message that every worker reads.
+EVERYONE = -1
+#: The coordinator, as sender or reader.
+COORDINATOR = -2
+#: The step of a message that no trim removes, such as a request to stop.
+FOREVER = 10**9 - 1
+
+_OPERATION = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_NAME = re.compile(r"(\d{9})\.([a-z][a-z0-9-]{0,39})\.(everyone|coordinator|\d+)")
+_PARTY_NAMES = {EVERYONE: "everyone", COORDINATOR: "coordinator"}
+_PARTY_NUMBERS = {name: number for number, name in _PARTY_NAMES.items()}
+
+
+def party_name(party: int) -> str:
+    """A rank, `everyone` or `coordinator`, as it stands in keys and in errors."""
+    return _PARTY_NAMES.get(party, str(party))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """One message's address within a run and generation.
+
+    step: number of the optimizer step, from 0 (or a sequence number, for reports).
+    operation: what within the step, such as `grad-part` (lower case, digits, hyphens).
+    source, destination: ranks, or EVERYONE or COORDINATOR.
+    """
+
+    step: int
+    operation: str
+    source: int
+    destination: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.step <= FOREVER:
+            raise ValueError(f"step {self.step} of a key is outside 0..{FOREVER}")
+        if not _OPERATION.fullmatch(self.operation):
+            raise ValueError(f"operation {self.operation!r} of a key must match [a-z][a-z0-9-]*")
+        if min(self.source, self.destination) < COORDINATOR:
+            raise ValueError(f"a key from {self.source} to {self.destination}: no such party")
+
+    @property
+    def box(self) -> str:
+        """The reader's box, for channels that keep one place a reader: `to-3`, `to-everyone`."""
+        return f"to-{party_name(self.destination)}"
+
+    @property
+    def name(self) -> str:
+        """The message's name within its box, sorting by step: `000000012.grad-part.3`."""
+        return f"{self.step:09d}.{self.operation}.{party_name(self.source)}"
+
+    @classmethod
+    def parse(cls, name: str, destination: int) -> Key | None:
+        """The key of a name in a destination's box; None if the name is no message's."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        step, operation, source = match.groups()
+        number = _PARTY_NUMBERS.get(source)
+        return cls(int(step), operation, int(source) if number is None else number, destination)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} of step {self.step} "
+            f"from {party_name(self.source)} to {party_name(self.destination)}"
+        )

@@ -1,0 +1,113 @@
+"""A schedule is data: who sends which bytes to whom, in which order.
+
+A collective is a pure function from (rank, world size, length) to a `Schedule`. The engine runs it
+on real bytes, `virtual.simulate` runs the same list in virtual time.
+
+Every operation occupies a lane: PUT the uplink, GET the downlink, REDUCE and DROP compute. A lane
+does its operations one after another in the order of the list; an operation starts when the one
+before it on its lane is done, all of its `after` are done and, for a GET, its message is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from dayfly.wire.keys import EVERYONE
+
+
+class Kind(Enum):
+    """What an operation does."""
+
+    PUT = "put"  # upload the buffer's span as the message `name`
+    GET = "get"  # download the message `name` into the buffer's span
+    HOLD = "hold"  # download the message `name` beside the buffer, for a REDUCE
+    REDUCE = "reduce"  # sum `terms` in their order into the buffer's span; None: the span itself
+    DROP = "drop"  # remove the messages `terms`, which nobody needs any more
+
+
+class Lane(Enum):
+    """What an operation occupies."""
+
+    UPLINK = "uplink"
+    DOWNLINK = "downlink"
+    COMPUTE = "compute"
+
+
+_LANES = {Kind.PUT: Lane.UPLINK, Kind.GET: Lane.DOWNLINK, Kind.HOLD: Lane.DOWNLINK}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Elements `start` (included) to `stop` (excluded) of the flat buffer."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A message's part of the key: the phase of the collective, and the two parties."""
+
+    phase: str
+    source: int
+    destination: int = EVERYONE
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation. `after`: positions in the schedule of the operations that it waits for."""
+
+    kind: Kind
+    span: Span
+    name: Name | None = None
+    terms: tuple[Name | None, ...] = ()
+    after: tuple[int, ...] = ()
+
+    @property
+    def lane(self) -> Lane:
+        """What the operation occupies."""
+        return _LANES.get(self.kind, Lane.COMPUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What one rank does. An operation only waits for operations that stand before it."""
+
+    ops: tuple[Op, ...]
+
+    def __post_init__(self) -> None:
+        for position, op in enumerate(self.ops):
+            if any(not 0 <= earlier < position for earlier in op.after):
+                raise ValueError(f"operation {position} waits for one that is not before it: {op}")
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @property
+    def reads_buffer(self) -> bool:
+        """Whether the rank's own contribution is needed; if not, it need not be computed."""
+        filled: list[Span] = []
+        for op in self.ops:
+            if op.kind is Kind.GET or op.kind is Kind.REDUCE:
+                if op.kind is Kind.REDUCE and None in op.terms:
+                    return True
+                filled.append(op.span)
+            elif op.kind is Kind.PUT and len(op.span) and op.span not in filled:
+                return True
+        return False
+
+
+def split(length: int, parts: int) -> tuple[Span, ...]:
+    """`length` elements in `parts` spans whose sizes differ by one at most, the larger first."""
+    size, larger = divmod(length, parts)
+    starts = [part * size + min(part, larger) for part in range(parts + 1)]
+    return tuple(Span(start, stop) for start, stop in pairwise(starts))
