@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 
@@ -25,6 +25,8 @@ from dayfly.wire.tensors import as_bytes
 
 #: Longest wait for a message between two calls of `interrupt`, in seconds.
 _LOOK_UP_S = 0.2
+
+Result = TypeVar("Result")
 
 
 class Engine:
@@ -179,21 +181,18 @@ class _Execution:
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
         key = self._key(name)
-        until = time.monotonic() + self._engine._timeout_s
-        while True:
-            try:
-                left = max(0.0, until - time.monotonic())
-                return self._engine._channel.get(key, into, min(left, _LOOK_UP_S))
-            except WaitTimeout as error:
-                if self._error is not None:
-                    raise WireError("given up, as another lane failed") from self._error
-                if self._engine._interrupt is not None:
-                    self._engine._interrupt()
-                if time.monotonic() >= until:
-                    raise WaitTimeout(
-                        f"rank {self._engine._rank} waited {self._engine._timeout_s:g} s "
-                        f"for the {key}: is that worker alive?"
-                    ) from error
+        wait_patiently(
+            lambda some_s: self._engine._channel.get(key, into, some_s),
+            self._engine._timeout_s,
+            self._check,
+            f"rank {self._engine._rank} for the {key}",
+        )
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise WireError("given up, as another lane failed") from self._error
+        if self._engine._interrupt is not None:
+            self._engine._interrupt()
 
     def _reduce(self, op: Op) -> None:
         view = self._view(op.span)
@@ -209,6 +208,26 @@ class _Execution:
 
     def _key(self, name: Name) -> Key:
         return _key(self._step, self._operation, name)
+
+
+def wait_patiently(
+    wait: Callable[[float], Result], timeout_s: float, check: Callable[[], None], what: str
+) -> Result:
+    """Wait for a message: `wait(some_s)` again and again, with `check`, which may raise, between.
+
+    Raises WaitTimeout naming `what` waits after `timeout_s`.
+    """
+    until = time.monotonic() + timeout_s
+    while True:
+        left = max(0.0, until - time.monotonic())
+        try:
+            return wait(min(left, _LOOK_UP_S))
+        except WaitTimeout as error:
+            check()
+            if left <= _LOOK_UP_S:
+                raise WaitTimeout(
+                    f"{what}: nothing came within {timeout_s:g} s; is that worker alive?"
+                ) from error
 
 
 def _key(step: int, operation: str, name: Name) -> Key:

@@ -19,7 +19,7 @@ COORDINATOR = -2
 FOREVER = 10**9 - 1
 
 _OPERATION = re.compile(r"[a-z][a-z0-9-]{0,39}")
-_NAME = re.compile(r"(\d{9})\.([a-z][a-z0-9-]{0,39})\.(everyone|coordinator|\d+)")
+_NAME = re.compile(r"([0-9]{9})\.([a-z][a-z0-9-]{0,39})\.(everyone|coordinator|0|[1-9][0-9]*)")
 _PARTY_NAMES = {EVERYONE: "everyone", COORDINATOR: "coordinator"}
 _PARTY_NUMBERS = {name: number for number, name in _PARTY_NAMES.items()}
 

@@ -69,6 +69,8 @@ class Header:
     def _layout(self, checksum: int) -> bytes:
         if len(self.shape) > 8 or self.dtype not in _NUMBERS:
             raise WireError(f"{self}: at most 8 dimensions, and one of {DTYPES}")
+        if len(self.operation) > 40 or not self.operation.isascii():
+            raise WireError(f"{self}: an operation has at most 40 characters, all of them ASCII")
         shape = (*self.shape, *([0] * (8 - len(self.shape))))
         number, operation = _NUMBERS[self.dtype], self.operation.encode("ascii")
         return _LAYOUT.pack(

@@ -38,7 +38,7 @@ def simulate(
 ) -> tuple[tuple[Timed, ...], ...]:
     """Run one schedule a rank; returns each rank's operations with their times.
 
-    Raises ValueError naming the operations that wait for ever, if the schedules do not fit.
+    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
     timed: list[dict[int, Timed]] = [{} for _ in schedules]
     lanes = [
@@ -65,10 +65,11 @@ def simulate(
                     if op.kind is Kind.PUT and op.name is not None:
                         there.setdefault(op.name, done)
                     moved = True
-    for schedule, queues in zip(schedules, lanes, strict=True):
-        for queue in queues.values():
-            if queue:
-                raise ValueError(f"waits for ever: {schedule.ops[queue[0]]}")
+    for rank, schedule in enumerate(schedules):
+        # All before the earliest that is left are done: it is what waits for a message.
+        left = [queue[0] for queue in lanes[rank].values() if queue]
+        if left:
+            raise ValueError(f"rank {rank} waits for ever: {schedule.ops[min(left)]}")
     return tuple(tuple(by[position] for position in sorted(by)) for by in timed)
 
 

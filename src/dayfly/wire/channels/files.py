@@ -48,29 +48,26 @@ class FileChannel(Channel):
         except OSError as error:
             raise WireError(f"file channel: cannot make {self._here}: {error.strerror}") from error
         self._doorbell = Doorbell(own)
-        self._watched = set(own)
-        self._prefix = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._prefix = uuid.uuid4().hex[:8]
         self._count = 0
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         with self._lock:
             self._count += 1
-            temporary = self._writing / f"{self._prefix}-{self._count}"
-        final = self._path(key)
+            # The process may have forked since: the number alone would name two files the same.
+            temporary = self._writing / f"{os.getpid()}-{self._prefix}-{self._count}"
         raw = header.pack(payload)
         try:
+            final = self._path(key)
+            _write(temporary, raw, payload)
             try:
-                _write(temporary, raw, payload)
-                os.link(temporary, final)
+                won = _link(temporary, final)
             finally:
                 temporary.unlink(missing_ok=True)
-        except FileExistsError:
-            self.traffic.count()
-            return False
         except OSError as error:
-            raise WireError(_cannot_write(key, final, error)) from error
-        self.traffic.count(up=len(raw) + payload.nbytes)
-        return True
+            raise WireError(_cannot_write(key, self._here, error)) from error
+        self.traffic.count(up=len(raw) + payload.nbytes if won else 0)
+        return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
         expected = Header(key.operation, into.dtype, tuple(into.shape))
@@ -78,7 +75,7 @@ class FileChannel(Channel):
         with self._opened(key, timeout_s) as file:
             raw = bytearray(HEADER_BYTES)
             read = os.readv(file.fileno(), [raw, payload])
-            found = Header.unpack(raw[: min(read, HEADER_BYTES)])
+            found = _unpack(key, raw[: min(read, HEADER_BYTES)], str(expected))
             if found != expected:
                 raise WireError(f"{key}: expected {expected}, found {found}")
             size = HEADER_BYTES + found.nbytes
@@ -93,10 +90,13 @@ class FileChannel(Channel):
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         with self._opened(key, timeout_s) as file:
             raw = file.read()
-        header = Header.unpack(raw)
-        if header.dtype is not torch.uint8 or header.operation != key.operation:
-            raise WireError(f"{key}: expected {key.operation} of bytes, found {header}")
+        expected = f"{key.operation} of bytes"
+        header = _unpack(key, raw, expected)
+        if header != Header(key.operation, torch.uint8, (header.nbytes,)):
+            raise WireError(f"{key}: expected {expected}, found {header}")
         payload = memoryview(raw)[HEADER_BYTES:]
+        if payload.nbytes != header.nbytes:
+            raise WireError(f"{key}: expected {header}, found {payload.nbytes} bytes of it")
         _verify(key, raw, payload)
         self.traffic.count(down=len(raw))
         return bytes(payload)
@@ -158,13 +158,35 @@ class FileChannel(Channel):
 
 
 def _write(path: Path, raw: bytes, payload: memoryview) -> None:
+    """Write a new file; if that fails, leave none."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         written = os.writev(fd, [raw, payload])
+        while written < len(raw):
+            written += os.writev(fd, [raw[written:], payload])
         while written < len(raw) + payload.nbytes:  # writev moves 2 GiB at most
             written += os.write(fd, payload[written - len(raw) :])
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     finally:
         os.close(fd)
+
+
+def _link(path: Path, final: Path) -> bool:
+    """Give a file its name; False if the name is taken."""
+    try:
+        os.link(path, final)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unpack(key: Key, raw: bytes | bytearray, expected: str) -> Header:
+    try:
+        return Header.unpack(raw)
+    except WireError as error:
+        raise WireError(f"{key}: expected {expected}, found {error}") from error
 
 
 def _verify(key: Key, raw: bytes | bytearray, payload: memoryview) -> None:
@@ -174,14 +196,14 @@ def _verify(key: Key, raw: bytes | bytearray, payload: memoryview) -> None:
         raise WireError(f"{key}: {error}") from error
 
 
-def _cannot_write(key: Key, path: Path, error: OSError) -> str:
+def _cannot_write(key: Key, place: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        free = shutil.disk_usage(path.parent).free if path.parent.exists() else 0
+        free = shutil.disk_usage(place).free if place.exists() else 0
         return (
-            f"{key}: no space left for messages at {path.parent} ({free / 2**20:.0f} MiB free): "
+            f"{key}: no space left for messages at {place} ({free / 2**20:.0f} MiB free): "
             "free some, or name another place with --channel file:///path"
         )
-    return f"{key}: cannot be written at {path.parent}: {error.strerror}"
+    return f"{key}: cannot be written at {place}: {error.strerror}"
 
 
 def _size(path: Path) -> int:

@@ -41,7 +41,7 @@ def scatter_reduce(
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} of {world_size}")
     if world_size == 1:
-        return Schedule(())
+        return Schedule((Op(Kind.REDUCE, Span(0, length), terms=(None,)),))
     splits = split(length, world_size)
     others = [peer for peer in range(world_size) if peer != rank]
     mine = splits[rank]

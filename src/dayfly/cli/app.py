@@ -1,0 +1,170 @@
+"""The command line: `dayfly demo`, `dayfly train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import dayfly
+
+app = typer.Typer(
+    name="dayfly",
+    help="Trains PyTorch models on short-lived serverless functions.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")
+]
+RunDir = Annotated[
+    Path | None, typer.Option(help="Directory of the run's files.", show_default="runs/<run id>")
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dayfly {dayfly.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    return None
+
+
+@app.command()
+def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
+    """Train a small CNN on handwritten digits, on four local functions."""
+    from dayfly.cli.demo import demo_job
+    from dayfly.cli.outcome import conclude
+    from dayfly.runs import launch
+    from dayfly.runs.displays import display_for
+    from dayfly.runs.settings import Settings
+
+    display = display_for(Console(stderr=True))
+    raise typer.Exit(
+        conclude(
+            lambda: launch.begin(
+                demo_job(), Settings(workers=4), directory=run_dir, name="demo", display=display
+            ),
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
+def train(
+    job_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="JOB.py", help="Python file with the variable `job`."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Functions that train at once.", show_default="1")
+    ] = None,
+    platform: Annotated[
+        str | None, typer.Option(help="Where functions run: local.", show_default="local")
+    ] = None,
+    channel: Annotated[
+        str | None,
+        typer.Option(help="URL of the store they talk through.", show_default="files in memory"),
+    ] = None,
+    sync: Annotated[
+        str | None, typer.Option(help="Protocol: bsp (synchronous).", show_default="bsp")
+    ] = None,
+    collective: Annotated[
+        str | None, typer.Option(help="All-reduce algorithm.", show_default="scatter-reduce")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
+    ] = None,
+    lifetime: Annotated[
+        float | None, typer.Option(help="A function's life, in s.", show_default="not limited")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the data.", show_default="the job's")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all that is random.", show_default="the job's")
+    ] = None,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
+    ] = None,
+    log_budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Bound of the message log, in MiB.", show_default="1024 or a quarter of the space"
+        ),
+    ] = None,
+    run_dir: RunDir = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this directory.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
+    from dayfly.cli.outcome import conclude
+    from dayfly.errors import RequestError
+    from dayfly.runs import launch
+    from dayfly.runs.api import checked_settings, overridden
+    from dayfly.runs.displays import display_for
+    from dayfly.runs.run import Run
+    from dayfly.runs.shipping import load_job_file
+
+    settings: dict[str, Any] = {
+        "workers": workers,
+        "platform": platform,
+        "channel": channel,
+        "sync": sync,
+        "collective": collective,
+        "memory_mib": memory,
+        "lifetime_s": lifetime,
+        "target_accuracy": target_accuracy,
+        "log_budget_mib": log_budget,
+    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
+    display = display_for(Console(stderr=True))
+
+    def action() -> Run:
+        if resume is not None:
+            fixed: dict[str, object] = {"JOB.py": job_file, "--run-dir": run_dir}
+            fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
+            refused = [name for name, value in fixed.items() if value is not None]
+            if refused:
+                raise RequestError(
+                    f"--resume goes on with what is in the run's directory: leave out {refused[0]}"
+                )
+            return launch.resume(resume, display=display, **given)
+        if job_file is None:
+            raise RequestError(
+                "no job: name a Python file with the variable `job`, or --resume DIR"
+            )
+        checked = checked_settings(**given)
+        job = overridden(load_job_file(job_file), **of_the_job)
+        return launch.begin(
+            job,
+            checked,
+            directory=run_dir,
+            name=job_file.stem,
+            code=job_file.resolve().parent,
+            display=display,
+        )
+
+    raise typer.Exit(conclude(action, as_json=as_json))
+
+
+def main() -> None:
+    """The entry point of the command."""
+    app()

@@ -1,0 +1,70 @@
+"""What a command prints and exits with when it is over.
+
+Standard output has one JSON object with `--json`, or the summary for a person; everything else goes
+to standard error. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 Ctrl-C, 143
+terminated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from dayfly.errors import DayflyError, RequestError
+from dayfly.runs.run import Result, Run
+
+DONE, FAILED, WRONG = 0, 1, 2
+
+
+def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
+    """Do it, print what came of it, return the exit code."""
+    errors = Console(stderr=True)
+    try:
+        run = action()
+    except DayflyError as error:
+        wrong = isinstance(error, RequestError)
+        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            print(Result(run_id=None, status="failed", error=str(error)).line())
+        return WRONG if wrong else FAILED
+    result = run.result
+    if result.status == "failed":
+        errors.print(f"dayfly: {result.error}", markup=False, highlight=False, soft_wrap=True)
+    if result.status != "done":
+        advice = f"to go on from step {result.steps}: dayfly train --resume {run.directory}"
+        errors.print(advice, markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print(result.line())
+    else:
+        Console().print(_summary(run))
+    if run.stopped_by is not None and result.status != "done":
+        return 128 + run.stopped_by
+    return DONE if result.status == "done" else FAILED
+
+
+def _summary(run: Run) -> Table:
+    result = run.result
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = {
+        "status": result.status,
+        "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
+        "loss": None if result.train_loss is None else f"{result.train_loss:.4f}",
+        "validation loss": None if result.val_loss is None else f"{result.val_loss:.4f}",
+        "time": f"{result.wall_s:.1f} s, {result.steps} steps of {_milliseconds(result.step_s)}",
+        "restarts": str(result.restarts),
+        "bill": f"${result.cost_usd:.6f} as on {result.price_list}: "
+        f"{result.billed_s:.1f} s billed, {result.gb_s:.1f} GB-s",
+        "traffic": f"{result.bytes_up / 1e6:.1f} MB up, {result.bytes_down / 1e6:.1f} MB down, "
+        f"{result.requests} requests",
+        "files": str(run.directory),
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(name, value)
+    return table
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds * 1000:.1f} ms"

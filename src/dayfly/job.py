@@ -1,0 +1,125 @@
+"""What the user asks for: model, data, loss, optimizer, batch size, epochs.
+
+A job describes a training run without saying where or on how many workers it runs. It is written
+in a Python file as the variable `job`, or built and passed to `dayfly.train`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from dayfly.errors import RequestError
+
+Model = Callable[[], nn.Module]
+Loss = Callable[[Any, Any], torch.Tensor]
+Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Scheduler = Callable[[torch.optim.Optimizer], Any]
+Metric = Callable[[Any, Any], "torch.Tensor | float"]
+Transform = Callable[[torch.Tensor], torch.Tensor]
+Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any]"]
+Datasets = Callable[[], tuple[Any, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A described training run. Raises RequestError, in one sentence, if it cannot be meant.
+
+    model: function that builds the module; every worker builds its own.
+    data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`); or
+        one `.npz` of such arrays; or a function that returns (train, validation) torch Datasets.
+        Without validation arrays a tenth of the samples is split off, by the seed.
+    loss: loss(outputs, targets), a mean over its samples.
+    optimizer: function from parameters to a torch optimizer.
+    batch_size: samples a step over all workers, whatever their number.
+    epochs: passes over the data.
+    scheduler: function from the optimizer to a learning-rate scheduler; stepped after every
+        `scheduler_every`, "epoch" or "step". ReduceLROnPlateau is given the validation loss.
+    clip_norm: largest norm of the whole gradient.
+    metrics: name to metric(outputs, targets), a mean over its samples, measured in validation.
+        For integer targets and one score a class, `accuracy` is measured by itself.
+    init: weights to start from: a `.safetensors` file, or a state dict.
+    seed: everything random follows from it: weights, order, augmentation, dropout.
+    accumulate: in how many pieces a worker computes its share of a batch, to save memory.
+    validate_every: epochs between validations; the last epoch is always validated.
+    transform, eval_transform: sample x -> sample x, in training and in validation. Random ones
+        draw from the generators of torch, numpy or random: these are seeded for each sample.
+    step: step(model, batch) -> loss, or (loss, outputs): the user's own forward and loss, in
+        place of `loss(model(x), y)`; a batch is (x, y), or what the Dataset's samples collate to.
+    """
+
+    model: Model | None = None
+    data: str | PathLike[str] | Datasets | None = None
+    loss: Loss | None = None
+    optimizer: Optimizer | None = None
+    batch_size: int = 32
+    epochs: int = 1
+    scheduler: Scheduler | None = None
+    scheduler_every: Literal["epoch", "step"] = "epoch"
+    clip_norm: float | None = None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    init: str | PathLike[str] | Mapping[str, torch.Tensor] | None = None
+    seed: int = 0
+    accumulate: int = 1
+    validate_every: int = 1
+    transform: Transform | None = None
+    eval_transform: Transform | None = None
+    step: Step | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, nn.Module):
+            raise RequestError(
+                "the job's model is a module: give a function that builds it (model=lambda: ...), "
+                "as every worker builds its own"
+            )
+        self._callable("model", "a function that builds the module", needed=True)
+        if self.step is None and self.loss is None:
+            raise RequestError("the job has no loss: give loss=..., or step=... of your own")
+        if self.step is not None and self.loss is not None:
+            raise RequestError("the job has both loss= and step=: give one of them")
+        self._callable("loss", "a function loss(outputs, targets)")
+        self._callable("step", "a function step(model, batch)")
+        self._callable("transform", "a function of one sample")
+        self._callable("eval_transform", "a function of one sample")
+        if isinstance(self.optimizer, torch.optim.Optimizer):
+            raise RequestError(
+                "the job's optimizer is an optimizer already: give a function of the parameters "
+                "(optimizer=lambda params: torch.optim.SGD(params, lr=0.1))"
+            )
+        self._callable("optimizer", "a function of the parameters", needed=True)
+        self._callable("scheduler", "a function of the optimizer")
+        if self.data is None:
+            raise RequestError(
+                'the job has no data: give data="digits", a directory or .npz of arrays, '
+                "or a function that returns (train, validation) Datasets"
+            )
+        if not (callable(self.data) or isinstance(self.data, (str, PathLike))):
+            raise RequestError(f"the job's data is {type(self.data).__name__}: see dayfly.Job")
+        for name in ("batch_size", "epochs", "accumulate", "validate_every"):
+            self._whole(name, least=1)
+        self._whole("seed", least=0)
+        if self.clip_norm is not None and not 0 < self.clip_norm < math.inf:
+            raise RequestError(f"clip_norm of {self.clip_norm} must be above 0")
+        if self.scheduler_every not in ("epoch", "step"):
+            raise RequestError(f'scheduler_every is {self.scheduler_every!r}: "epoch" or "step"')
+        for name, metric in self.metrics.items():
+            if not callable(metric):
+                raise RequestError(f"metric {name!r} is no function of (outputs, targets)")
+
+    def _callable(self, name: str, what: str, *, needed: bool = False) -> None:
+        value = getattr(self, name)
+        if value is None and needed:
+            raise RequestError(f"the job has no {name}: give {name}=..., {what}")
+        if value is not None and not callable(value):
+            raise RequestError(f"the job's {name} is {type(value).__name__}: it must be {what}")
+
+    def _whole(self, name: str, *, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise RequestError(f"the job's {name} is {value!r}: give a whole number from {least}")

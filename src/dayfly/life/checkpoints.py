@@ -1,0 +1,128 @@
+"""Run checkpoints: one step, all of the run's state, in shards that the workers write.
+
+    checkpoint/000000120/tree.json            what is not a tensor, by rank 0
+    checkpoint/000000120/part-0-of-4          safetensors, by rank 0
+    ...
+    checkpoint/latest.json                    the commit, by the coordinator: step, parts, digests
+
+Replicas are equal, so the state is written once: each rank writes its share of the tensors. The
+checkpoint counts from the moment when `latest.json` names it; until then the one before it does.
+A part that is written twice is written with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import safetensors.torch
+import torch
+import xxhash
+
+from dayfly.errors import DayflyError
+from dayfly.wire.store import FileStore
+
+Tensors = dict[str, torch.Tensor]
+
+_LATEST = "checkpoint/latest.json"
+
+
+class CheckpointError(DayflyError):
+    """A checkpoint is not there, or is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A written object of a checkpoint, and how to know it again."""
+
+    object: str
+    size_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A committed checkpoint: the state before step `step`."""
+
+    step: int
+    parts: tuple[Part, ...]
+
+
+def shares(sizes: Mapping[str, int], parts: int) -> tuple[tuple[str, ...], ...]:
+    """Names in `parts` groups of nearly equal size: the largest first, to the smallest group."""
+    groups: list[list[str]] = [[] for _ in range(parts)]
+    loads = [0] * parts
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        least = loads.index(min(loads))
+        groups[least].append(name)
+        loads[least] += sizes[name]
+    return tuple(tuple(sorted(group)) for group in groups)
+
+
+def write_share(
+    store: FileStore, step: int, rank: int, world_size: int, tree: Any, tensors: Tensors
+) -> tuple[Part, ...]:
+    """Write this rank's part of the state before `step`; returns what was written."""
+    folder = f"checkpoint/{step:09d}"
+    mine = shares({name: t.nbytes for name, t in tensors.items()}, world_size)[rank]
+    data = safetensors.torch.save({name: tensors[name].contiguous() for name in mine})
+    written = [_write(store, f"{folder}/part-{rank}-of-{world_size}", data)]
+    if rank == 0:
+        text = json.dumps(tree, allow_nan=False).encode()
+        written.append(_write(store, f"{folder}/tree.json", text))
+    return tuple(written)
+
+
+def commit(store: FileStore, step: int, parts: Sequence[Part]) -> Checkpoint:
+    """Make the parts the latest checkpoint."""
+    checkpoint = Checkpoint(step, tuple(sorted(parts, key=lambda part: part.object)))
+    store.put(_LATEST, json.dumps(asdict(checkpoint)).encode())
+    return checkpoint
+
+
+def latest(store: FileStore) -> Checkpoint | None:
+    """The committed checkpoint, if there is one."""
+    if not store.exists(_LATEST):
+        return None
+    return load(json.loads(store.get(_LATEST)))
+
+
+def load(tree: Mapping[str, Any]) -> Checkpoint:
+    """From what `asdict` gave, by way of JSON."""
+    return Checkpoint(tree["step"], tuple(Part(**part) for part in tree["parts"]))
+
+
+def read(store: FileStore, checkpoint: Checkpoint) -> tuple[Any, Tensors]:
+    """The state in a checkpoint: tree and tensors. Raises CheckpointError if it was damaged."""
+    tree: Any = None
+    tensors: Tensors = {}
+    for part in checkpoint.parts:
+        data = store.get(part.object)
+        if len(data) != part.size_bytes or _digest(data) != part.digest:
+            raise CheckpointError(
+                f"{part.object} in {store.root} was damaged: {len(data)} bytes, digest "
+                f"{_digest(data)}, but {part.size_bytes} bytes, {part.digest} were written"
+            )
+        if part.object.endswith(".json"):
+            tree = json.loads(data)
+        else:
+            tensors.update(safetensors.torch.load(data))
+    return tree, tensors
+
+
+def discard_others(store: FileStore, keep: Checkpoint) -> None:
+    """Remove the checkpoints before `keep`."""
+    for name in store.names("checkpoint"):
+        if name.isdigit() and int(name) < keep.step:
+            store.delete(f"checkpoint/{name}")
+
+
+def _write(store: FileStore, name: str, data: bytes) -> Part:
+    store.put(name, data)
+    return Part(name, len(data), _digest(data))
+
+
+def _digest(data: bytes) -> str:
+    return xxhash.xxh3_128_hexdigest(data)

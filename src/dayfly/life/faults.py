@@ -1,0 +1,65 @@
+"""Failures on purpose, by (worker, step, place in the step): how the tests kill.
+
+Each happens once in a run, whoever gets there first; the store remembers. The product passes none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dayfly.wire.store import FileStore
+
+#: A worker's number for the coordinator.
+COORDINATOR = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Kill `what` when `worker` gets to `place` of `step`.
+
+    what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
+    forked, and then itself).
+    """
+
+    worker: int
+    step: int
+    place: str
+    what: Literal["self", "zygote"] = "self"
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON; `Fault(**tree)` is the way back."""
+        return asdict(self)
+
+
+class Faults:
+    """The faults of one process."""
+
+    def __init__(self, faults: Sequence[Fault], worker: int, store: FileStore) -> None:
+        self._mine = {
+            (fault.step, fault.place): (number, fault)
+            for number, fault in enumerate(faults)
+            if fault.worker == worker
+        }
+        self._store = store
+
+    @classmethod
+    def load(cls, trees: Sequence[Mapping[str, Any]], worker: int, store: FileStore) -> Faults:
+        """From what `Fault.dump` gave, by way of JSON."""
+        return cls([Fault(**tree) for tree in trees], worker, store)
+
+    def at(self, step: int, place: str) -> None:
+        """Die here, if that is planned and has not happened yet."""
+        planned = self._mine.get((step, place))
+        if planned is None:
+            return
+        number, fault = planned
+        if self._store.put_new(f"faults/{number}", b""):
+            if fault.what == "zygote":
+                from dayfly.life.platforms.local_function import current_zygote_pid
+
+                os.kill(current_zygote_pid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,61 @@
+"""When a worker hands over to its successor: in time, but not before it must."""
+
+from __future__ import annotations
+
+import time
+
+from dayfly.life.platforms.base import Context
+
+#: Seconds to end in order that do not depend on the job.
+_SPARE_S = 0.5
+#: A worker at a checkpoint hands over if less than this share of its lifetime is left, so that
+#: workers that started together need one checkpoint for their hand-overs, not one each.
+_LATE_SHARE = 0.25
+
+
+class HandOver(Exception):
+    """Raised while waiting for a message, when there is just enough time left to end in order."""
+
+
+class Lifetime:
+    """One attempt's view of its deadline, and of what its steps and checkpoints take."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._whole_s = context.remaining_s()
+        self._longest_step_s = 0.0
+        self._checkpoint_s = 0.0
+        self._steps = 0
+        self._began = time.monotonic()
+
+    def step_begins(self) -> None:
+        """Start the clock of a step."""
+        self._began = time.monotonic()
+
+    def step_ends(self) -> None:
+        """Note what the step took."""
+        self._steps += 1
+        self._longest_step_s = max(self._longest_step_s, time.monotonic() - self._began)
+
+    def checkpoint_took(self, seconds: float) -> None:
+        """Note what a checkpoint took."""
+        self._checkpoint_s = max(self._checkpoint_s, seconds)
+
+    def due(self) -> bool:
+        """Whether this step should be the last: another one might not leave time to end in order.
+
+        Never in an attempt's first step: each attempt gets the run a step further, or is killed
+        by its lifetime, which is a death that counts.
+        """
+        needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
+        return self._steps > 0 and self._context.remaining_s() < needed
+
+    def late(self) -> bool:
+        """Whether to hand over at a checkpoint that is made for another reason."""
+        left = self._context.remaining_s()
+        return self._steps > 0 and left < _LATE_SHARE * self._whole_s and left != float("inf")
+
+    def check(self) -> None:
+        """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""
+        if self._steps > 0 and self._context.remaining_s() < _SPARE_S / 2:
+            raise HandOver

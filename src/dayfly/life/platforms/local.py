@@ -1,0 +1,142 @@
+"""The local platform: every function is its own process here, under limits that bite.
+
+    coordinator --- starts ---> zygote: torch imported, nothing computed
+         |                         | forks
+         |                      a process that forks and exits
+         |                         | forks
+         +--- adopts, watches --> function: own log, cgroup, control socket
+
+The coordinator is a subreaper, so functions become its children: it learns how each of them ended,
+and the zygote may die without any harm to them. When the coordinator itself dies, however it does,
+the kernel kills zygote and functions (lifeline.py); what they started and left in the background,
+the directory and the cgroups go when the next session is opened (sessions.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from dayfly.errors import RunFailed
+from dayfly.life.platforms import memory_limits, processes
+from dayfly.life.platforms.base import Ended, Invocation, Platform
+from dayfly.life.platforms.lifeline import Lifeline
+from dayfly.life.platforms.local_call import LocalCall
+from dayfly.life.platforms.local_monitor import LocalMonitor
+from dayfly.life.platforms.local_zygote import LocalZygote
+from dayfly.life.platforms.memory_limits import Enforcer, MemoryLimits
+from dayfly.life.sessions import Session
+
+_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
+_HANDLER_PATTERN = re.compile(r"[\w.]+:[\w.]+")
+
+
+class LocalPlatform(Platform):
+    """Functions on this machine.
+
+    session: stays open until the platform was closed; its owner closes it. logs: a directory, made
+    if missing; `<function>.log` each, and `_zygote.log`. preload: modules that the zygote imports
+    besides torch, so that functions need not; they must run no tensor operation. enforcer: how
+    memory is limited; auto takes cgroups if this user may make them.
+
+    Functions see `sys.path` as it is when their zygote starts. Raises RequestError if the enforcer
+    cannot be used here.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        session: Session,
+        logs: Path,
+        preload: Sequence[str] = (),
+        enforcer: Enforcer = "auto",
+    ) -> None:
+        self._mark = f"{session.id}.{secrets.token_hex(4)}"
+        self._logs = logs.absolute()
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._preload = tuple(preload)
+        self._limits = MemoryLimits(session, enforcer)
+        self._lifeline = Lifeline()
+        self._owner_pid = os.getpid()
+        self._closed = False
+        processes.Subreaper.hold()
+        self._monitor = LocalMonitor(self._spawn_zygote)
+
+    @property
+    def enforcement(self) -> str:
+        """What is enforced, and how, in words."""
+        return f"{self._limits.enforcement}; lifetime by SIGKILL at the deadline"
+
+    def warm_up(self) -> None:
+        """Wait until a zygote is ready (seconds: it imports torch). Raises RunFailed."""
+        self._monitor.base_bytes()
+
+    def least_memory_mib(self) -> int:
+        """The smallest memory limit that a function can have here, in MiB; warms up to know it."""
+        return memory_limits.least_mib(self._monitor.base_bytes())
+
+    def invoke(self, invocation: Invocation) -> None:
+        """As `Platform.invoke`; the first with a memory limit waits for the zygote.
+
+        Raises also ValueError for a name, handler or payload that cannot be, and RequestError for a
+        memory limit that is too small for the interpreter and torch alone.
+        """
+        if self._closed:
+            raise RunFailed("the local platform is closed")
+        function = invocation.function
+        if not _NAME_PATTERN.fullmatch(function):
+            raise ValueError(f"function {function!r}: lower-case letters, digits, hyphens only")
+        if not _HANDLER_PATTERN.fullmatch(invocation.handler):
+            raise ValueError(f"handler {invocation.handler!r}: must be package.module:attribute")
+        if function in self.running():
+            raise ValueError(f"{function} is still running, or its end was not waited for")
+        memory_mib, own_bytes = invocation.limits.memory_mib, None
+        if memory_mib is not None:
+            own_bytes = memory_limits.own_bytes(function, memory_mib, self._monitor.base_bytes())
+        with ExitStack() as undo:
+            cgroup = self._limits.make_cgroup(function, invocation.attempt, own_bytes)
+            if cgroup is not None:
+                undo.callback(cgroup.remove)
+            call = LocalCall(invocation, self.log_path(function), cgroup, own_bytes)
+            undo.callback(call.discard)
+            self._monitor.submit(call)
+            undo.pop_all()
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        """As `Platform.wait`. Raises RunFailed if functions cannot be started any more."""
+        return self._monitor.take(timeout_s)
+
+    def cancel(self, function: str) -> None:
+        self._monitor.stop(function)
+
+    def running(self) -> Sequence[str]:
+        return self._monitor.names()
+
+    def log_path(self, function: str) -> Path:
+        return self._logs / f"{function}.log"
+
+    def close(self) -> None:
+        """As `Platform.close`; does nothing in a forked child."""
+        if self._closed or os.getpid() != self._owner_pid:
+            return
+        self._closed = True
+        try:
+            self._monitor.close()
+        finally:
+            self._lifeline.close()
+            # Background processes that left their function's POSIX session (and had no cgroup).
+            processes.kill_marked(self._mark)
+            processes.Subreaper.release()
+
+    def _spawn_zygote(self) -> LocalZygote:
+        return LocalZygote(
+            mark=self._mark,
+            lifeline_fd=self._lifeline.read_fd,
+            preload=self._preload,
+            log=self._logs / "_zygote.log",
+        )

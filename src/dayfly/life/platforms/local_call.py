@@ -1,0 +1,210 @@
+"""One invocation on the local platform as the coordinator sees it, from request to reaping."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dayfly.life.platforms import control, processes
+from dayfly.life.platforms.base import Ended, Invocation, Outcome
+from dayfly.life.platforms.cgroups import Cgroup
+from dayfly.life.platforms.control import Receiver
+from dayfly.life.platforms.local_outcome import Facts, ended
+from dayfly.life.platforms.local_zygote import LocalZygote
+from dayfly.life.platforms.memory_limits import MIB
+
+HELLO_TIMEOUT_S = 60.0
+RETRY_S = 0.1
+
+
+class LocalCall:
+    """Not thread-safe: its owner holds a lock.
+
+    pidfd: its process, -1 before the hello. tries: how often the last zygote was asked for it.
+    retry_at: time.monotonic() from which the same zygote may be asked again.
+    give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
+    lifetime, None before the hello or without one. stopped: why we killed it, or shall.
+
+    Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
+    opened.
+    """
+
+    def __init__(
+        self, invocation: Invocation, log: Path, cgroup: Cgroup | None, own_bytes: int | None
+    ) -> None:
+        self.invocation = invocation
+        self.pidfd = -1
+        self.tries = 0
+        self.retry_at = 0.0
+        self._asked: LocalZygote | None = None
+        self.give_up_at = 0.0
+        self.kill_at: float | None = None
+        self.stopped: Outcome | None = None
+        self._cgroup = cgroup
+        self._pid = -1
+        self._hello_rss_bytes = 0
+        self._requested_at = time.monotonic()
+        self._begun_at: float | None = None
+        self._said: Mapping[str, Any] | None = None
+        self._receiver: Receiver | None = None
+        payload = control.encode(invocation.payload, f"the payload of {invocation.function}")
+        self._log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # In a descriptor and not through the socket: nobody has to wait until it was read.
+        self._request_fd = os.memfd_create(f"dayfly-{invocation.function}", os.MFD_CLOEXEC)
+        with os.fdopen(os.dup(self._request_fd), "wb") as file:
+            file.write(_request(invocation, payload, cgroup, own_bytes))
+
+    @property
+    def function(self) -> str:
+        return self.invocation.function
+
+    @property
+    def started(self) -> bool:
+        """Whether a zygote was asked for it, and has not lost it."""
+        return self._receiver is not None
+
+    @property
+    def hello_due(self) -> bool:
+        """Whether it is being started: its process may exist, but is not known."""
+        return self.started and self.pidfd < 0
+
+    @property
+    def control_fd(self) -> int:
+        """To be watched for messages; -1 if none can come."""
+        return -1 if self._receiver is None or self._receiver.ended else self._receiver.fileno()
+
+    def may_ask(self, zygote: LocalZygote) -> bool:
+        """Whether it is time to ask this zygote: another than the last one, always."""
+        return zygote is not self._asked or time.monotonic() >= self.retry_at
+
+    def start(self, zygote: LocalZygote) -> None:
+        """Ask a zygote that is ready."""
+        self.tries = self.tries + 1 if zygote is self._asked else 1
+        self._asked = zygote
+        self.give_up_at = time.monotonic() + HELLO_TIMEOUT_S
+        ours, theirs = socket.socketpair()
+        with theirs:
+            zygote.request([theirs.fileno(), self._request_fd, self._log_fd])
+        ours.setblocking(False)
+        self._receiver = Receiver(ours)
+
+    def receive(self) -> bool:
+        """Take what it said; False if it was lost: no hello came, and none can come."""
+        if self._receiver is None:
+            return True
+        for message in self._receiver.receive():
+            self._take(message)
+        if self._receiver.ended and self.pidfd < 0:
+            self._receiver.close()
+            self._receiver = None
+            # If the zygote is dying, its end is noticed first; if a fork failed, it may work later.
+            self.retry_at = time.monotonic() + RETRY_S
+            return False
+        return True
+
+    def stop(self, reason: Outcome) -> None:
+        """Kill it, now or as soon as it says hello; the first reason counts."""
+        self.stopped = self.stopped or reason
+        if self.pidfd >= 0:
+            processes.kill(self.pidfd)
+
+    def finish(self, base_bytes: int | None) -> Ended:
+        """Reap it and what it left behind. Its process must be dead, or never have been started.
+
+        base_bytes: what it shared with its zygote, for its peak.
+        """
+        now = time.monotonic()
+        death = None
+        oom_killed = False
+        peak_bytes: int | None = None
+        if self.pidfd >= 0:
+            self.receive()  # its last words may have come together with its end
+            death = processes.reap(self.pidfd, self._pid)
+            processes.kill_session(self._pid)
+            if base_bytes is not None:
+                peak_bytes = self._peak_bytes(base_bytes, death.peak_rss_bytes)
+        if self._cgroup is not None:
+            own_peak_bytes = None
+            with suppress(OSError):  # somebody removed the cgroup
+                oom_killed = self._cgroup.oom_killed()
+                own_peak_bytes = self._cgroup.peak_bytes()
+            if own_peak_bytes is not None and base_bytes is not None:
+                peak_bytes = base_bytes + own_peak_bytes
+        self.discard()
+        begun_at = now if self._begun_at is None else self._begun_at
+        return ended(
+            Facts(
+                invocation=self.invocation,
+                said=self._said,
+                stopped=self.stopped,
+                wait_status=death.wait_status if death else None,
+                oom_killed=oom_killed,
+                init_s=begun_at - self._requested_at,
+                run_s=max(0.0, now - begun_at),
+                peak_mib=None if peak_bytes is None else peak_bytes / MIB,
+            )
+        )
+
+    def discard(self) -> None:
+        """Close and remove what belongs to it. May be called twice."""
+        if self._receiver is not None:
+            self._receiver.close()
+            self._receiver = None
+        for fd in (self.pidfd, self._request_fd, self._log_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.pidfd = self._request_fd = self._log_fd = -1
+        if self._cgroup is not None:
+            self._cgroup.remove()  # if it stays busy, the session removes it at its end
+            self._cgroup = None
+
+    def _peak_bytes(self, base_bytes: int, peak_rss_bytes: int) -> int:
+        """The peak, counted as the limit counts: base and what came later.
+
+        A fork starts with less than its base resident, because pages of libraries show only when
+        they are touched; touching them is not growth, so this is up to that much too high, but
+        never above a limit that held.
+        """
+        peak_bytes = base_bytes + max(0, peak_rss_bytes - self._hello_rss_bytes)
+        memory_mib = self.invocation.limits.memory_mib
+        return peak_bytes if memory_mib is None else min(peak_bytes, memory_mib * MIB)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message["kind"]:
+            case "hello":
+                assert self._receiver is not None
+                self.pidfd = self._receiver.fds.pop()
+                self._pid = int(message["pid"])
+                self._hello_rss_bytes = int(message["resident_bytes"])
+                lifetime_s = self.invocation.limits.lifetime_s
+                if lifetime_s is not None:
+                    self.kill_at = float(message["started_at"]) + lifetime_s
+                if self.stopped is not None:
+                    processes.kill(self.pidfd)
+            case "begun":
+                self._begun_at = float(message["at"])
+            case _:
+                self._said = message
+
+
+def _request(
+    invocation: Invocation, payload: bytes, cgroup: Cgroup | None, own_bytes: int | None
+) -> bytes:
+    head = {
+        "function": invocation.function,
+        "attempt": invocation.attempt,
+        "handler": invocation.handler,
+        "limits": {
+            "memory_mib": invocation.limits.memory_mib,
+            "lifetime_s": invocation.limits.lifetime_s,
+            "own_bytes": own_bytes,
+        },
+        "cgroup_procs": None if cgroup is None else str(cgroup.procs_path),
+    }
+    return json.dumps(head).encode()[:-1] + b', "payload": ' + payload + b"}"

@@ -1,0 +1,191 @@
+"""The life of a function on the local platform, from its fork to its exit.
+
+    zygote            function                                  coordinator
+      | fork, fork ->   |  hello: pid, its own pidfd, start        |
+      |                 | ----------------------------------------> |
+      |                 |  lifeline, session, log, memory limit    |
+      |                 |  begun: the handler is called now        |
+      |                 | ----------------------------------------> |
+      |                 |  result, or raised: its error            |
+      |                 | ----------------------------------------> |
+      |                 |  exit                                     | reaps it
+
+The hello comes first, so that the coordinator can end and reap it whatever happens afterwards.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NoReturn
+
+import torch
+
+from dayfly.life.platforms import control, lifeline, memory_limits
+from dayfly.life.platforms.base import Context, Handler
+
+_DETAIL_CHARACTERS = 32_000
+#: Frames of these files are ours, not the user's.
+_FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+_OWN_FILES = (__file__, importlib.__file__, *_FROZEN)
+
+_zygote_pid: int | None = None
+
+
+def current_zygote_pid() -> int:
+    """The pid of the zygote that this function was forked from; for failure tests.
+
+    Raises RuntimeError outside of a function of the local platform.
+    """
+    if _zygote_pid is None:
+        raise RuntimeError("this process is not a function of the local platform")
+    return _zygote_pid
+
+
+def live(control_fd: int, request_fd: int, log_fd: int, lifeline_fd: int, zygote: int) -> NoReturn:
+    """Be a function: never returns. The descriptors are taken over, the lifeline's is rearmed."""
+    global _zygote_pid
+    exit_code = 1
+    try:
+        started_at = time.monotonic()
+        _zygote_pid = zygote
+        connection = socket.socket(fileno=control_fd)
+        pidfd = os.pidfd_open(os.getpid())
+        hello = {
+            "kind": "hello",
+            "pid": os.getpid(),
+            "started_at": started_at,
+            "resident_bytes": memory_limits.quick_resident_bytes(),
+        }
+        control.send(connection, hello, [pidfd])
+        os.close(pidfd)
+        lifeline.arm(lifeline_fd)
+        os.close(lifeline_fd)
+        request = _read_request(request_fd)
+        _move_in(log_fd)
+        exit_code = _run(request, started_at, connection)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(exit_code)
+
+
+def _read_request(request_fd: int) -> dict[str, Any]:
+    # pread: the offset is shared with the coordinator, which may have to send it a second time.
+    body = bytearray()
+    while part := os.pread(request_fd, 2**20, len(body)):
+        body += part
+    os.close(request_fd)
+    request: dict[str, Any] = json.loads(body)
+    return request
+
+
+def _move_in(log_fd: int) -> None:
+    os.setsid()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+    for stream in (sys.stdout, sys.stderr):
+        # By lines: what a function printed before it was killed must be in the log.
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # The place of a crash goes to the log; the signal still ends the process.
+    faulthandler.enable(sys.stderr)
+
+
+def _run(request: Mapping[str, Any], started_at: float, connection: socket.socket) -> int:
+    """Call the handler and report; returns the exit code."""
+    limits = request["limits"]
+    try:
+        if request["cgroup_procs"] is not None:
+            with open(request["cgroup_procs"], "w") as file:
+                file.write("0")
+        elif limits["own_bytes"] is not None:
+            memory_limits.limit_data_of_this_process(limits["own_bytes"])
+        torch.set_num_threads(1)
+        lifetime_s = limits["lifetime_s"]
+        context = Context(
+            function=request["function"],
+            attempt=request["attempt"],
+            started_at=started_at,
+            deadline=None if lifetime_s is None else started_at + lifetime_s,
+            memory_mib=limits["memory_mib"],
+        )
+        handler = _resolve(request["handler"])
+        control.send(connection, {"kind": "begun", "at": time.monotonic()})
+        result = handler(request["payload"], context)
+        body = control.encode(result, f"the result of {request['handler']}")
+        control.send_encoded(connection, b'{"kind": "result", "result": ' + body + b"}")
+        return 0
+    except SystemExit as exit:
+        return _exit_code(exit)
+    except BaseException as error:
+        # First of all: the report needs memory, too.
+        memory_limits.lift_data_limit()
+        report = _report(error, limited=limits["memory_mib"] is not None)
+        control.send(connection, report)
+        print(report["detail"], file=sys.stderr)
+        return 1
+
+
+def _resolve(handler: str) -> Handler:
+    module_name, _, attribute = handler.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    if not callable(found):
+        raise TypeError(f"{handler} is not callable")
+    return found  # type: ignore[no-any-return]  # what a module holds has no static type
+
+
+def _exit_code(exit: SystemExit) -> int:
+    """As the interpreter does it."""
+    if exit.code is None:
+        return 0
+    if isinstance(exit.code, int):
+        return exit.code & 0xFF
+    print(exit.code, file=sys.stderr)
+    return 1
+
+
+def _report(error: BaseException, limited: bool) -> dict[str, Any]:
+    kind = "memory" if limited and memory_limits.is_memory_error(error) else "raised"
+    name = type(error).__qualname__
+    try:
+        first_line = next(iter(str(error).splitlines()), "")
+        trace = _users_part(error.__traceback__)
+        text = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    except Exception as failure:  # the user's own __str__ can raise
+        first_line, text = "", f"{name} (its text cannot be shown: {failure!r})"
+    return {
+        "kind": kind,
+        "error": f"{name}: {first_line}" if first_line else name,
+        "detail": text[-_DETAIL_CHARACTERS:],
+    }
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without our frames at its beginning; None if there is nothing else."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_code.co_filename == control.__file__:
+        return None
+    return trace
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:  # a full disk; a stream that the user closed
+            del error

@@ -1,0 +1,108 @@
+"""The coordinator's side of a zygote: start it, send it requests, notice its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dayfly.life.platforms.control import Receiver
+from dayfly.life.platforms.processes import MARK_VARIABLE
+
+READY_TIMEOUT_S = 120.0
+_SEND_TIMEOUT_S = 10.0
+_TAIL_BYTES = 4000
+#: One thread a function: functions are many, and sums depend in their last bits on the number.
+_ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class LocalZygote:
+    """One zygote process. Not thread-safe: its owner holds a lock.
+
+    base_bytes: its memory after the imports; None as long as it is not ready. ended: it is dead.
+    give_up_at: time.monotonic() until which it must be ready.
+    """
+
+    def __init__(self, *, mark: str, lifeline_fd: int, preload: Sequence[str], log: Path) -> None:
+        self.base_bytes: int | None = None
+        self.ended = False
+        self.give_up_at = time.monotonic() + READY_TIMEOUT_S
+        self._log = log
+        ours, theirs = socket.socketpair()
+        path = [os.path.abspath(entry) for entry in sys.path]  # "" is the current directory
+        configuration = {
+            "socket_fd": theirs.fileno(),
+            "lifeline_fd": lifeline_fd,
+            "path": path,
+            "python_path": os.environ.get("PYTHONPATH"),
+            "preload": list(preload),
+        }
+        environment = dict(os.environ) | dict.fromkeys(_ONE_THREAD, "1")
+        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path)}
+        module = "dayfly.life.platforms.zygote"
+        with theirs, log.open("ab") as output:
+            # -P: the current directory is searched only if our sys.path has it.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, json.dumps(configuration)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                pass_fds=(theirs.fileno(), lifeline_fd),
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._socket = ours
+        self._receiver = Receiver(ours)
+
+    @property
+    def pid(self) -> int:
+        """Also the id of its POSIX session."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def receive(self) -> None:
+        """Take what it said; afterwards `base_bytes` and `ended` are up to date."""
+        for message in self._receiver.receive():
+            self.base_bytes = int(message["base_bytes"])
+        self.ended = self._receiver.ended
+
+    def request(self, fds: Sequence[int]) -> None:
+        """Ask for a function with these descriptors. If it is dead, they are closed in vain."""
+        self._socket.settimeout(_SEND_TIMEOUT_S)
+        try:
+            socket.send_fds(self._socket, [b"f"], fds)
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.kill()  # stuck, if it was not dead: its end is noticed on the socket
+        finally:
+            self._socket.setblocking(False)
+
+    def kill(self) -> None:
+        """Kill it; its end is noticed on the socket."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Kill it, if it lives, and reap it."""
+        self._process.kill()
+        self._process.wait()
+        self._receiver.close()
+
+    def last_words(self) -> str:
+        """How it ended, and the end of its output."""
+        with self._log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            tail = file.read().decode(errors="replace").strip()
+        return f"exit status {self._process.returncode}; the end of {self._log}:\n{tail}"

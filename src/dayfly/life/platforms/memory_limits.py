@@ -1,0 +1,140 @@
+"""How the local platform makes a memory limit bite.
+
+The limit means the whole function: also the interpreter and torch, which a function shares with the
+zygote that it was forked from. So what is enforced is the rest: limit - base, where base is the
+zygote's resident memory after its imports.
+
+By cgroup the kernel kills at the limit, whatever uses the memory. By RLIMIT_DATA an allocation
+beyond the limit fails in the function, and its children have the limit each for themselves.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import resource
+from pathlib import Path
+from typing import Literal
+
+from dayfly.errors import RequestError
+from dayfly.life.platforms.cgroups import Cgroup, Controller, find_controller
+from dayfly.life.sessions import Session
+
+MIB = 2**20
+#: What a function must have beside its base to start at all, in bytes.
+LEAST_OWN_BYTES = 16 * MIB
+
+Enforcer = Literal["auto", "cgroup", "rlimit"]
+
+
+class MemoryLimits:
+    """Makes the limits of one platform's functions. controller None: by RLIMIT_DATA.
+
+    Raises RequestError if `enforcer` is cgroup and no memory cgroup can be made here.
+    """
+
+    def __init__(self, session: Session, enforcer: Enforcer) -> None:
+        if enforcer not in ("auto", "cgroup", "rlimit"):
+            raise RequestError(f"enforcer {enforcer!r}: must be auto, cgroup or rlimit")
+        self._session = session
+        self.controller: Controller | None = None
+        if enforcer != "rlimit":
+            probe_name = f"dayfly-{session.id}-probe"
+            self.controller = find_controller(probe_name, session.record_cgroup)
+        if enforcer == "cgroup" and self.controller is None:
+            raise RequestError(
+                "memory cannot be limited by cgroup: this user may not make memory cgroups here; "
+                "use enforcer auto or rlimit, run as root, or run under systemd-run --user --scope"
+            )
+
+    @property
+    def enforcement(self) -> str:
+        """In words."""
+        if self.controller is None:
+            return "memory by RLIMIT_DATA: an allocation beyond the limit fails in the function"
+        where = f"version {self.controller.version}, under {self.controller.parent}"
+        return f"memory by cgroup ({where}): the kernel kills the function at its limit"
+
+    def make_cgroup(self, function: str, attempt: int, own_bytes: int | None) -> Cgroup | None:
+        """The cgroup of one attempt, limited to what it may use beside its base; recorded first.
+
+        None without a limit, and where limits are not made by cgroup.
+        """
+        if self.controller is None or own_bytes is None:
+            return None
+        name = f"dayfly-{self._session.id}-{function}-{attempt}"
+        cgroup = Cgroup(self.controller, self.controller.parent / name)
+        self._session.record_cgroup(cgroup.path)
+        cgroup.create(own_bytes)
+        return cgroup
+
+
+def least_mib(base_bytes: int) -> int:
+    """The smallest memory limit that works with this base, in MiB."""
+    return math.ceil((base_bytes + LEAST_OWN_BYTES) / MIB)
+
+
+def own_bytes(function: str, memory_mib: int, base_bytes: int) -> int:
+    """What a function may use beside its base. Raises RequestError if that is not enough."""
+    if memory_mib < least_mib(base_bytes):
+        raise RequestError(
+            f"{function} has {memory_mib} MiB, but the interpreter, torch and the preloaded "
+            f"modules alone take {math.ceil(base_bytes / MIB)} MiB here: "
+            f"give it at least {least_mib(base_bytes)} MiB"
+        )
+    return memory_mib * MIB - base_bytes
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; exact, where /proc/self/status is not (per-CPU counts)."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("no Rss in /proc/self/smaps_rollup")
+
+
+def quick_resident_bytes() -> int:
+    """As `resident_bytes`, some hundred KiB inexact, in microseconds instead of milliseconds."""
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return resident_pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_data_of_this_process(own_bytes: int) -> None:
+    """Let this process allocate `own_bytes` beyond what it has mapped now.
+
+    Only the soft limit is set, so that `lift_data_limit` can make room for the error report.
+    """
+    data_pages = int(Path("/proc/self/statm").read_text().split()[5])
+    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + own_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def lift_data_limit() -> None:
+    """Undo `limit_data_of_this_process`."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Whether an exception says that an allocation failed."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, RuntimeError):  # torch and C++
+        text = str(error).lower()
+        return any(sign in text for sign in _MEMORY_SIGNS)
+    return False
+
+
+_MEMORY_SIGNS = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+    "std::bad_alloc",
+)

@@ -1,0 +1,203 @@
+"""What Linux tells and does about processes: adopting, killing, reaping, and finding strays.
+
+A process of a session is recognised in two ways: by its POSIX session id (a function starts one, so
+it is its pid), and by a mark in the environment with which the zygote was started and which all
+descendants inherit, even those that started a POSIX session of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+#: The mark: its value is the id of dayfly's session, a dot, and a token of the platform.
+MARK_VARIABLE = "DAYFLY_SESSION"
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_POLL_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """wait_status: as os.waitpid gives it; None if another part of this process took it.
+
+    peak_rss_bytes: the most resident memory of the process, or of a child that it waited for.
+    """
+
+    wait_status: int | None
+    peak_rss_bytes: int
+
+
+class Subreaper:
+    """While held, orphaned descendants become children of this process. Held once a platform."""
+
+    _lock = threading.Lock()
+    _holders = 0
+    _before = 0
+
+    @classmethod
+    def hold(cls) -> None:
+        with cls._lock:
+            if cls._holders == 0:
+                before = ctypes.c_int()
+                _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+                cls._before = before.value
+                _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+            cls._holders += 1
+
+    @classmethod
+    def release(cls) -> None:
+        with cls._lock:
+            cls._holders -= 1
+            if cls._holders == 0:
+                _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(cls._before))
+
+
+def _prctl(option: int, argument: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, argument, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def kill(pidfd: int) -> None:
+    """SIGKILL; a process that is gone is passed over."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
+def is_dead(pidfd: int, timeout_s: float = 0.0) -> bool:
+    """Whether a process has ended; waits up to `timeout_s` for it."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(1000 * timeout_s))
+
+
+def reap(pidfd: int, pid: int, timeout_s: float = 5.0) -> Death:
+    """Take the exit status of a dead process that is, or is about to become, our child.
+
+    It is not yet ours for an instant if it died before the process between it and the zygote.
+    """
+    give_up_at = time.monotonic() + timeout_s
+    while True:
+        try:
+            # WNOWAIT first: only the descriptor is safe against a reused pid, only wait4 tells
+            # the memory, and between the two the pid stays taken.
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
+            _, wait_status, usage = os.wait4(pid, 0)
+            return Death(wait_status, usage.ru_maxrss * 1024)
+        except ChildProcessError:
+            if time.monotonic() > give_up_at:
+                return Death(None, 0)
+            time.sleep(_POLL_S)
+
+
+def kill_session(session: int, timeout_s: float = 2.0) -> None:
+    """Kill and reap the children of this process in a POSIX session whose leader is dead.
+
+    The orphans of a killed one become our children, so this goes on until there are none, or for
+    `timeout_s`. The leader itself is left to its owner.
+    """
+    give_up_at = time.monotonic() + timeout_s
+    while time.monotonic() < give_up_at:
+        members = [pid for pid in _children() if pid != session and _session(pid) == session]
+        if not members:
+            return
+        kill_and_reap(members)
+        time.sleep(_POLL_S)
+
+
+def kill_and_reap(pids: Iterable[int], timeout_s: float = 1.0) -> None:
+    """Kill processes and wait up to `timeout_s` for their end; those that are ours are reaped."""
+    pidfds = []
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            pidfds.append(os.pidfd_open(pid))
+    _end(pidfds, timeout_s)
+
+
+def _end(pidfds: Sequence[int], timeout_s: float) -> None:
+    for pidfd in pidfds:
+        kill(pidfd)
+    give_up_at = time.monotonic() + timeout_s
+    for pidfd in pidfds:
+        is_dead(pidfd, max(0.0, give_up_at - time.monotonic()))
+    # Only now: a process becomes our child when its parent has died.
+    for pidfd in pidfds:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        os.close(pidfd)
+
+
+def reap_zombies(session: int) -> None:
+    """Reap our dead children in this POSIX session."""
+    for pid in _children():
+        if _session(pid) == session:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def kill_marked(mark: str, timeout_s: float = 2.0) -> None:
+    """Kill every process whose mark begins so, except this one."""
+    entry = f"{MARK_VARIABLE}={mark}".encode()
+    give_up_at = time.monotonic() + timeout_s
+    # Again until there are none: they may be forking.
+    while time.monotonic() < give_up_at:
+        pidfds = []
+        for pid in _all_pids():
+            if pid == os.getpid() or not _has_mark(pid, entry):
+                continue
+            with suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                if _has_mark(pid, entry):  # still the same process: the descriptor holds it
+                    pidfds.append(pidfd)
+                else:
+                    os.close(pidfd)
+        if not pidfds:
+            return
+        _end(pidfds, timeout_s)
+
+
+def _has_mark(pid: int, entry: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return any(item.startswith(entry) for item in file.read().split(b"\0"))
+    except OSError:
+        return False
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _children() -> list[int]:
+    pids: list[int] = []
+    try:
+        for task in os.listdir("/proc/self/task"):
+            # A thread may end while we look; its children pass on to another one.
+            with suppress(ProcessLookupError), open(f"/proc/self/task/{task}/children") as file:
+                pids += [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [pid for pid in _all_pids() if _stat_field(pid, 1) == os.getpid()]
+    return pids
+
+
+def _session(pid: int) -> int:
+    return _stat_field(pid, 3)
+
+
+def _stat_field(pid: int, index: int) -> int:
+    """Field of /proc/PID/stat counted behind the name and the state; -1 if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[index])
+    except OSError:
+        return -1

@@ -1,0 +1,108 @@
+"""The process that functions are forked from: it has torch imported, and computes nothing.
+
+Run by the coordinator as `python -m dayfly.life.platforms.zygote CONFIGURATION`, a JSON object:
+
+    socket_fd, lifeline_fd    inherited descriptors
+    path                      sys.path
+    python_path               what PYTHONPATH shall be for the functions' own children, or null
+    preload                   modules to import besides torch
+
+It must stay single-threaded and must never run a tensor operation: children of a process that ever
+ran a parallel one hang in their first. The coordinator started it with one thread a library set in
+the environment, because the libraries read that as they are imported.
+
+On the socket it says `ready` once, with its base memory; then it takes one byte a request, with
+three descriptors beside it: the function's control socket, its request, its log. The end of the
+socket is its own end.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from dayfly.life.platforms import control, lifeline
+
+#: `local_function.live`: control socket, request, log, lifeline, the zygote's pid.
+Live = Callable[[int, int, int, int, int], NoReturn]
+
+_FDS_PER_REQUEST = 3
+
+
+def main(configuration: str) -> None:
+    """Import, say ready, serve until the coordinator closes the socket."""
+    given = json.loads(configuration)
+    # Functions make their own of ours: one descriptor is enough.
+    lifeline_fd = lifeline.arm(given["lifeline_fd"])
+    os.close(given["lifeline_fd"])
+    _default_signals()
+    sys.path[:] = given["path"]
+    os.environ.pop("PYTHONPATH", None)
+    if given["python_path"] is not None:
+        os.environ["PYTHONPATH"] = given["python_path"]
+    # torch comes with it; here and not above, so that the lifeline holds during the import.
+    from dayfly.life.platforms import local_function, memory_limits
+
+    for module in given["preload"]:
+        importlib.import_module(module)
+    if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
+        print("zygote: the preloaded modules started threads; functions may hang", file=sys.stderr)
+    # Objects that exist now are never garbage in a function: its collector shall not touch, and so
+    # copy, their pages.
+    gc.collect()
+    gc.freeze()
+    sys.stdout.flush()
+    server = socket.socket(fileno=given["socket_fd"])
+    control.send(server, {"kind": "ready", "base_bytes": memory_limits.resident_bytes()})
+    while True:
+        request, fds, _, _ = socket.recv_fds(server, 1, _FDS_PER_REQUEST)
+        if not request:
+            return
+        if len(fds) == _FDS_PER_REQUEST:
+            try:
+                _fork(server, fds, lifeline_fd, local_function.live)
+            except OSError:  # the coordinator sees the end of the control socket, and the log
+                traceback.print_exc()
+        for fd in fds:
+            os.close(fd)
+
+
+def _default_signals() -> None:
+    # The coordinator may ignore or block some, and both are inherited.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _fork(server: socket.socket, fds: list[int], lifeline_fd: int, live: Live) -> None:
+    """Fork twice: the process in between ends at once, so the coordinator inherits the function."""
+    zygote_pid = os.getpid()
+    between = os.fork()
+    if between > 0:
+        os.waitpid(between, 0)
+        return
+    try:
+        if os.fork() == 0:
+            server.close()
+            for fd in fds:
+                os.set_inheritable(fd, False)
+            control_fd, request_fd, log_fd = fds
+            live(control_fd, request_fd, log_fd, lifeline_fd, zygote_pid)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,99 @@
+"""Keeps a zygote alive while one is wanted; gives up when zygotes keep dying without any use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dayfly.life.platforms import processes
+from dayfly.life.platforms.local_zygote import READY_TIMEOUT_S, LocalZygote
+
+#: So often in a row may zygotes die before they started one function, or may a living one fail to
+#: start the same function.
+TRIES = 3
+
+
+class ZygoteKeeper:
+    """Not thread-safe: its owner holds a lock. `spawn` starts a zygote process.
+
+    base_bytes: memory of the last zygote that was ready; None before the first. failure: why there
+    will be no zygote any more, or None.
+    """
+
+    def __init__(self, spawn: Callable[[], LocalZygote]) -> None:
+        self.base_bytes: int | None = None
+        self.failure: str | None = None
+        self._spawn = spawn
+        self._zygote: LocalZygote | None = None
+        self._deaths = 0  # of zygotes that started no function, in a row
+        self._dead_pids: set[int] = set()
+
+    @property
+    def fd(self) -> int:
+        """To be watched; -1 if there is none."""
+        return -1 if self._zygote is None else self._zygote.fileno()
+
+    @property
+    def give_up_at(self) -> float | None:
+        """time.monotonic() until which the zygote must be ready; None if none is starting."""
+        starting = self._zygote is not None and self._zygote.base_bytes is None
+        return self._zygote.give_up_at if self._zygote is not None and starting else None
+
+    def ready(self) -> LocalZygote | None:
+        """The zygote, if it is ready; if there is none, one is started."""
+        if self.failure is not None:
+            return None
+        if self._zygote is None:
+            try:
+                self._zygote = self._spawn()
+            except OSError as error:
+                self.failure = f"the local platform cannot start a process: {error}"
+                return None
+        return None if self._zygote.base_bytes is None else self._zygote
+
+    def look(self) -> None:
+        """Notice readiness, death and delay."""
+        zygote = self._zygote
+        if zygote is None:
+            return
+        zygote.receive()
+        if zygote.base_bytes is not None:
+            self.base_bytes = zygote.base_bytes
+        elif time.monotonic() >= zygote.give_up_at:
+            zygote.kill()
+        if zygote.ended:
+            self.drop()
+            self._deaths += 1
+            if self._deaths >= TRIES:
+                self.failure = (
+                    f"the local platform's zygote, which imports torch and the preloaded modules, "
+                    f"died or was not ready in {READY_TIMEOUT_S:.0f} s, {TRIES} times in a row "
+                    f"without starting one function: "
+                    f"{zygote.last_words()}"
+                )
+
+    def proved(self) -> None:
+        """A function was started: whatever kills the zygotes, there is progress."""
+        self._deaths = 0
+
+    def give_up(self, reason: str) -> None:
+        """Start no functions any more."""
+        if self.failure is None:
+            words = f"; {self._zygote.last_words()}" if self._zygote is not None else ""
+            self.failure = reason + words
+
+    def drop(self) -> None:
+        """Kill and reap the zygote, if there is one. Functions that it forked go on."""
+        if self._zygote is not None:
+            self._zygote.close()
+            self._dead_pids.add(self._zygote.pid)
+            self._zygote = None
+
+    def reap_betweens(self) -> None:
+        """Reap the processes between a zygote and its functions that a killed zygote left to us.
+
+        Only while no function's hello is due: until then a dead function looks like one of them.
+        """
+        for pid in self._dead_pids:
+            processes.reap_zombies(pid)
+        self._dead_pids.clear()

@@ -1,0 +1,197 @@
+"""What one coordinator process owns on this machine, and how it is cleaned up after a kill -9.
+
+A session is a directory `<base>/dayfly-<uid>/<id>/`:
+
+    lock       held by flock as long as the coordinator lives; the kernel lets go, whatever happens
+    cgroups    one path a line, written before the cgroup is made
+    directories  as well, of directories elsewhere
+    …          whatever other parts put there, such as the messages of a file channel
+
+Opening a session first sweeps: a sibling whose lock can be taken has lost its coordinator. Making,
+sweeping and removing happen under one lock beside the sessions (`.lock`), so a directory without a
+held lock is never one that is just being made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dayfly.errors import RequestError
+from dayfly.life.platforms import cgroups, processes
+
+_ID_PATTERN = re.compile(r"[0-9a-f]{12}")
+_LOCK_TIMEOUT_S = 60.0
+
+
+class Session:
+    """Made by `Session.open`. root: a directory of its own, mode 0700, in memory if possible."""
+
+    def __init__(self, root: Path, lock_fd: int) -> None:
+        self.root = root
+        self.id = root.name
+        self._lock_fd = lock_fd
+        self._owner_pid = os.getpid()
+        _open_sessions.add(self)
+
+    @classmethod
+    def open(cls, base: Path | None = None) -> Self:
+        """Sweep what killed coordinators left behind, then start a session.
+
+        base: None means /dev/shm if it can be written to, else the directory for temporary files.
+        Raises RequestError if `<base>/dayfly-<uid>` is not a directory of ours, or cannot be made.
+        """
+        home = _home(base if base is not None else _default_base())
+        with _home_lock(home):
+            for sibling in home.iterdir():
+                if _ID_PATTERN.fullmatch(sibling.name):
+                    _sweep(sibling)
+            root = home / secrets.token_hex(6)
+            root.mkdir(mode=0o700)
+            lock_fd = _try_lock(root / "lock")
+            assert lock_fd is not None, f"{root} is new, and {home} is locked by us"
+            return cls(root, lock_fd)
+
+    def record_cgroup(self, path: Path) -> None:
+        """Remember a cgroup that is about to be made; its name must hold the session's id."""
+        if self.id not in path.name:
+            raise ValueError(f"cgroup {path}: its name must contain the session id {self.id}")
+        with (self.root / "cgroups").open("a") as file:
+            file.write(f"{path}\n")
+
+    def record_directory(self, path: Path) -> None:
+        """Remember a directory elsewhere that is about to be made, to be removed with the rest."""
+        with (self.root / "directories").open("a") as file:
+            file.write(f"{path}\n")
+
+    def close(self) -> None:
+        """End what is left of the session's processes and cgroups; remove the directory.
+
+        May be called twice, and does nothing in a forked child.
+        """
+        if self._lock_fd < 0 or os.getpid() != self._owner_pid:
+            return
+        with _home_lock(self.root.parent):
+            _remove(self.root)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+        _open_sessions.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _let_go(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _default_base() -> Path:
+    shm = Path("/dev/shm")
+    writable = shm.is_dir() and os.access(shm, os.W_OK | os.X_OK)
+    return shm if writable else Path(tempfile.gettempdir())
+
+
+def _home(base: Path) -> Path:
+    """`<base>/dayfly-<uid>`; others can write to the base, so what is there is looked at first."""
+    home = base / f"dayfly-{os.geteuid()}"
+    try:
+        home.mkdir(mode=0o700, exist_ok=True)
+        status = home.lstat()
+    except OSError as error:
+        raise RequestError(f"sessions cannot be kept in {home}: {error}") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise RequestError(f"{home} is not a directory (a symbolic link?): remove it")
+    if status.st_uid != os.geteuid():
+        raise RequestError(f"{home} belongs to user {status.st_uid}: have it removed")
+    if status.st_mode & 0o077:
+        raise RequestError(f"{home} is open to other users: chmod 700 it, or remove it")
+    return home
+
+
+def _try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock; None if somebody else does."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+@contextmanager
+def _home_lock(home: Path) -> Iterator[None]:
+    give_up_at = time.monotonic() + _LOCK_TIMEOUT_S
+    while (fd := _try_lock(home / ".lock")) is None:
+        if time.monotonic() > give_up_at:
+            raise RequestError(
+                f"{home / '.lock'} was not free within {_LOCK_TIMEOUT_S:.0f} s: "
+                "another dayfly process is stuck while it starts or ends"
+            )
+        time.sleep(0.005)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sweep(root: Path) -> None:
+    lock_fd = _try_lock(root / "lock")
+    if lock_fd is None:
+        return
+    try:
+        _remove(root)
+    finally:
+        os.close(lock_fd)
+
+
+def _remove(root: Path) -> None:
+    """Everything that the session had, the directory last: a sweep that is killed is repeated."""
+    processes.kill_marked(root.name)
+    paths = _lines(root / "cgroups")
+    ours = [Path(path) for path in paths if root.name in Path(path).name]
+    stuck = [path for path in ours if not cgroups.remove(path)]
+    for path in _lines(root / "directories"):
+        shutil.rmtree(path, ignore_errors=True)
+    if not stuck:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _lines(record: Path) -> list[str]:
+    """The whole lines of a record: the last is cut short if its writer was killed."""
+    text = record.read_text() if record.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+#: Sessions of this process.
+_open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    # A plain fork of the coordinator (multiprocessing) must not keep the lock.
+    for session in list(_open_sessions):
+        session._let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)

@@ -1,0 +1,195 @@
+"""Data as arrays in the store: put there once, read row by row by those who need them.
+
+The coordinator places `x_train, y_train` and, if given, `x_val, y_val` as `.npy` objects; a
+`Layout`, which travels in the payload, says where. A function then reads the rows of its own
+slices only, neighbours in one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dayfly.errors import RequestError
+from dayfly.train.order import Indices, permuted
+from dayfly.train.randomness import SPLIT
+from dayfly.wire.store import FileStore
+from dayfly.wire.tensors import as_bytes
+
+#: Bytes read over bytes needed, at most, when neighbouring rows are read in one request.
+AMPLIFICATION = 2
+#: Share of the samples that is split off for validation where no validation arrays are given.
+VALIDATION_SHARE = 10
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One array in the store: its object, where its rows begin, and what they are."""
+
+    object: str
+    offset: int
+    rows: int
+    row_shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of one row."""
+        return int(np.prod(self.row_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Training or validation samples: two arrays, and which of their rows belong to it.
+
+    start, stop: positions in the split's order of all rows, with `split_seed`; None: all rows.
+    """
+
+    x: Rows
+    y: Rows
+    samples: int
+    split_seed: int | None = None
+    start: int = 0
+
+    def rows_of(self, indices: Indices) -> Indices:
+        """Rows of the arrays that hold these samples."""
+        if self.split_seed is None:
+            return indices
+        return permuted(indices + self.start, self.x.rows, SPLIT, self.split_seed)
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Part:
+        """From what `asdict` gave, by way of JSON."""
+        x, y = (
+            Rows(**{**tree[name], "row_shape": tuple(tree[name]["row_shape"])}) for name in "xy"
+        )
+        return cls(x, y, tree["samples"], tree["split_seed"], tree["start"])
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def place(arrays: Arrays, store: FileStore, seed: int) -> tuple[Part, Part]:
+    """Put checked arrays into the store; returns the training and the validation part."""
+    placed = {name: _place(array, f"data/{name}.npy", store) for name, array in arrays.items()}
+    x, y = placed["x_train"], placed["y_train"]
+    if "x_val" in placed:
+        validation = Part(placed["x_val"], placed["y_val"], placed["x_val"].rows)
+        return Part(x, y, x.rows), validation
+    cut = max(1, x.rows // VALIDATION_SHARE)
+    return Part(x, y, x.rows - cut, seed, cut), Part(x, y, cut, seed, 0)
+
+
+def check_arrays(arrays: Arrays, where: str) -> None:
+    """Raise RequestError unless these are arrays to train on. `where` they are, for the message."""
+    for name in ("x_train", "y_train"):
+        if name not in arrays:
+            raise RequestError(f"{where} has no {name}: it needs x_train and y_train")
+    if ("x_val" in arrays) != ("y_val" in arrays):
+        raise RequestError(f"{where} has one of x_val and y_val: give both or neither")
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) == 0:
+            raise RequestError(f"{name} of {where} is empty: it needs a row a sample")
+        try:
+            torch.from_numpy(np.empty(0, array.dtype))
+        except (TypeError, ValueError):
+            raise RequestError(
+                f"{name} of {where} has elements of type {array.dtype}: "
+                "save it as numbers that torch knows, such as float32 or int64"
+            ) from None
+    for part in ("train", "val"):
+        sizes = [len(arrays[f"{letter}_{part}"]) for letter in "xy" if f"{letter}_{part}" in arrays]
+        if len(set(sizes)) > 1:
+            raise RequestError(f"{where}: x_{part} has {sizes[0]} rows, y_{part} has {sizes[1]}")
+    if "x_val" not in arrays and len(arrays["x_train"]) < 2:
+        raise RequestError(f"{where} has one sample: nothing is left to validate on")
+
+
+def load_arrays(path: Path) -> Arrays:
+    """The arrays of a directory of `.npy` files or of one `.npz`. Raises RequestError."""
+    names = ("x_train", "y_train", "x_val", "y_val")
+    try:
+        if path.is_dir():
+            files = {name: path / f"{name}.npy" for name in names}
+            return {
+                name: np.load(file, mmap_mode="r", allow_pickle=False)
+                for name, file in files.items()
+                if file.exists()
+            }
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in names if name in archive}
+    except FileNotFoundError:
+        raise RequestError(
+            f'data {str(path)!r} is not there: give "digits", a directory of x_train.npy and '
+            "y_train.npy, or one .npz"
+        ) from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise RequestError(f"data {str(path)!r} cannot be read as arrays: {error}") from error
+
+
+def coalesce(rows: Indices) -> list[range]:
+    """Ranges of rows to read for sorted, distinct `rows` (n,), as few as go.
+
+    A range is made longer as long as at most `AMPLIFICATION` times its needed rows are read.
+    """
+    ranges: list[range] = []
+    start = needed = 0
+    for row in rows.tolist():
+        if ranges and row + 1 - start <= AMPLIFICATION * (needed + 1):
+            ranges[-1] = range(start, row + 1)
+            needed += 1
+        else:
+            ranges.append(range(row, row + 1))
+            start, needed = row, 1
+    return ranges
+
+
+class ArrayReader:
+    """Reads rows of one array. `bytes_read` counts what it took from the store."""
+
+    def __init__(self, store: FileStore, rows: Rows) -> None:
+        self._store = store
+        self._rows = rows
+        self._dtype = torch.from_numpy(np.empty(0, np.dtype(rows.dtype))).dtype
+        self.bytes_read = 0
+
+    def read(self, rows: Indices) -> torch.Tensor:
+        """Rows (n,), in any order -> tensor (n, *row_shape)."""
+        wanted, position = np.unique(rows, return_inverse=True)
+        packed = torch.empty((len(wanted), *self._rows.row_shape), dtype=self._dtype)
+        done = 0
+        for some in coalesce(wanted):
+            needed = int(np.searchsorted(wanted, some.stop)) - done
+            if needed == len(some):
+                self._read(some, packed[done : done + needed])
+            else:
+                scratch = torch.empty((len(some), *self._rows.row_shape), dtype=self._dtype)
+                self._read(some, scratch)
+                inside = torch.from_numpy(wanted[done : done + needed] - some.start)
+                packed[done : done + needed] = scratch[inside]
+            done += needed
+        return packed[torch.from_numpy(position.reshape(-1))]
+
+    def _read(self, some: range, into: torch.Tensor) -> None:
+        data = as_bytes(into)
+        offset = self._rows.offset + some.start * self._rows.row_bytes
+        self._store.read_into(self._rows.object, offset, data)
+        self.bytes_read += data.nbytes
+
+
+def _place(array: NDArray[Any], name: str, store: FileStore) -> Rows:
+    native = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+    if not native.flags.c_contiguous:
+        native = np.ascontiguousarray(native)
+    store.put_stream(name, lambda file: np.lib.format.write_array(file, native, allow_pickle=False))
+    offset = store.path(name).stat().st_size - native.nbytes
+    return Rows(name, offset, len(native), tuple(native.shape[1:]), native.dtype.str)

@@ -1,0 +1,139 @@
+"""One batch, tried before any function starts: finds what would fail on all of them.
+
+The probe builds the model and the optimizer, takes one step on a few samples (those with the
+extreme labels among them), and raises RequestError, in one sentence, for what does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from dayfly.errors import DayflyError, RequestError
+from dayfly.job import Job
+from dayfly.train.arrays import Arrays
+from dayfly.train.evaluation import Evaluation
+from dayfly.train.flat import sparse
+from dayfly.train.randomness import DROPOUT, seeded
+from dayfly.train.replica import Replica, forward
+
+#: Samples that are tried.
+_SAMPLES = 8
+
+Result = TypeVar("Result")
+
+
+def probe(job: Job, replica: Replica, samples: list[Any]) -> None:
+    """Take one training step and one validation on these samples, changing the replica.
+
+    samples: from `array_samples` or `dataset_samples`. Raises RequestError.
+    """
+    with seeded(DROPOUT, job.seed, 0), warnings.catch_warnings():
+        # torch broadcasts (N, 1) against (N,) with only this warning, and trains on nonsense.
+        warnings.filterwarnings("error", message=r"Using a target size .*", category=UserWarning)
+        batch = _try("its samples do not form a batch", lambda: default_collate(samples))
+        if job.step is None and not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+            raise RequestError(
+                f"a sample of the data is {type(samples[0]).__name__}, not (x, y): "
+                "return pairs, or give the job a step=... that takes such batches"
+            )
+        _try_training(job, replica, batch)
+        _try_mean(job, replica, samples)
+        measure = Evaluation(job)
+        replica.model.eval()
+        with torch.no_grad():
+            _try("validation fails", lambda: measure.measure(replica.model, batch, len(samples)))
+        replica.state()
+
+
+def array_samples(job: Job, arrays: Arrays) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """A few training samples of arrays, with the least and the greatest label among them."""
+    x, y = arrays["x_train"], arrays["y_train"]
+    chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
+    if y.ndim == 1 and np.issubdtype(y.dtype, np.integer):
+        chosen |= {int(y.argmin()), int(y.argmax())}
+    rows = sorted(chosen)
+    pairs = [(torch.from_numpy(np.array(x[r])), torch.from_numpy(np.array(y[r]))) for r in rows]
+    transform = job.transform
+    if transform is None:
+        return pairs
+    return _try("its transform fails", lambda: [(transform(sample), y) for sample, y in pairs])
+
+
+def dataset_samples(dataset: Any) -> list[Any]:
+    """A few samples of a torch Dataset."""
+    size = len(dataset)
+    chosen = np.linspace(0, size - 1, min(_SAMPLES, size), dtype=np.int64).tolist()
+    return _try("its training Dataset fails", lambda: [dataset[index] for index in chosen])
+
+
+def _try_training(job: Job, replica: Replica, batch: Any) -> None:
+    replica.model.train()
+    if job.step is None:
+        x, y = batch
+        outputs = _try(f"its model does not take x {_shape(x)}", lambda: replica.model(x))
+        loss = _try(
+            f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
+            lambda: forward(job, replica.model, batch)[0],
+        )
+    else:
+        loss = _try("its step fails", lambda: forward(job, replica.model, batch)[0])
+    if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
+        raise RequestError(
+            f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
+        )
+    if not math.isfinite(loss.item()):
+        raise RequestError(f"the job's loss is {loss.item()} on its first samples: check the data")
+    if not loss.requires_grad:
+        raise RequestError("the job's loss has no gradient: it does not depend on the parameters")
+    _try("its backward pass fails", loss.backward)
+    if sparse(replica.model.parameters()):
+        raise RequestError(
+            "the job's model has sparse gradients, which are not supported: "
+            "build its embeddings with sparse=False"
+        )
+    _try("its optimizer's step fails", replica.optimizer.step)
+
+
+def _try_mean(job: Job, replica: Replica, samples: list[Any]) -> None:
+    """Refuse a loss that sums: with every sample twice, a mean stays and a sum doubles."""
+    if job.step is not None:
+        return
+    replica.model.eval()
+    with torch.no_grad():
+        once, twice = (
+            float(forward(job, replica.model, default_collate(some))[0])
+            for some in (samples, samples * 2)
+        )
+    if once and math.isclose(twice / once, 2, rel_tol=1e-3):
+        raise RequestError(
+            "the job's loss is a sum over its samples: make it their mean (reduction='mean'), "
+            "as the workers' shares are weighted by their sizes"
+        )
+
+
+def _try(what: str, action: Callable[[], Result]) -> Result:
+    try:
+        return action()
+    except DayflyError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split("\n")[0].split())
+        raise RequestError(
+            f"the job fails on one batch: {what}: {type(error).__name__}: {text}"
+        ) from error
+
+
+def _shape(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    text = f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if value.numel() and not value.dtype.is_floating_point and value.dtype is not torch.bool:
+        text += f" of {value.min().item()} to {value.max().item()}"
+    return text

@@ -1,0 +1,109 @@
+"""Where a worker's samples come from: arrays in the store, or the user's own Datasets.
+
+`fetch` moves bytes and may run beside the computation; `batch` makes what the model gets. Random
+transforms draw from the global generators, as dropout does, so they run in `batch`, in the
+training thread, seeded for each sample: a sample looks the same whoever computes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch.utils.data import default_collate
+
+from dayfly.job import Job, Transform
+from dayfly.train.arrays import ArrayReader, Part
+from dayfly.train.order import Indices
+from dayfly.train.randomness import AUGMENT, seed_generators
+from dayfly.wire.store import FileStore
+
+#: Bytes of an array's rows that a function has fetched, and their share that it needed.
+Fetched = Any
+
+
+class Source(ABC):
+    """Training or validation samples, by their number from 0."""
+
+    samples: int
+    bytes_read: int
+
+    @abstractmethod
+    def fetch(self, indices: Indices) -> Fetched:
+        """What `batch` needs of these samples, from the store. Draws nothing random."""
+
+    @abstractmethod
+    def batch(self, fetched: Fetched, indices: Indices, piece: range, epoch: int) -> Any:
+        """The samples `indices[piece]` as the model gets them: (x, y), or as they collate."""
+
+
+class ArraySource(Source):
+    """Samples (x, y) that are rows of two arrays in the store."""
+
+    def __init__(
+        self, store: FileStore, part: Part, transform: Transform | None, seed: int
+    ) -> None:
+        self.samples = part.samples
+        self._part = part
+        self._x, self._y = ArrayReader(store, part.x), ArrayReader(store, part.y)
+        self._transform = transform
+        self._seed = seed
+
+    @property
+    def bytes_read(self) -> int:  # type: ignore[override]
+        return self._x.bytes_read + self._y.bytes_read
+
+    def fetch(self, indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = self._part.rows_of(indices)
+        return self._x.read(rows), self._y.read(rows)
+
+    def batch(
+        self,
+        fetched: tuple[torch.Tensor, torch.Tensor],
+        indices: Indices,
+        piece: range,
+        epoch: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = (array[piece.start : piece.stop] for array in fetched)
+        if self._transform is not None:
+            transformed = []
+            for sample, index in zip(x, indices[piece.start : piece.stop].tolist(), strict=True):
+                seed_generators(AUGMENT, self._seed, epoch, index)
+                transformed.append(self._transform(sample))
+            x = torch.stack(transformed)
+        return x, y
+
+
+class DatasetSource(Source):
+    """Samples of a torch Dataset that the user's function made; read one by one, when needed."""
+
+    bytes_read = 0
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self.samples = len(dataset)
+        self._dataset = dataset
+        self._seed = seed
+
+    def fetch(self, indices: Indices) -> None:
+        return None
+
+    def batch(self, fetched: None, indices: Indices, piece: range, epoch: int) -> Any:
+        samples = []
+        for index in indices[piece.start : piece.stop].tolist():
+            seed_generators(AUGMENT, self._seed, epoch, index)
+            samples.append(self._dataset[index])
+        return default_collate(samples)
+
+
+def open_sources(job: Job, parts: Sequence[Part], store: FileStore) -> tuple[Source, Source]:
+    """The training and the validation source of a job; `parts` of its arrays, if it has any."""
+    if parts:
+        train, validation = parts
+        return (
+            ArraySource(store, train, job.transform, job.seed),
+            ArraySource(store, validation, job.eval_transform, job.seed),
+        )
+    datasets = cast("Callable[[], tuple[Any, Any]]", job.data)()
+    return DatasetSource(datasets[0], job.seed), DatasetSource(datasets[1], job.seed)

@@ -1,0 +1,119 @@
+"""Durable objects by name: the job, its data and its checkpoints, which outlive every message.
+
+Where a channel carries messages for seconds, a store keeps objects for the run and after it.
+Names are relative, of letters, digits, `.`, `_`, `-` and `/`; they never leave the store's root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from dayfly.errors import DayflyError, RequestError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+
+
+class StoreError(DayflyError):
+    """An object is missing or cannot be written; the message names it and its place."""
+
+
+class FileStore:
+    """Objects as files under one directory. Writes are atomic and reach the disk (fsync)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def url(self) -> str:
+        """What `open_store` takes to open the same store elsewhere."""
+        return f"file://{self.root}"
+
+    def path(self, name: str) -> Path:
+        """Where an object is. Raises ValueError for a name that is none."""
+        if not _NAME.fullmatch(name) or len(name) > 255:
+            raise ValueError(f"{name!r} is no name of an object")
+        return self.root / name
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Store an object, in place of an earlier one of the name."""
+        self.put_stream(name, lambda file: file.write(data))
+
+    def put_stream(self, name: str, write: Callable[[BinaryIO], object]) -> None:
+        """As `put`, for an object that `write` writes piece by piece."""
+        os.replace(self._write(name, write), self.path(name))
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Store an object unless the name is taken; whether it was stored."""
+        temporary = self._write(name, lambda file: file.write(data))
+        try:
+            os.link(temporary, self.path(name))
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    def get(self, name: str) -> bytes:
+        """A whole object. Raises StoreError if it is not there."""
+        try:
+            return self.path(name).read_bytes()
+        except FileNotFoundError as error:
+            raise StoreError(f"{name} is not in {self.root}") from error
+
+    def read_into(self, name: str, offset: int, into: memoryview) -> None:
+        """Read part of an object, filling `into`. Raises StoreError if it is shorter."""
+        try:
+            with open(self.path(name), "rb", buffering=0) as file:
+                done = 0
+                while done < into.nbytes:
+                    read = os.preadv(file.fileno(), [into[done:]], offset + done)
+                    if read == 0:
+                        raise StoreError(f"{name} in {self.root} ends before byte {offset + done}")
+                    done += read
+        except FileNotFoundError as error:
+            raise StoreError(f"{name} is not in {self.root}") from error
+
+    def exists(self, name: str) -> bool:
+        """Whether the object is there."""
+        return self.path(name).exists()
+
+    def delete(self, name: str) -> None:
+        """Remove an object, or all objects below a folder; a missing one is passed over."""
+        path = self.path(name)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the objects and folders right below a folder, sorted."""
+        path = self.path(folder)
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+    def _write(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
+        final = self.path(name)
+        temporary = final.with_name(f"{final.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "xb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise StoreError(f"cannot write {final}: {error.strerror}") from error
+        return temporary
+
+
+def open_store(url: str) -> FileStore:
+    """The store at a URL: `file:///path`. Raises RequestError for one that is not known."""
+    scheme, separator, path = url.partition("://")
+    if scheme != "file" or not separator or not path.startswith("/"):
+        raise RequestError(f"store {url!r}: only file:///absolute/path is known")
+    return FileStore(Path(path))

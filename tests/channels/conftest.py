@@ -1,0 +1,31 @@
+"""The suite's fixtures: a place for every channel, and channels that are closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from dayfly.wire.channels.base import Channel, Namespace
+from tests.channels.places import NAMESPACE, PLACES, Place
+
+Connect = Callable[..., Channel]
+
+
+@pytest.fixture(params=sorted(PLACES))
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Each of `PLACES`, fresh for each test."""
+    with PLACES[request.param]() as place:
+        yield place
+
+
+@pytest.fixture
+def connect(place: Place) -> Iterator[Connect]:
+    """Opens a channel at the place: `connect(reader=1, namespace=...)`."""
+    with ExitStack() as stack:
+
+        def connect(reader: int = 0, namespace: Namespace = NAMESPACE) -> Channel:
+            return stack.enter_context(place.open(namespace, reader))
+
+        yield connect

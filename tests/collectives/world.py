@@ -1,0 +1,119 @@
+"""A whole world in one process: an engine a rank, each in its own thread, over a file channel."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives import Collective
+from dayfly.wire.engine import Engine
+from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.schedule import Name, Op
+
+#: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
+SOON_S = 30.0
+OPERATION = "grad"
+
+
+class World:
+    """Ranks 0 to n-1. Every all-reduce is a new step unless one is given."""
+
+    def __init__(self, stack: ExitStack, root: Path, collective: Collective, size: int) -> None:
+        self.size = size
+        self.collective = collective
+        self.root = root
+        self.stack = stack
+        self.channels: list[Channel] = []
+        self.engines: list[Engine] = []
+        for rank in range(size):
+            channel, engine = self.worker(rank)
+            self.channels.append(channel)
+            self.engines.append(engine)
+        self.step = -1
+
+    def worker(
+        self, rank: int, observe: Callable[[Op], None] | None = None
+    ) -> tuple[Channel, Engine]:
+        """A (new) worker of this rank; it is closed with the world."""
+        channel = FileChannel(self.root, Namespace("run", 0), rank)
+        self.stack.enter_context(channel)
+        engine = Engine(
+            channel, self.collective, rank, self.size, timeout_s=SOON_S, observe=observe
+        )
+        return channel, self.stack.enter_context(engine)
+
+    def all_reduce(
+        self, inputs: list[torch.Tensor], stored: Set[Name] = frozenset(), step: int | None = None
+    ) -> list[torch.Tensor]:
+        """Each rank's result, from copies of the ranks' inputs."""
+        if step is None:
+            self.step += 1
+            step = self.step
+        buffers = [buffer.clone() for buffer in inputs]
+        with ThreadPoolExecutor(self.size) as pool:
+            calls = [
+                pool.submit(engine.all_reduce, buffer, step, OPERATION, stored)
+                for engine, buffer in zip(self.engines, buffers, strict=True)
+            ]
+            for call in calls:
+                call.result(2 * SOON_S)
+        return buffers
+
+    def left(self) -> set[Name]:
+        """The messages of the latest step that are in the channel."""
+        boxes = (*range(self.size), EVERYONE)
+        keys = [key for box in boxes for key in self.channels[0].waiting(box)]
+        return {_name(key) for key in keys if key.step == self.step}
+
+    def drop(self, names: Set[Name]) -> None:
+        """Remove messages of the latest step."""
+        keys = [_key(self.step, name) for name in names]
+        self.channels[0].drop(keys)
+
+
+@contextmanager
+def world(collective: Collective, size: int) -> Iterator[World]:
+    """A world on tmpfs, closed and removed at the end."""
+    with ExitStack() as stack:
+        root = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm")
+        )
+        yield World(stack, Path(root), collective, size)
+
+
+def random_inputs(size: int, length: int, seed: int) -> list[torch.Tensor]:
+    """Numbers of very different magnitude, so that the order of the sum shows in its bits."""
+    random = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(length, generator=random)
+        * 10.0 ** torch.randint(-6, 7, (length,), generator=random)
+        for _ in range(size)
+    ]
+
+
+def sum_in_rank_order(inputs: list[torch.Tensor]) -> torch.Tensor:
+    """((input 0 + input 1) + input 2) + …"""
+    total = inputs[0].clone()
+    for term in inputs[1:]:
+        total += term
+    return total
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are equal in type, shape and every bit."""
+    return one.dtype is other.dtype and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+def _key(step: int, name: Name) -> Key:
+    return Key(step, f"{OPERATION}-{name.phase}", name.source, name.destination)
+
+
+def _name(key: Key) -> Name:
+    return Name(key.operation.removeprefix(f"{OPERATION}-"), key.source, key.destination)

@@ -1,0 +1,173 @@
+"""What the platform tests run as functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dayfly.life.platforms.base import Context, Json
+from dayfly.life.platforms.local_function import current_zygote_pid
+
+
+def echo(payload: Json, context: Context) -> Json:
+    return dict(payload)
+
+
+def tell(payload: Json, context: Context) -> Json:
+    """What a function knows about itself."""
+    return {
+        "function": context.function,
+        "attempt": context.attempt,
+        "memory_mib": context.memory_mib,
+        "remaining_s": None if context.deadline is None else context.remaining_s(),
+        "threads": torch.get_num_threads(),
+        "fds": open_files(),
+    }
+
+
+def open_files() -> list[str]:
+    """What the descriptors of this process stand for, sorted."""
+    files = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
+            files.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return sorted(files)
+
+
+def train(payload: Json, context: Context) -> Json:
+    """Something that computes: hangs if the zygote ever did."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
+    loss = model(torch.randn(256, 512)).square().mean()
+    loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+    return {"loss": loss.item()}
+
+
+def raise_error(payload: Json, context: Context) -> Json:
+    def inner() -> None:
+        raise ValueError("no luck")
+
+    inner()
+    return {}
+
+
+def print_lines(payload: Json, context: Context) -> Json:
+    print(f"out {payload['word']}")
+    print(f"err {payload['word']}", file=sys.stderr)
+    if payload.get("die"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def exit_by_system_exit(payload: Json, context: Context) -> Json:
+    sys.exit(payload["code"])
+
+
+def exit_hard(payload: Json, context: Context) -> Json:
+    os._exit(payload["code"])
+
+
+def interrupt(payload: Json, context: Context) -> Json:
+    raise KeyboardInterrupt
+
+
+def crash(payload: Json, context: Context) -> Json:
+    ctypes.string_at(0)
+    return {}
+
+
+def return_tensor(payload: Json, context: Context) -> Any:
+    return {"weights": torch.zeros(2)}
+
+
+def return_number(payload: Json, context: Context) -> Any:
+    return 3
+
+
+def return_bytes(payload: Json, context: Context) -> Json:
+    return {"text": "x" * payload["size"]}
+
+
+def allocate(payload: Json, context: Context) -> Json:
+    """Hold so many MiB, written, for an instant."""
+    held = []
+    for _ in range(payload["mib"]):
+        held.append(torch.ones(2**20 // 4))
+    return {"mib": len(held)}
+
+
+def allocate_in_child(payload: Json, context: Context) -> Json:
+    """As `allocate`, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            allocate(payload, context)
+        finally:
+            os._exit(1)
+    raise RuntimeError(f"the child ended with {os.waitpid(child, 0)[1]}")
+
+
+def sleep(payload: Json, context: Context) -> Json:
+    """Tell its pid in a file, then sleep."""
+    tell_pid(payload)
+    time.sleep(payload["seconds"])
+    return {"slept_s": payload["seconds"]}
+
+
+def wait_for_file(payload: Json, context: Context) -> Json:
+    """Tell its pid, and end as soon as a file is there."""
+    tell_pid(payload)
+    give_up_at = time.monotonic() + 30
+    while not Path(payload["until"]).exists():
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"{payload['until']} was not there within 30 s")
+        time.sleep(0.005)
+    return {"parent": os.getppid()}
+
+
+def compute_in_c(payload: Json, context: Context) -> Json:
+    """Stay in C without ever giving the interpreter lock back."""
+    tell_pid(payload)
+    ctypes.PyDLL(None).sleep(60)
+    return {}
+
+
+def leave_children(payload: Json, context: Context) -> Json:
+    """Start a child in the same POSIX session and one in a new one; leave both behind."""
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    same = subprocess.Popen(["sleep", "61"], **quiet)  # type: ignore[call-overload]
+    other = subprocess.Popen(["sleep", "62"], start_new_session=True, **quiet)  # type: ignore[call-overload]
+    if payload.get("pid_file"):
+        write(payload["pid_file"], f"{os.getpid()} {same.pid} {other.pid}")
+        time.sleep(60)
+    return {"pids": [same.pid, other.pid]}
+
+
+def kill_zygote(payload: Json, context: Context) -> Json:
+    os.kill(current_zygote_pid(), signal.SIGKILL)
+    return {"killed": current_zygote_pid()}
+
+
+def tell_pid(payload: Json) -> None:
+    if "pid_file" in payload:
+        write(payload["pid_file"], str(os.getpid()))
+
+
+def write(path: str, text: str) -> None:
+    """So that whoever sees the file sees all of it."""
+    Path(path + ".new").write_text(text)
+    os.rename(path + ".new", path)
+
+
+def tell_zygote(payload: Json, context: Context) -> Json:
+    write(payload["file"], str(current_zygote_pid()))
+    return {}

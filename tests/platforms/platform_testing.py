@@ -1,0 +1,69 @@
+"""Steps that the platform tests share. Every wait has a limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dayfly.life.platforms.base import Ended, Invocation, Json, Limits, Platform
+
+WAIT_S = 30.0
+
+
+def call(
+    function: str,
+    handler: str,
+    payload: Json | None = None,
+    attempt: int = 0,
+    memory_mib: int | None = None,
+    lifetime_s: float | None = None,
+) -> Invocation:
+    return Invocation(
+        function=function,
+        attempt=attempt,
+        handler=f"platform_handlers:{handler}",
+        payload=payload or {},
+        limits=Limits(memory_mib=memory_mib, lifetime_s=lifetime_s),
+    )
+
+
+def run(platform: Platform, handler: str, payload: Json | None = None, **limits: Any) -> Ended:
+    """Invoke one function, and wait for its end."""
+    platform.invoke(call("solo", handler, payload, **limits))
+    return wait_for_all(platform, ["solo"])["solo"]
+
+
+def wait_for_all(platform: Platform, functions: Sequence[str]) -> dict[str, Ended]:
+    """Until all of them have ended."""
+    missing, ended = set(functions), {}
+    give_up_at = time.monotonic() + WAIT_S
+    while missing:
+        assert time.monotonic() < give_up_at, f"{missing} did not end within {WAIT_S} s"
+        for one in platform.wait(1.0):
+            ended[one.invocation.function] = one
+            missing.discard(one.invocation.function)
+    return ended
+
+
+def eventually(what: str, holds: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+    give_up_at = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < give_up_at, f"{what}: not within {timeout_s} s"
+        time.sleep(0.005)
+
+
+def read_pids(path: Path) -> list[int]:
+    """Pids that a function tells in a file; waits for it."""
+    eventually(f"{path.name} from the function", path.exists)
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

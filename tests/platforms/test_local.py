@@ -1,0 +1,203 @@
+"""What only the local platform promises: its zygote, its strays, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import PLATFORMS
+from platform_handlers import open_files
+from platform_testing import WAIT_S, call, eventually, is_alive, read_pids, run, wait_for_all
+
+from dayfly.errors import RunFailed
+from dayfly.life.platforms.base import Outcome, Platform
+from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.sessions import Session
+
+
+def test_the_zygote_may_die(platform: Platform, tmp_path: Path) -> None:
+    """Running functions go on and are reaped by us; new ones start, from a new zygote."""
+    go = tmp_path / "go"
+    payload = {"until": str(go), "pid_file": str(tmp_path / "pid")}
+    platform.invoke(call("survivor", "wait_for_file", payload))
+    read_pids(tmp_path / "pid")
+    first = run(platform, "kill_zygote").result
+    second = run(platform, "kill_zygote").result
+    assert first is not None
+    assert second is not None
+    assert first["killed"] != second["killed"]
+    assert platform.running() == ["survivor"]
+    go.touch()
+    ended = wait_for_all(platform, ["survivor"])["survivor"]
+    assert (ended.outcome, ended.result) == (Outcome.RETURNED, {"parent": os.getpid()})
+
+
+def test_the_zygote_may_die_with_requests_in_its_queue(platform: Platform) -> None:
+    names = [f"worker-{i}" for i in range(4)]
+    platform.invoke(call("killer", "kill_zygote"))
+    for name in names:
+        platform.invoke(call(name, "echo", {"name": name}))
+    ended = wait_for_all(platform, ["killer", *names])
+    assert [ended[name].result for name in names] == [{"name": name} for name in names]
+
+
+def test_what_a_function_left_in_the_background_goes(platform: Platform) -> None:
+    ended = run(platform, "leave_children", memory_mib=500)
+    assert ended.outcome is Outcome.RETURNED
+    assert ended.result is not None
+    same, other = ended.result["pids"]
+    assert not Path(f"/proc/{same}").exists()
+    assert isinstance(platform, LocalPlatform)
+    if "cgroup" in platform.enforcement:  # else it goes when the platform is closed
+        assert not Path(f"/proc/{other}").exists()
+
+
+@pytest.mark.parametrize("make", PLATFORMS, ids=lambda make: str(make.__name__))
+def test_nothing_is_left_after_close(
+    make: Callable[[Session, Path], Platform], tmp_path: Path, session_base: Path
+) -> None:
+    files_before, children_before = open_files(), children()
+    with Session.open(session_base) as session:
+        platform = make(session, tmp_path / "logs")
+        platform.invoke(call("done", "leave_children", memory_mib=500))
+        pids = wait_for_all(platform, ["done"])["done"].result["pids"]  # type: ignore[index]
+        for name in ("one", "two"):
+            payload = {"seconds": 60, "pid_file": str(tmp_path / name)}
+            platform.invoke(call(name, "sleep", payload, memory_mib=500))
+            pids += read_pids(tmp_path / name)
+        platform.invoke(call("late", "echo"))
+        platform.close()
+        platform.close()
+        ended = wait_for_all(platform, ["one", "two", "late"])
+        assert ended["one"].outcome is ended["two"].outcome is Outcome.CANCELLED
+        with pytest.raises(RunFailed, match="closed"):
+            platform.invoke(call("solo", "echo"))
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    assert children() == children_before, "a zombie is left"
+    assert open_files() == files_before
+    assert not session.root.exists()
+    assert cgroups_of(session.id) == []
+
+
+def test_running_out_of_memory_in_a_child_counts(platform: Platform) -> None:
+    assert isinstance(platform, LocalPlatform)
+    ended = run(platform, "allocate_in_child", {"mib": 400}, memory_mib=500)
+    if "cgroup" in platform.enforcement:
+        assert ended.outcome is Outcome.OUT_OF_MEMORY
+    assert "the child ended with" in ended.detail
+
+
+def test_closing_at_once(tmp_path: Path, session_base: Path) -> None:
+    with (
+        Session.open(session_base) as session,
+        LocalPlatform(session, tmp_path / "logs") as platform,
+    ):
+        platform.invoke(call("solo", "echo"))
+    assert wait_for_all(platform, ["solo"])["solo"].outcome is Outcome.CANCELLED
+
+
+def test_two_platforms_in_one_session(tmp_path: Path, session_base: Path) -> None:
+    with Session.open(session_base) as session:
+        with LocalPlatform(session, tmp_path / "a") as first:
+            with LocalPlatform(session, tmp_path / "b") as second:
+                payload = {"seconds": 60, "pid_file": str(tmp_path / "pid")}
+                first.invoke(call("solo", "sleep", payload))
+                (pid,) = read_pids(tmp_path / "pid")
+                assert run(second, "echo").outcome is Outcome.RETURNED
+            assert is_alive(pid)
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_zygote_that_cannot_start_is_named(tmp_path: Path, session_base: Path) -> None:
+    with (
+        Session.open(session_base) as session,
+        LocalPlatform(session, tmp_path / "logs", preload=["no_such_module"]) as platform,
+    ):
+        platform.invoke(call("solo", "echo"))
+        with pytest.raises(RunFailed, match="No module named 'no_such_module'"):
+            platform.wait(WAIT_S)
+        with pytest.raises(RunFailed, match="3 times in a row without"):
+            platform.invoke(call("solo", "echo"))
+
+
+@pytest.mark.parametrize(
+    ("handler", "enforcer"),
+    [
+        ("sleep", "cgroup"),
+        ("compute_in_c", "rlimit"),
+        ("leave_children", "cgroup"),
+        ("leave_children", "rlimit"),
+    ],
+)
+def test_kill_9_of_the_coordinator(
+    handler: str, enforcer: str, tmp_path: Path, session_base: Path
+) -> None:
+    """The functions die at once; the rest goes when the next session is opened."""
+    if enforcer == "cgroup" and os.geteuid() != 0:
+        pytest.skip("memory cgroups need root here")
+    script = Path(__file__).with_name("platform_coordinator.py")
+    arguments = [str(session_base), str(tmp_path), handler, enforcer]
+    coordinator = subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        function, *left_behind = read_pids(tmp_path / "pid")
+        (zygote,) = read_pids(tmp_path / "zygote")
+        root = Path((tmp_path / "root").read_text())
+    finally:
+        coordinator.kill()
+        coordinator.wait(WAIT_S)
+    eventually(
+        "death of zygote and function", lambda: not (is_alive(function) or is_alive(zygote)), 2
+    )
+    assert root.exists()
+    assert bool(cgroups_of(root.name)) == (enforcer == "cgroup")
+    Session.open(session_base).close()
+    assert not root.exists()
+    assert cgroups_of(root.name) == []
+    assert not any(is_alive(pid) for pid in left_behind)
+
+
+def test_a_forked_child_of_the_coordinator_keeps_nothing_alive(
+    tmp_path: Path, session_base: Path
+) -> None:
+    """As multiprocessing forks: the child outlives the coordinator, the functions do not."""
+    script = Path(__file__).with_name("platform_coordinator.py")
+    coordinator = subprocess.Popen(
+        [sys.executable, str(script), str(session_base), str(tmp_path), "sleep", "rlimit", "fork"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    (function,) = read_pids(tmp_path / "pid")
+    (forked,) = read_pids(tmp_path / "forked")
+    try:
+        coordinator.kill()
+        coordinator.wait(WAIT_S)
+        eventually("death of the function", lambda: not is_alive(function), 2)
+        assert is_alive(forked)
+        Session.open(session_base).close()
+        assert not Path((tmp_path / "root").read_text()).exists()
+    finally:
+        os.kill(forked, signal.SIGKILL)
+
+
+def children() -> set[int]:
+    pids = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                stat = Path(f"/proc/{name}/stat").read_text()
+            except OSError:
+                continue
+            if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
+                pids.add(int(name))
+    return pids
+
+
+def cgroups_of(session_id: str) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"**/dayfly-{session_id}-*"))
