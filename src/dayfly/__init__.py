@@ -7,6 +7,9 @@ Names are loaded when they are first used, so that importing dayfly is quick.
 
 from __future__ import annotations
 
+import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,9 +32,21 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
-    import importlib
+class _Package(ModuleType):
+    """`dayfly.train` is the function, though the package has a room of that name as well.
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    Python binds a submodule to its parent's attribute when it is imported; for the public names
+    that is passed over. The rooms are reached by import: `from dayfly.train.order import Epochs`.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
+        return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+sys.modules[__name__].__class__ = _Package

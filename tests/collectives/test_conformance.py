@@ -107,6 +107,11 @@ def test_with_all_sums_stored_nobody_needs_an_input(worlds: Worlds, size: int) -
         assert same_bits(result, expected)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_fresh_start_needs_every_input(worlds: Worlds, size: int) -> None:
+    assert all(schedule.reads_buffer for schedule in worlds.schedules(size, 50, frozenset()))
+
+
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_with_a_sum_missing_inputs_are_needed(worlds: Worlds, size: int) -> None:
     """At least the ranks whose contributions go into it say so."""

@@ -21,6 +21,8 @@ _ROUNDS = 6
 
 def permuted(positions: Indices, size: int, *key: int) -> Indices:
     """Samples at these positions (n,) of the permutation of 0..size-1 that the key selects."""
+    if len(positions) and not 0 <= positions.min() <= positions.max() < size:
+        raise ValueError(f"positions {positions.min()} to {positions.max()} of {size} samples")
     half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
     keys = [np.uint64(mix(*key, turn)) for turn in range(_ROUNDS)]

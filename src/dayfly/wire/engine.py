@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -121,14 +121,17 @@ class _Execution:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        lanes: list[Future[None]] = [
-            pool.submit(self._run_lane, lane)
-            for lane, pool in self._engine._pools.items()
-            if any(op.lane is lane for op in self._schedule)
-        ]
-        self._run_lane(Lane.COMPUTE)
-        for future in lanes:
-            future.result()
+        lanes: list[Future[None]] = []
+        try:
+            for lane, pool in self._engine._pools.items():
+                if any(op.lane is lane for op in self._schedule):
+                    lanes.append(pool.submit(self._run_lane, lane))
+            self._run_lane(Lane.COMPUTE)
+            wait(lanes)
+        except BaseException as error:
+            # A signal's, such as Ctrl-C: no lane may touch the buffer once the caller has it back.
+            self._fail(error)
+            wait(lanes)
         if self._error is not None:
             raise self._error
 
@@ -148,9 +151,13 @@ class _Execution:
                     self._done[position] = True
                     self._changed.notify_all()
         except BaseException as error:
-            with self._changed:
-                self._error = self._error or error
-                self._changed.notify_all()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all lanes; the first error is the one that is raised."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
 
     def _may_start(self, op: Op) -> bool:
         return self._error is not None or all(self._done[earlier] for earlier in op.after)

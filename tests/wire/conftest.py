@@ -1,0 +1,18 @@
+"""The channel of the engine's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.files import FileChannel
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[Channel]:
+    """Rank 0's channel; tests play the other ranks by hand on it."""
+    with FileChannel(tmp_path, Namespace("run", 0), 0) as channel:
+        yield channel
