@@ -73,3 +73,17 @@ def test_a_death_after_any_operation_changes_nothing(name: str, dying: int) -> N
         while _with_a_death(here, dying, after, random_inputs(SIZE, LENGTH, after)):
             after += 1
         assert after == len(here.engines[dying].schedule(LENGTH))
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+@pytest.mark.parametrize("rank", range(SIZE))
+def test_a_worker_taken_for_dead_may_finish_before_its_successor(name: str, rank: int) -> None:
+    """The successor looked for sums before there were any, and waits for contributions that are
+    dropped by now: it finds the sum that they were for."""
+    inputs = random_inputs(SIZE, LENGTH, 5)
+    with world(COLLECTIVES[name], SIZE) as here:
+        here.all_reduce(inputs)
+        _, successor = here.worker(rank)
+        buffer = inputs[rank].clone()
+        successor.all_reduce(buffer, here.step, OPERATION)
+        assert same_bits(buffer, sum_in_rank_order(inputs))

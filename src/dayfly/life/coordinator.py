@@ -145,7 +145,7 @@ class Coordinator:
         elif ended.result is not None and ended.result["status"] != "handed over":
             worker.status = ended.result["status"]
             return
-        self._faults.at(self._frontier, "again")
+        self._faults.at(self._checkpoint.step, "again")
         self._invoke(worker)
 
     def _read_reports(self) -> None:

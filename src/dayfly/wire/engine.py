@@ -84,8 +84,13 @@ class Engine:
         stored: from `stored_sums`, when catching up. Raises WireError (WaitTimeout for a message
         that did not come), and whatever `interrupt` raises.
         """
-        schedule = self.schedule(buffer_P.numel(), stored)
-        _Execution(self, schedule, buffer_P, step, operation).run()
+        while True:
+            schedule = self.schedule(buffer_P.numel(), stored)
+            try:
+                return _Execution(self, schedule, buffer_P, step, operation, stored).run()
+            except _Superseded:
+                # Its sum is among the stored ones now, so this happens once an operation.
+                stored = self.stored_sums(step, operation)
 
     def close(self) -> None:
         """End the lanes' threads."""
@@ -104,17 +109,38 @@ class Engine:
         self.close()
 
 
+class _Superseded(Exception):
+    """An earlier attempt of this rank, taken for dead, stored the sum that this one works on.
+
+    It dropped the contributions, too, so there is nothing left to wait for. What was downloaded
+    into the buffer by then is sums that are stored, and the rest is this rank's own contribution:
+    the buffer is fit for another try.
+    """
+
+
 class _Execution:
     """One schedule being run."""
 
     def __init__(
-        self, engine: Engine, schedule: Schedule, buffer_P: torch.Tensor, step: int, operation: str
+        self,
+        engine: Engine,
+        schedule: Schedule,
+        buffer_P: torch.Tensor,
+        step: int,
+        operation: str,
+        stored: Set[Name],
     ) -> None:
         self._engine = engine
         self._schedule = schedule
         self._buffer_P = buffer_P
         self._step = step
         self._operation = operation
+        # This rank's sums as long as they are for this attempt to make.
+        self._unmade = {
+            self._key(name)
+            for name in engine.sums
+            if name.source == engine._rank and name not in stored
+        }
         self._held: dict[Name, torch.Tensor] = {}
         self._done = [False] * len(schedule)
         self._changed = threading.Condition()
@@ -181,6 +207,7 @@ class _Execution:
     def _put(self, name: Name, span: Span) -> None:
         view, key = self._view(span), self._key(name)
         header = Header(key.operation, view.dtype, tuple(view.shape))
+        self._unmade.discard(key)
         won = self._engine._channel.put(key, header, as_bytes(view))
         if not won and name.destination == EVERYONE:
             # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
@@ -200,6 +227,8 @@ class _Execution:
             raise WireError("given up, as another lane failed") from self._error
         if self._engine._interrupt is not None:
             self._engine._interrupt()
+        if self._unmade and self._engine._channel.stored(self._unmade):
+            raise _Superseded
 
     def _reduce(self, op: Op) -> None:
         view = self._view(op.span)

@@ -92,7 +92,8 @@ class Channel(ABC):
         """Wait for a message and read it into a contiguous CPU tensor; the message stays.
 
         Raises WaitTimeout, naming the key, if it is not there in time, and WireError, saying
-        what was expected and found, if operation, dtype, shape or checksum do not fit.
+        what was expected and found, if operation, dtype, shape or checksum do not fit; what the
+        tensor holds then is not defined.
         """
 
     @abstractmethod

@@ -29,6 +29,9 @@ from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key, party_name
 from dayfly.wire.message import HEADER_BYTES, Header, verify
 from dayfly.wire.tensors import as_bytes
 
+#: A file that is being written and has not grown for this long was left by a killed worker.
+_ABANDONED_S = 300.0
+
 
 class FileChannel(Channel):
     """Messages as files under `root`. `reader`: the rank (or party) whose boxes are waited at."""
@@ -122,6 +125,9 @@ class FileChannel(Channel):
                 key = Key.parse(name, EVERYONE)
                 if key is not None and key.step < min(before_step, FOREVER):
                     (box / name).unlink(missing_ok=True)
+        for path in self._writing.iterdir():
+            if _age_s(path) > _ABANDONED_S:
+                path.unlink(missing_ok=True)
 
     def size_bytes(self) -> int:
         return sum(_size(path) for path in self._here.glob("*/*"))
@@ -204,6 +210,14 @@ def _cannot_write(key: Key, place: Path, error: OSError) -> str:
             "free some, or name another place with --channel file:///path"
         )
     return f"{key}: cannot be written at {place}: {error.strerror}"
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since a file was last written to; 0 if it is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _size(path: Path) -> int:

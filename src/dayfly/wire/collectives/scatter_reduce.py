@@ -53,22 +53,19 @@ def scatter_reduce(
         for owner in others
         if owner not in finished
     ]
-    uploaded = tuple(range(len(ops)))
+    # A lane works in order, so to wait for its last operation is to wait for all of them.
+    uploaded = (len(ops) - 1,) if ops else ()
     if rank in finished:
-        ops.append(Op(Kind.GET, mine, Name(SUM, rank)))
+        ops.append(Op(Kind.GET, mine, Name(SUM, rank), after=uploaded))
     else:
-        first = len(ops)
         ops += [Op(Kind.HOLD, mine, part, after=uploaded) for part in parts]
-        held = tuple(range(first, len(ops)))
+        held = (len(ops) - 1,)
         in_rank_order = (*parts[:rank], None, *parts[rank:])
         ops.append(Op(Kind.REDUCE, mine, terms=in_rank_order, after=held))
         ops.append(Op(Kind.PUT, mine, Name(SUM, rank), after=(len(ops) - 1,)))
     result = (len(ops) - 1,)
     ops.append(Op(Kind.DROP, Span(0, 0), terms=parts, after=result))
-    ops += [
-        Op(Kind.GET, splits[owner], Name(SUM, owner), after=(*uploaded, *result))
-        for owner in others
-    ]
+    ops += [Op(Kind.GET, splits[owner], Name(SUM, owner), after=result) for owner in others]
     return Schedule(tuple(ops))
 
 
