@@ -1,0 +1,99 @@
+"""`dayfly.train`: a job, trained from Python."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dayfly.errors import RequestError, RunFailed
+from dayfly.job import Job
+from dayfly.life.faults import Fault
+from dayfly.runs import launch
+from dayfly.runs.displays import Silent, display_for
+from dayfly.runs.run import Run
+from dayfly.runs.settings import Settings
+
+
+def train(
+    job: Job,
+    *,
+    workers: int = 1,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    run_dir: str | Path | None = None,
+    progress: bool = True,
+    faults: Sequence[Fault] = (),
+    **settings: Any,
+) -> Run:
+    """Train a job on short-lived functions; returns when it is done.
+
+    workers: functions that train at once. epochs, batch_size, seed: in place of the job's. run_dir:
+    default `runs/<run id>`. progress: show it on standard error. settings: see
+    `dayfly.runs.settings.Settings`, such as memory_mib=, lifetime_s=, channel=. faults: for tests.
+
+    Raises RequestError if the request is wrong (nothing was started), RunFailed with the cause if
+    the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
+    run's directory has what was reached, and `resume` goes on from there.
+    """
+    run = launch.begin(
+        overridden(job, epochs=epochs, batch_size=batch_size, seed=seed),
+        checked_settings(workers=workers, **settings),
+        directory=Path(run_dir) if run_dir is not None else None,
+        code=_main_directory(),
+        display=_display(progress),
+        faults=faults,
+    )
+    return _finished(run)
+
+
+def resume(run_dir: str | Path, *, progress: bool = True, **changes: Any) -> Run:
+    """Go on with a run that was stopped, failed or lost its coordinator; as `train` otherwise.
+
+    changes: settings that are to be others from now on, such as workers=.
+    """
+    return _finished(launch.resume(Path(run_dir), display=_display(progress), **changes))
+
+
+def overridden(job: Job, **changes: Any) -> Job:
+    """The job with those of the changes that are not None."""
+    if not isinstance(job, Job):
+        raise RequestError(f"a {type(job).__name__} is no dayfly.Job")
+    return replace(job, **{name: value for name, value in changes.items() if value is not None})
+
+
+def checked_settings(**settings: Any) -> Settings:
+    """Settings of these. Raises RequestError for one that is not known, or not of its kind."""
+    try:
+        return Settings(**settings)
+    except TypeError as error:
+        unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
+        text = f"there is no setting {', '.join(unknown)}" if unknown else str(error)
+        raise RequestError(f"{text}: see dayfly.runs.settings.Settings") from error
+
+
+def _finished(run: Run) -> Run:
+    if run.stopped_by is not None:
+        signal.raise_signal(run.stopped_by)
+    if run.result.status != "done":
+        raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
+    return run
+
+
+def _display(progress: bool) -> Silent:
+    return display_for(Console(stderr=True)) if progress else Silent()
+
+
+def _main_directory() -> Path | None:
+    """The directory of the script that runs, whose modules the job may use."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if file is None or getattr(main, "__spec__", None) is not None:
+        return None
+    return Path(file).resolve().parent

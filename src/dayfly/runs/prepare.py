@@ -1,0 +1,176 @@
+"""Everything about a request that can be known to be wrong before anything is started."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors
+import safetensors.torch
+import torch
+
+from dayfly.errors import DayflyError, RequestError
+from dayfly.job import Job
+from dayfly.runs.progress import Progress
+from dayfly.runs.settings import Settings
+from dayfly.train.arrays import Arrays, check_arrays, load_arrays
+from dayfly.train.builtin import BUILTIN
+from dayfly.train.probe import array_samples, dataset_samples, probe
+from dayfly.train.replica import Replica
+from dayfly.train.state import Tensors, load_model_tensors, model_tensors
+from dayfly.wire.message import HEADER_BYTES
+
+_MIB = 2**20
+#: The log's bound unless another is asked for: this, or a quarter of the free space if less.
+_LOG_BUDGET_BYTES = 1024 * _MIB
+#: Bytes of a validation's and of reports' messages, at most, that are not worth counting exactly.
+_SMALL_MESSAGES_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that can be carried out.
+
+    arrays: the data, if it is arrays. training_samples: before any are split off. tree, tensors:
+    the state before step 0. step_bytes: size of the buffer that a step's all-reduce sums.
+    """
+
+    arrays: Arrays | None
+    training_samples: int
+    tree: Any
+    tensors: Tensors
+    step_bytes: int
+
+
+def prepare(job: Job, settings: Settings) -> Prepared:
+    """Check a request, trying one batch. Raises RequestError, in one sentence."""
+    if job.batch_size < settings.workers:
+        raise RequestError(
+            f"a batch of {job.batch_size} cannot be shared by {settings.workers} workers: "
+            "raise batch_size, or lower --workers"
+        )
+    if callable(job.data):
+        arrays, datasets = None, _datasets(job)
+        samples, tried = len(datasets[0]), dataset_samples(datasets[0])
+    else:
+        name = str(job.data)
+        arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
+        check_arrays(arrays, f"data {name!r}")
+        samples, tried = len(arrays["x_train"]), array_samples(job, arrays)
+    replica = _replica(job)
+    tree, tensors = replica.state()
+    kept = {name: tensor.clone() for name, tensor in tensors.items()}
+    step_bytes = replica.flat.data.nbytes
+    probe(job, replica, tried)
+    return Prepared(
+        arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, step_bytes
+    )
+
+
+def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> int | None:
+    """How many steps' messages the log may hold; None for a single worker, which has no log.
+
+    A step's sums are `step_bytes`; while it runs, the contributions take that once for each of the
+    other workers. Raises RequestError if not even one step fits.
+    """
+    workers = settings.workers
+    if workers == 1:
+        return None
+    whole = step_bytes + workers * (workers + 1) * HEADER_BYTES + _SMALL_MESSAGES_BYTES
+    free = _free_bytes(channel_directory)
+    if settings.log_budget_mib is not None:
+        budget = settings.log_budget_mib * _MIB
+    else:
+        budget = min(_LOG_BUDGET_BYTES, free // 4)
+    steps = budget // whole - (workers - 1)
+    if steps < 1:
+        raise RequestError(
+            f"the message log may take {budget / _MIB:.0f} MiB, but a step of this model on "
+            f"{workers} workers takes {workers * whole / _MIB:.0f} MiB at {channel_directory} "
+            f"({free / _MIB:.0f} MiB free): raise --log-budget, or use fewer workers"
+        )
+    if settings.memory_mib is not None:
+        # Pages of a file in memory count as memory of the function that wrote them, until the log
+        # is trimmed: at most a quarter of its memory may go there.
+        share = settings.memory_mib * _MIB // 4 - (workers - 1) * whole // workers
+        steps = max(1, min(steps, share * workers // whole))
+    return int(steps)
+
+
+def _replica(job: Job) -> Replica:
+    replica = _built(job)
+    if job.init is not None:
+        load_model_tensors(replica.model, _initial(job, replica))
+    return replica
+
+
+def _built(job: Job) -> Replica:
+    try:
+        return Replica(job)
+    except DayflyError:
+        raise
+    except Exception as error:
+        raise RequestError(
+            f"the job's model, optimizer or scheduler cannot be built: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _initial(job: Job, replica: Replica) -> Tensors:
+    """The weights to start from, under the model's own names."""
+    init = job.init
+    if isinstance(init, (str, Path)) or hasattr(init, "__fspath__"):
+        path = Path(cast("str", init)).expanduser()
+        try:
+            given = safetensors.torch.load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise RequestError(f"init {str(path)!r} cannot be read: {error}") from error
+    else:
+        given = dict(cast("Tensors", init))
+    own = model_tensors(replica.model)
+    try:
+        unexpected = replica.model.load_state_dict(given, strict=False).unexpected_keys
+    except RuntimeError as error:
+        text = " ".join(str(error).split())
+        raise RequestError(f"the weights of init are another model's: {text}") from error
+    missing = own.keys() - given.keys() - _not_saved(replica, given)
+    if unexpected or missing:
+        differing = ", ".join(sorted([*unexpected, *missing])[:3])
+        raise RequestError(f"the weights of init are another model's: {differing} differ")
+    return own
+
+
+def _not_saved(replica: Replica, given: Tensors) -> set[str]:
+    """Names that weights need not have: buffers that are not saved, other names of shared ones."""
+    saved = replica.model.state_dict(keep_vars=True)
+    known = {id(saved[name]) for name in given if name in saved}
+    own = dict((*replica.model.named_parameters(), *replica.model.named_buffers()))
+    return {name for name, tensor in own.items() if name not in saved or id(tensor) in known}
+
+
+def _datasets(job: Job) -> tuple[Any, Any]:
+    try:
+        pair = cast("Any", job.data)()
+    except Exception as error:
+        raise RequestError(
+            f"the job's data function fails: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise RequestError("the job's data function must return (train, validation) Datasets")
+    for name, dataset in zip(("training", "validation"), pair, strict=True):
+        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            raise RequestError(
+                f"the job's {name} Dataset is a {type(dataset).__name__} without length and index: "
+                "slices of it cannot be read"
+            )
+        if isinstance(dataset, torch.utils.data.IterableDataset) or len(dataset) == 0:
+            raise RequestError(f"the job's {name} Dataset is empty or has no random access")
+    return pair[0], pair[1]
+
+
+def _free_bytes(directory: Path) -> int:
+    while not directory.exists():
+        directory = directory.parent
+    return shutil.disk_usage(directory).free

@@ -1,0 +1,199 @@
+"""Keeps what happens in a run: event files, the history, the meter.
+
+    events/coordinator.jsonl    functions invoked and ended, checkpoints
+    events/worker-0.jsonl       the records of rank 0, in order of arrival
+    ...
+
+A coordinator that continues a run reads them back, so bill and history are the whole run's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.metering import Used
+from dayfly.life.platforms.base import Ended, Invocation
+from dayfly.life.reports import Report, plain
+
+Json = Mapping[str, Any]
+
+
+class Display(Protocol):
+    """Shows a run to a person while it goes on."""
+
+    def started(self, done: int, steps: int) -> None:
+        """The run begins, or goes on, after `done` of `steps` steps."""
+
+    def step(self, step: int, loss: float | None) -> None:
+        """A step is done."""
+
+    def epoch(self, record: Json) -> None:
+        """An epoch is done."""
+
+    def note(self, text: str) -> None:
+        """Something that a person wants to know happened: a death, a hand-over."""
+
+    def finished(self) -> None:
+        """The run is over."""
+
+
+class Recorder:
+    """The audience of one life's coordinator, and the memory of the lives before it.
+
+    memory_mib: what a function is billed for. generation: the number of this life.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        generation: int,
+        memory_mib: int,
+        display: Display,
+        log_path: Callable[[str], Path],
+    ) -> None:
+        self._directory = directory / "events"
+        self._directory.mkdir(exist_ok=True)
+        self._generation = generation
+        self._memory_mib = memory_mib
+        self._display = display
+        self._log_path = log_path
+        self.used: list[Used] = []
+        self.restarts = 0
+        self.losses: dict[int, float | None] = {}
+        self.step_s: list[float] = []
+        self.computed: Counter[tuple[int, int]] = Counter()
+        self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
+        self._shown_epochs = 0
+        self._read_back()
+
+    @property
+    def median_step_s(self) -> float | None:
+        """Median seconds of a computed step of rank 0."""
+        return median(self.step_s) if self.step_s else None
+
+    @property
+    def traffic(self) -> Counter[str]:
+        """bytes_up, bytes_down and requests of all workers, as far as they were reported."""
+        return sum(self._traffic.values(), Counter[str]())
+
+    @property
+    def redone_steps(self) -> int:
+        """Gradients that were computed again, by successors of workers that died."""
+        return sum(times - 1 for times in self.computed.values())
+
+    def invoked(self, rank: int, invocation: Invocation) -> None:
+        self._write(
+            "coordinator", kind="invoked", function=invocation.function, attempt=invocation.attempt
+        )
+
+    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+        invocation = ended.invocation
+        used = Used(
+            function=invocation.function,
+            attempt=invocation.attempt,
+            memory_mib=self._memory_mib,
+            init_s=ended.init_s,
+            run_s=ended.run_s,
+            outcome=ended.outcome.value,
+        )
+        self.used.append(used)
+        self.restarts += death
+        self._write(
+            "coordinator",
+            kind="ended",
+            death=death,
+            error=ended.error,
+            result=ended.result,
+            peak_mib=ended.peak_mib,
+            used=asdict(used),
+        )
+        if death:
+            why = ended.error or ended.detail or ended.outcome.value
+            log = self._log_path(invocation.function)
+            self._display.note(f"worker {rank} died and starts again: {why} (log: {log})")
+
+    def reported(self, report: Report) -> None:
+        life = {"generation": self._generation, "attempt": report.attempt}
+        name = f"worker-{report.rank}"
+        for record in ({"kind": "traffic", **report.traffic}, *report.records):
+            self._write(name, **record, **life)
+            self._note(report.rank, {**record, **life}, show=True)
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        self._write("coordinator", kind="checkpoint", step=checkpoint.step)
+
+    def _note(self, rank: int, record: Json, *, show: bool) -> None:
+        match record["kind"]:
+            case "traffic":
+                counters = ("bytes_up", "bytes_down", "requests")
+                life = rank, record["generation"], record["attempt"]
+                self._traffic[life] = Counter({name: record[name] for name in counters})
+            case "step":
+                self._note_step(rank, record, show=show)
+            case "epoch" if record["record"]["epoch"] >= self._shown_epochs:
+                self._shown_epochs = record["record"]["epoch"] + 1
+                if show:
+                    self._display.epoch(record["record"])
+
+    def _note_step(self, rank: int, record: Json, *, show: bool) -> None:
+        step = record["step"]
+        new = step not in self.losses
+        self.losses[step] = record["loss"]
+        if record["computed"]:
+            self.computed[rank, step] += 1
+            if rank == 0:
+                self.step_s.append(record["step_s"])
+        if new and show:
+            self._display.step(step, record["loss"])
+
+    def _write(self, name: str, **fields: Any) -> None:
+        line = json.dumps(plain({"at": time.time(), **fields}))
+        with (self._directory / f"{name}.jsonl").open("a") as file:
+            file.write(line + "\n")
+
+    def _read_back(self) -> None:
+        """What the lives before this one left. A function that ran when its coordinator was killed
+        is billed until the last that was heard of it."""
+        running: dict[str, tuple[float, int]] = {}
+        heard: dict[str, float] = {}
+        for file in sorted(self._directory.glob("worker-*.jsonl")):
+            for record in _lines(file):
+                self._note(int(file.stem.removeprefix("worker-")), record, show=False)
+                heard[file.stem] = record["at"]
+        for record in _lines(self._directory / "coordinator.jsonl"):
+            if record["kind"] == "invoked":
+                running[record["function"]] = record["at"], record["attempt"]
+            elif record["kind"] == "ended":
+                self.used.append(Used(**record["used"]))
+                self.restarts += record["death"]
+                running.pop(record["used"]["function"], None)
+        for function, (began, attempt) in running.items():
+            self.used.append(
+                Used(
+                    function=function,
+                    attempt=attempt,
+                    memory_mib=self._memory_mib,
+                    init_s=0.0,
+                    run_s=max(0.0, heard.get(function, began) - began),
+                    outcome="coordinator killed",
+                )
+            )
+
+
+def _lines(file: Path) -> Iterator[Json]:
+    """The records of an event file; a last line that a kill cut short is passed over."""
+    if not file.exists():
+        return
+    for line in file.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue

@@ -1,0 +1,199 @@
+"""The user's job on its way to the functions: pickled code, and the files beside it.
+
+    job/job.pkl    the Job by cloudpickle; the user's own modules travel in it by value
+    job/code.zip   the directory of the job's file, if it has one
+
+A function checks the SHA-256 digests, which came with its invocation, before it loads either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import os
+import site
+import sys
+import sysconfig
+import traceback
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from dayfly.errors import DayflyError, RequestError
+from dayfly.job import Job
+from dayfly.wire.store import FileStore
+
+#: What a job's directory may hold, so that a data set or a home directory is not shipped by chance.
+LARGEST_CODE_BYTES = 50 * 2**20
+_MOST_FILES = 5000
+_NOT_SHIPPED = {"__pycache__", "node_modules"}
+_PICKLE, _CODE = "job/job.pkl", "job/code.zip"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """Digests (SHA-256, hexadecimal) of a job in the store; no code: None."""
+
+    job: str
+    code: str | None
+
+
+def load_job_file(path: Path) -> Job:
+    """The variable `job` of a Python file. Raises RequestError if there is none."""
+    if not path.is_file():
+        raise RequestError(f"job file {str(path)!r} is not there")
+    name = path.stem if path.stem.isidentifier() else "job"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if path.suffix != ".py" or spec is None or spec.loader is None:
+        raise RequestError(f"job file {str(path)!r} is no Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except DayflyError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise RequestError(
+            f"job file {str(path)!r} fails at {where.filename}:{where.lineno}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    job = getattr(module, "job", None)
+    if not isinstance(job, Job):
+        found = "has no variable `job`" if job is None else f"has a `job` that is {type(job)}"
+        raise RequestError(f"job file {str(path)!r} {found}: write job = dayfly.Job(...)")
+    return job
+
+
+def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
+    """Put a job, and the directory `code`, into the store."""
+    by_value = [module for module in _modules_of(job) if not _installed(module)]
+    for module in by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled = cloudpickle.dumps(job)
+    except Exception as error:
+        raise RequestError(
+            f"the job cannot be sent to functions: {type(error).__name__}: {error}; open files, "
+            "locks and connections belong inside its functions"
+        ) from error
+    finally:
+        for module in by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+    store.put(_PICKLE, pickled)
+    zipped = _zipped(code) if code is not None else None
+    if zipped is not None:
+        store.put(_CODE, zipped)
+    return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped))
+
+
+def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
+    """Load a shipped job. With `scratch`, its code is unpacked there and made importable.
+
+    Raises DayflyError if a digest is not the one that was shipped; nothing is loaded then.
+    """
+    pickled = _checked(store, _PICKLE, shipped.job)
+    if shipped.code is not None and scratch is not None:
+        folder = scratch / shipped.code
+        if not folder.is_dir():
+            _unpack(_checked(store, _CODE, shipped.code), folder)
+        sys.path.insert(0, str(folder))
+        os.chdir(folder)
+    job = cloudpickle.loads(pickled)
+    if not isinstance(job, Job):
+        raise DayflyError(f"{_PICKLE} in {store.root} holds a {type(job).__name__}, not a Job")
+    return job
+
+
+def _checked(store: FileStore, name: str, digest: str) -> bytes:
+    data = store.get(name)
+    if _sha256(data) != digest:
+        raise DayflyError(
+            f"{name} in {store.root} is not what was shipped: its SHA-256 is {_sha256(data)}, "
+            f"not {digest}; it was not loaded"
+        )
+    return data
+
+
+def _unpack(zipped: bytes, folder: Path) -> None:
+    """Unpack beside and rename: of several functions that unpack at once, one wins."""
+    beside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
+        archive.extractall(beside)
+    try:
+        beside.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _zipped(directory: Path) -> bytes:
+    buffer = io.BytesIO()
+    total = 0
+    largest = (0, "")
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for count, path in enumerate(_files(directory), 1):
+            size = path.stat().st_size
+            total += size
+            largest = max(largest, (size, str(path)))
+            if total > LARGEST_CODE_BYTES or count > _MOST_FILES:
+                raise RequestError(
+                    f"the job's directory {directory} travels to the functions, but it holds more "
+                    f"than {LARGEST_CODE_BYTES >> 20} MiB or {_MOST_FILES} files (such as "
+                    f"{largest[1]}): put the job in a directory of its own"
+                )
+            # A fixed date, so that the same files have the same digest.
+            info = zipfile.ZipInfo(str(path.relative_to(directory)), (1980, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    return buffer.getvalue()
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Regular files below, without hidden ones, virtual environments and earlier runs."""
+    for folder, folders, files in os.walk(directory):
+        here = Path(folder)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _NOT_SHIPPED
+            and not (here / name / "pyvenv.cfg").exists()
+            and not (here / name / "run.json").exists()
+        )
+        for name in sorted(files):
+            path = here / name
+            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _modules_of(job: Job) -> list[ModuleType]:
+    parts: list[Any] = [job.model, job.data, job.loss, job.optimizer, job.scheduler, job.transform]
+    parts += [job.eval_transform, job.step, *job.metrics.values()]
+    functions: list[Callable[..., Any]] = [part for part in parts if callable(part)]
+    names = {getattr(function, "__module__", None) for function in functions}
+    return [sys.modules[name] for name in sorted(n for n in names if n in sys.modules)]
+
+
+def _installed(module: ModuleType) -> bool:
+    """Whether functions have the module anyway: the standard library and installed packages."""
+    file = getattr(module, "__file__", None)
+    if module.__name__ == "__main__" or module.__name__.partition(".")[0] == "dayfly":
+        return True  # cloudpickle sends __main__ by value itself
+    if file is None:
+        return True
+    paths = sysconfig.get_paths()
+    places = [paths["stdlib"], paths["purelib"], paths["platlib"], *site.getsitepackages()]
+    return any(Path(file).is_relative_to(place) for place in places)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

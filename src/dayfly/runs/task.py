@@ -1,0 +1,60 @@
+"""What a worker is told: the payload of its invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from dayfly.life import checkpoints
+from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.faults import Fault
+from dayfly.runs.shipping import Shipped
+from dayfly.train.arrays import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One attempt of one worker.
+
+    store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
+    training samples, and of the whole run. log_steps: steps whose messages the log may hold; None:
+    any. trimmed_step: the log before it is gone. scratch: a directory to unpack code in, removed
+    with the functions' machine.
+    """
+
+    run: str
+    generation: int
+    rank: int
+    attempt: int
+    world_size: int
+    store: str
+    channel: str
+    shipped: Shipped
+    parts: tuple[Part, ...]
+    samples: int
+    steps: int
+    collective: str
+    target_accuracy: float | None
+    log_steps: int | None
+    checkpoint_every_s: float
+    wait_timeout_s: float
+    scratch: str
+    checkpoint: Checkpoint
+    trimmed_step: int
+    faults: tuple[Fault, ...]
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Self:
+        """From what `dump` gave, by way of JSON."""
+        made = {
+            "shipped": Shipped(**tree["shipped"]),
+            "parts": tuple(Part.load(part) for part in tree["parts"]),
+            "checkpoint": checkpoints.load(tree["checkpoint"]),
+            "faults": tuple(Fault(**fault) for fault in tree["faults"]),
+        }
+        return cls(**{**tree, **made})

@@ -1,0 +1,129 @@
+"""A small job for tests of runs: everything that could differ after a restart is in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import dayfly
+from dayfly.life.faults import Fault
+
+SAMPLES, BATCH, EPOCHS = 200, 20, 3
+#: Of the training tenths; the rest is split off for validation.
+STEPS_AN_EPOCH = 9
+STEPS = STEPS_AN_EPOCH * EPOCHS
+#: With this log budget, 1 MiB, a checkpoint is made every few steps.
+SETTINGS: dict[str, Any] = {"log_budget_mib": 1, "progress": False}
+
+
+def model() -> nn.Module:
+    """BatchNorm's statistics move, dropout draws random numbers."""
+    return nn.Sequential(
+        nn.Linear(12, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 5)
+    )
+
+
+def plain_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(12, 64), nn.Tanh(), nn.Linear(64, 5))
+
+
+def adam(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+def cosine(optimizer: torch.optim.Optimizer) -> Any:
+    return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)
+
+
+def noisy(x: torch.Tensor) -> torch.Tensor:
+    return x + 0.1 * torch.randn_like(x)
+
+
+def write_data(directory: Path) -> Path:
+    """Points of five noisy clusters, as one .npz; returns its path."""
+    random = np.random.default_rng(7)
+    y = random.integers(0, 5, SAMPLES)
+    x = (random.normal(size=(5, 12))[y] + 0.7 * random.normal(size=(SAMPLES, 12))).astype("float32")
+    path = directory / "clusters.npz"
+    np.savez(path, x_train=x, y_train=y)
+    return path
+
+
+def job(data: Path, **changes: Any) -> dayfly.Job:
+    given: dict[str, Any] = {
+        "model": model,
+        "data": data,
+        "loss": nn.functional.cross_entropy,
+        "optimizer": adam,
+        "scheduler": cosine,
+        "transform": noisy,
+        "clip_norm": 1.0,
+        "batch_size": BATCH,
+        "epochs": EPOCHS,
+        **changes,
+    }
+    return dayfly.Job(**given)
+
+
+def bits(run: dayfly.Run | Path) -> tuple[bytes, str]:
+    """What two equal runs share: the final weights, byte for byte, and the history."""
+    directory = run if isinstance(run, Path) else run.directory
+    history = json.loads((directory / "history.json").read_text())["epochs"]
+    return (directory / "weights.safetensors").read_bytes(), json.dumps(history)
+
+
+def events(directory: Path, name: str) -> list[dict[str, Any]]:
+    lines = (directory / "events" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def recomputed(directory: Path, workers: int) -> set[tuple[int, int]]:
+    """(worker, step) of gradients that were reported more than once."""
+    computed = Counter(
+        (rank, record["step"])
+        for rank in range(workers)
+        for record in events(directory, f"worker-{rank}")
+        if record["kind"] == "step" and record["computed"]
+    )
+    return {place for place, times in computed.items() if times > 1}
+
+
+#: Places of a step that every worker passes.
+IN_EVERY_STEP = (
+    "compute",
+    "computed",
+    "grad-put-part",
+    "grad-hold",
+    "grad-reduce",
+    "grad-put-sum",
+    "grad-drop",
+    "grad-get",
+    "reduced",
+    "applied",
+)
+#: As well, in the last step of an epoch.
+AT_EPOCH_ENDS = ("val-put-part", "val-hold", "val-reduce", "val-put-sum", "val-get", "epoch")
+#: As well, when the checkpoint before a step is written.
+AT_CHECKPOINTS = ("checkpoint", "written", "told")
+
+
+def random_faults(workers: int, deaths: int, seed: int, checkpoint_steps: list[int]) -> list[Fault]:
+    """Different places, each killed once; every fifth death takes the zygote with it."""
+    random = np.random.default_rng(seed)
+    places = [(step, place) for step in range(STEPS) for place in IN_EVERY_STEP]
+    ends = range(STEPS_AN_EPOCH - 1, STEPS, STEPS_AN_EPOCH)
+    places += [(step, place) for step in ends for place in AT_EPOCH_ENDS] * 3
+    places += [(step, place) for step in checkpoint_steps for place in AT_CHECKPOINTS] * 3
+    chosen = random.permutation(sorted(set(places)))[: deaths * 3]
+    faults: dict[tuple[int, int, str], Fault] = {}
+    for step, place in chosen:
+        worker = int(random.integers(workers))
+        what = "zygote" if len(faults) % 5 == 4 else "self"
+        faults[worker, int(step), str(place)] = Fault(worker, int(step), str(place), what)
+    return list(faults.values())[:deaths]

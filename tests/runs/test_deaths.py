@@ -1,0 +1,62 @@
+"""Workers die at any point; the run ends with the bits of the undisturbed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dayfly
+from dayfly.life.faults import Fault
+from tests.runs import small
+
+Undisturbed = Callable[[int], dayfly.Run]
+
+
+def checkpoint_steps(run: dayfly.Run) -> list[int]:
+    found = small.events(run.directory, "coordinator")
+    return [event["step"] for event in found if event["kind"] == "checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "deaths", "seed"),
+    [(2, 9, 1), (2, 8, 2), (3, 9, 3), (3, 8, 4), (4, 9, 5), (4, 8, 6)],
+)
+def test_random_deaths_leave_the_same_bits(
+    workers: int, deaths: int, seed: int, data: Path, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    reference = undisturbed(workers)
+    faults = small.random_faults(workers, deaths, seed, checkpoint_steps(reference))
+    assert len(faults) == deaths
+
+    run = dayfly.train(
+        small.job(data), workers=workers, run_dir=tmp_path, faults=faults, **small.SETTINGS
+    )
+
+    assert run.result.restarts == deaths, "every planned death happened, once"
+    assert small.bits(run) == small.bits(reference)
+    died_in = {(fault.worker, fault.step) for fault in faults}
+    assert small.recomputed(run.directory, workers) <= died_in, "peers redid steps"
+
+
+def test_a_worker_may_be_killed_from_outside_again_and_again_in_one_step(
+    data: Path, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    faults = [Fault(1, 5, place) for place in small.IN_EVERY_STEP[:7]]
+    run = dayfly.train(
+        small.job(data), workers=2, run_dir=tmp_path, faults=faults, **small.SETTINGS
+    )
+    assert run.result.restarts == len(faults)
+    assert small.bits(run) == small.bits(undisturbed(2))
+
+
+def test_a_single_worker_goes_on_from_its_checkpoint(
+    data: Path, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    faults = [Fault(0, 4, "computed"), Fault(0, 20, "applied", "zygote")]
+    run = dayfly.train(
+        small.job(data), workers=1, run_dir=tmp_path, faults=faults, **small.SETTINGS
+    )
+    assert run.result.restarts == 2
+    assert small.bits(run) == small.bits(undisturbed(1))

@@ -1,0 +1,116 @@
+"""The coordinator is killed at ten places; `--resume` ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dayfly
+from dayfly.life.faults import COORDINATOR, Fault
+from tests.runs import coordinator, small
+
+DAYFLY = Path(sys.executable).with_name("dayfly")
+
+#: Where the coordinator dies: (step, place), with a worker's death before it where that is needed.
+PLACES: list[tuple[int, str, list[Fault]]] = [
+    (0, "begin", []),
+    (0, "invoked", []),
+    (0, "step", []),
+    (13, "step", []),
+    (21, "step", []),
+    (0, "again", [Fault(1, 5, "grad-reduce")]),
+    (0, "commit", []),
+    (0, "committed", []),
+    (0, "trim", []),
+    (small.STEPS, "save", []),
+]
+
+
+def first_checkpoint(run: dayfly.Run) -> int:
+    found = small.events(run.directory, "coordinator")
+    return next(event["step"] for event in found if event["kind"] == "checkpoint")
+
+
+def resume(directory: Path, *flags: str) -> dict[str, Any]:
+    command = [DAYFLY, "train", "--resume", directory, "--json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize(("step", "place", "before"), PLACES, ids=lambda value: str(value)[:12])
+def test_resume_after_a_kill_of_the_coordinator(
+    step: int,
+    place: str,
+    before: list[Fault],
+    data: Path,
+    undisturbed: Callable[[int], dayfly.Run],
+    tmp_path: Path,
+) -> None:
+    reference = undisturbed(2)
+    if place in ("commit", "committed", "trim"):
+        step = first_checkpoint(reference)
+    faults = [*before, Fault(COORDINATOR, step, place)]
+    process = coordinator.start(
+        data=data,
+        run_dir=tmp_path,
+        workers=2,
+        log_budget_mib=1,
+        faults=[fault.dump() for fault in faults],
+    )
+    assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
+
+    result = resume(tmp_path)
+
+    assert result["status"] == "done"
+    assert result["steps"] == small.STEPS
+    assert small.bits(tmp_path) == small.bits(reference)
+
+
+def test_resume_of_a_finished_run_returns_it_as_it_is(
+    undisturbed: Callable[[int], dayfly.Run],
+) -> None:
+    run = undisturbed(2)
+    before = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*")}
+    assert resume(run.directory)["val_loss"] == run.result.val_loss
+    assert {path: path.stat().st_mtime_ns for path in run.directory.rglob("*")} == before
+
+
+def test_a_run_that_is_being_run_is_not_resumed(data: Path, tmp_path: Path) -> None:
+    process = coordinator.start(data=data, run_dir=tmp_path, workers=1, faults=[])
+    try:
+        while not (tmp_path / "events").exists():
+            assert process.poll() is None, process.communicate()
+            os.sched_yield()
+        with pytest.raises(dayfly.RequestError, match=f"run by process {process.pid}"):
+            dayfly.resume(tmp_path, progress=False)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(dayfly.RequestError, match=r"holds no run to resume: it has no run\.json"):
+        dayfly.resume(tmp_path, progress=False)
+
+
+def test_a_run_goes_on_with_another_number_of_workers(data: Path, tmp_path: Path) -> None:
+    process = coordinator.start(
+        data=data,
+        run_dir=tmp_path,
+        workers=2,
+        log_budget_mib=1,
+        faults=[Fault(COORDINATOR, 20, "step").dump()],
+    )
+    process.wait(timeout=100)
+    result = resume(tmp_path, "--workers", "3")
+    assert (result["workers"], result["steps"]) == (3, small.STEPS)
