@@ -48,5 +48,9 @@ class _Package(ModuleType):
             raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
         return getattr(importlib.import_module(_HOMES[name]), name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Jobs that refer to dayfly travel by cloudpickle, which takes plain modules only."""
+        return importlib.import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Package

@@ -7,6 +7,13 @@ class DayflyError(Exception):
     """Base of all errors that dayfly raises on purpose."""
 
 
+def in_short(error: BaseException) -> str:
+    """Another's error in one line: its type, and the first line of its text."""
+    lines = str(error).strip().splitlines()
+    text = " ".join(lines[0].split()) if lines else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class RequestError(DayflyError):
     """The request was wrong; nothing was started. One sentence: what, where, what to do."""
 

@@ -26,6 +26,9 @@ Transform = Callable[[torch.Tensor], torch.Tensor]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
 
+#: Names in an epoch's record, which metrics cannot have.
+_MEASURED = ("epoch", "train_loss", "val_loss", "val_accuracy")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -100,17 +103,45 @@ class Job:
                 "or a function that returns (train, validation) Datasets"
             )
         if not (callable(self.data) or isinstance(self.data, (str, PathLike))):
-            raise RequestError(f"the job's data is {type(self.data).__name__}: see dayfly.Job")
+            raise RequestError(
+                f'the job\'s data is {type(self.data).__name__}: give "digits", a directory or '
+                ".npz of arrays, or a function that returns (train, validation) Datasets"
+            )
         for name in ("batch_size", "epochs", "accumulate", "validate_every"):
             self._whole(name, least=1)
         self._whole("seed", least=0)
-        if self.clip_norm is not None and not 0 < self.clip_norm < math.inf:
-            raise RequestError(f"clip_norm of {self.clip_norm} must be above 0")
+        if self.clip_norm is not None and not (
+            isinstance(self.clip_norm, (int, float)) and 0 < self.clip_norm < math.inf
+        ):
+            raise RequestError(f"the job's clip_norm is {self.clip_norm!r}: give a number above 0")
         if self.scheduler_every not in ("epoch", "step"):
-            raise RequestError(f'scheduler_every is {self.scheduler_every!r}: "epoch" or "step"')
+            raise RequestError(
+                f'the job\'s scheduler_every is {self.scheduler_every!r}: give "epoch" or "step"'
+            )
+        if self.init is not None and not isinstance(self.init, (str, PathLike, Mapping)):
+            raise RequestError(
+                f"the job's init is {type(self.init).__name__}: "
+                "give a .safetensors file, or a state dict such as module.state_dict()"
+            )
+        self._check_metrics()
+
+    def _check_metrics(self) -> None:
+        if not isinstance(self.metrics, Mapping):
+            raise RequestError(
+                f"the job's metrics are {type(self.metrics).__name__}: "
+                "give a dict of names and functions metric(outputs, targets)"
+            )
         for name, metric in self.metrics.items():
             if not callable(metric):
-                raise RequestError(f"metric {name!r} is no function of (outputs, targets)")
+                raise RequestError(
+                    f"the job's metric {name!r} is {type(metric).__name__}: "
+                    "it must be a function metric(outputs, targets)"
+                )
+            if not isinstance(name, str) or name in _MEASURED:
+                raise RequestError(
+                    f"the job's metric {name!r} has the name of what is measured anyway, or none: "
+                    "give it a name of its own"
+                )
 
     def _callable(self, name: str, what: str, *, needed: bool = False) -> None:
         value = getattr(self, name)

@@ -32,9 +32,15 @@ class FunctionPrices:
 
 def function_prices(name: str) -> FunctionPrices:
     """The price list of a platform. Raises RequestError if the catalogue has none."""
-    file = resources.files(__package__) / f"{name}.toml"
+    catalogue = resources.files(__package__)
+    file = catalogue / f"{name}.toml"
     if not name.replace("-", "").isalnum() or not file.is_file():
-        raise RequestError(f"the catalogue has no price list {name!r}")
+        known = sorted(
+            f.name.removesuffix(".toml") for f in catalogue.iterdir() if ".toml" in f.name
+        )
+        raise RequestError(
+            f"the catalogue has no price list {name!r}: give one of {', '.join(known)}"
+        )
     tree = tomllib.loads(file.read_text())
     figures = {key: row["value"] for key, row in tree.items() if isinstance(row, dict)}
     return FunctionPrices(name=tree["name"], **figures)

@@ -67,7 +67,7 @@ def write_share(
     """Write this rank's part of the state before `step`; returns what was written."""
     folder = f"checkpoint/{step:09d}"
     mine = shares({name: t.nbytes for name, t in tensors.items()}, world_size)[rank]
-    data = safetensors.torch.save({name: tensors[name].contiguous() for name in mine})
+    data = safetensors.torch.save(_apart({name: tensors[name] for name in mine}))
     written = [_write(store, f"{folder}/part-{rank}-of-{world_size}", data)]
     if rank == 0:
         text = json.dumps(tree, allow_nan=False).encode()
@@ -117,6 +117,18 @@ def discard_others(store: FileStore, keep: Checkpoint) -> None:
     for name in store.names("checkpoint"):
         if name.isdigit() and int(name) < keep.step:
             store.delete(f"checkpoint/{name}")
+
+
+def _apart(tensors: Tensors) -> Tensors:
+    """Contiguous, and without memory in common, which safetensors refuses."""
+    seen: set[int] = set()
+    apart: Tensors = {}
+    for name, tensor in tensors.items():
+        whole = tensor.contiguous()
+        memory = whole.untyped_storage().data_ptr()
+        apart[name] = whole.clone() if memory in seen else whole
+        seen.add(memory)
+    return apart
 
 
 def _write(store: FileStore, name: str, data: bytes) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from dayfly.life.platforms.base import Ended, Outcome
@@ -11,6 +12,11 @@ DEATHS_OF_ONE_CAUSE = 3
 #: Kills from outside say nothing about the job, so they do not count towards the three; but even
 #: they are no reason to start again for ever.
 KILLS_FROM_OUTSIDE = 100
+#: Nor are deaths of ever other causes.
+DEATHS_WITHOUT_A_STEP = 100
+
+#: Where an object lies differs from death to death of one cause.
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 
 _REMEDIES = {
     Outcome.OUT_OF_MEMORY: (
@@ -25,6 +31,11 @@ class _Count:
     deaths: int = 0
     frontier: int = -1
 
+    def add(self, frontier: int) -> None:
+        """A death; a completed step since the one before it starts the count anew."""
+        self.deaths = self.deaths + 1 if frontier == self.frontier else 1
+        self.frontier = frontier
+
 
 @dataclass(slots=True)
 class Deaths:
@@ -32,6 +43,7 @@ class Deaths:
 
     total: int = 0
     _counts: dict[tuple[Outcome, str], _Count] = field(default_factory=dict)
+    _all: _Count = field(default_factory=_Count)
 
     def note(self, ended: Ended, frontier: int) -> str | None:
         """Count a death; returns the cause if the run is to fail with it.
@@ -40,13 +52,14 @@ class Deaths:
         """
         self.total += 1
         detail = ended.detail if ended.outcome is Outcome.EXITED else ended.error or ""
-        count = self._counts.setdefault((ended.outcome, detail), _Count())
-        count.deaths = count.deaths + 1 if frontier == count.frontier else 1
-        count.frontier = frontier
+        count = self._counts.setdefault((ended.outcome, _ADDRESS.sub("0x", detail)), _Count())
+        count.add(frontier)
+        self._all.add(frontier)
         outside = ended.outcome is Outcome.KILLED
-        if count.deaths < (KILLS_FROM_OUTSIDE if outside else DEATHS_OF_ONE_CAUSE):
+        most = KILLS_FROM_OUTSIDE if outside else DEATHS_OF_ONE_CAUSE
+        if count.deaths < most and self._all.deaths < DEATHS_WITHOUT_A_STEP:
             return None
-        return cause(ended, frontier, count.deaths)
+        return cause(ended, frontier, max(count.deaths, self._all.deaths))
 
 
 def cause(ended: Ended, frontier: int, deaths: int) -> str:

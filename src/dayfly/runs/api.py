@@ -91,9 +91,11 @@ def _display(progress: bool) -> Silent:
 
 
 def _main_directory() -> Path | None:
-    """The directory of the script that runs, whose modules the job may use."""
+    """The directory of the user's script, whose modules the job may use; None without a script."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     if file is None or getattr(main, "__spec__", None) is not None:
         return None
-    return Path(file).resolve().parent
+    directory = Path(file).resolve().parent
+    is_a_command = directory == Path(sys.executable).parent  # such as pytest
+    return None if is_a_command else directory

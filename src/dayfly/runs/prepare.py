@@ -11,13 +11,14 @@ import safetensors
 import safetensors.torch
 import torch
 
-from dayfly.errors import DayflyError, RequestError
+from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.runs.progress import Progress
 from dayfly.runs.settings import Settings
-from dayfly.train.arrays import Arrays, check_arrays, load_arrays
+from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.train.builtin import BUILTIN
 from dayfly.train.probe import array_samples, dataset_samples, probe
+from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 from dayfly.wire.message import HEADER_BYTES
@@ -51,19 +52,41 @@ def prepare(job: Job, settings: Settings) -> Prepared:
             f"a batch of {job.batch_size} cannot be shared by {settings.workers} workers: "
             "raise batch_size, or lower --workers"
         )
+    # The generators stay as the caller has them; `open_sources` seeds the data function so, too.
+    with seeded(DATA, job.seed):
+        return _prepared(job, settings)
+
+
+def _prepared(job: Job, settings: Settings) -> Prepared:
     if callable(job.data):
         arrays, datasets = None, _datasets(job)
-        samples, tried = len(datasets[0]), dataset_samples(datasets[0])
+        samples = trained = len(datasets[0])
+        tried = dataset_samples(datasets[0], "training")
+        unseen = dataset_samples(datasets[1], "validation")
     else:
         name = str(job.data)
         arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
         check_arrays(arrays, f"data {name!r}")
-        samples, tried = len(arrays["x_train"]), array_samples(job, arrays)
-    replica = _replica(job)
-    tree, tensors = replica.state()
-    kept = {name: tensor.clone() for name, tensor in tensors.items()}
-    step_bytes = replica.flat.data.nbytes
-    probe(job, replica, tried)
+        samples = trained = len(arrays["x_train"])
+        if "x_val" not in arrays:
+            trained -= validation_samples(samples)
+        tried = array_samples(arrays, "train", job.transform)
+        given = "val" if "x_val" in arrays else "train"
+        unseen = array_samples(arrays, given, job.eval_transform)
+    replica = Replica(job)
+    own = {name: tensor.clone() for name, tensor in model_tensors(replica.model).items()}
+    try:
+        if job.init is not None:
+            load_model_tensors(replica.model, _initial(job, replica))
+        tree, tensors = replica.state()
+        kept = {name: tensor.clone() for name, tensor in tensors.items()}
+        step_bytes = replica.flat.data.nbytes
+        alone = _smallest_piece(job, trained, settings.workers) == 1
+        probe(job, replica, tried, unseen, alone=alone)
+    finally:
+        # The model's function may give a module that is the user's own.
+        load_model_tensors(replica.model, own)
+        replica.model.zero_grad()
     return Prepared(
         arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, step_bytes
     )
@@ -99,23 +122,15 @@ def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> i
     return int(steps)
 
 
-def _replica(job: Job) -> Replica:
-    replica = _built(job)
-    if job.init is not None:
-        load_model_tensors(replica.model, _initial(job, replica))
-    return replica
+def _smallest_piece(job: Job, samples: int, workers: int) -> int:
+    """The fewest samples, above none, that a worker computes at once in any step."""
+    batches = {min(job.batch_size, samples), samples % job.batch_size} - {0}
+    shares = {size for batch in batches for size in _sizes(batch, workers)}
+    return min(size for share in shares for size in _sizes(share, job.accumulate))
 
 
-def _built(job: Job) -> Replica:
-    try:
-        return Replica(job)
-    except DayflyError:
-        raise
-    except Exception as error:
-        raise RequestError(
-            f"the job's model, optimizer or scheduler cannot be built: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+def _sizes(total: int, parts: int) -> set[int]:
+    return {total // parts, -(-total // parts)} - {0}
 
 
 def _initial(job: Job, replica: Replica) -> Tensors:
@@ -153,20 +168,31 @@ def _not_saved(replica: Replica, given: Tensors) -> set[str]:
 def _datasets(job: Job) -> tuple[Any, Any]:
     try:
         pair = cast("Any", job.data)()
+    except DayflyError:
+        raise
     except Exception as error:
-        raise RequestError(
-            f"the job's data function fails: {type(error).__name__}: {error}"
-        ) from error
+        raise RequestError(f"the job's data function fails: {in_short(error)}") from error
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise RequestError("the job's data function must return (train, validation) Datasets")
     for name, dataset in zip(("training", "validation"), pair, strict=True):
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise RequestError(
                 f"the job's {name} Dataset is a {type(dataset).__name__} without length and index: "
-                "slices of it cannot be read"
+                "return a Dataset with __len__ and __getitem__, so that workers can read slices"
             )
-        if isinstance(dataset, torch.utils.data.IterableDataset) or len(dataset) == 0:
-            raise RequestError(f"the job's {name} Dataset is empty or has no random access")
+        try:
+            empty = len(dataset) == 0
+        except Exception as error:
+            raise RequestError(
+                f"the job's {name} Dataset has no length: {in_short(error)}"
+            ) from error
+        if isinstance(dataset, torch.utils.data.IterableDataset):
+            raise RequestError(
+                f"the job's {name} Dataset is iterable only: return a Dataset with __len__ and "
+                "__getitem__, so that workers can read slices"
+            )
+        if empty:
+            raise RequestError(f"the job's {name} Dataset is empty: it needs at least one sample")
     return pair[0], pair[1]
 
 

@@ -8,13 +8,16 @@ A function checks the SHA-256 digests, which came with its invocation, before it
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import io
 import os
+import shutil
 import site
 import sys
 import sysconfig
+import tempfile
 import traceback
 import uuid
 import zipfile
@@ -96,18 +99,29 @@ def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
 
 
 def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
-    """Load a shipped job. With `scratch`, its code is unpacked there and made importable.
+    """Load a shipped job; its code is unpacked and made importable.
+
+    scratch: where to unpack, which becomes the working directory; None: somewhere that goes with
+    the process, whose working directory stays.
 
     Raises DayflyError if a digest is not the one that was shipped; nothing is loaded then.
     """
     pickled = _checked(store, _PICKLE, shipped.job)
-    if shipped.code is not None and scratch is not None:
-        folder = scratch / shipped.code
+    here = Path.cwd()
+    if shipped.code is not None:
+        if scratch is None:
+            private = tempfile.mkdtemp(prefix="dayfly-code-")
+            atexit.register(shutil.rmtree, private, ignore_errors=True)
+        folder = (scratch or Path(private)) / shipped.code
         if not folder.is_dir():
             _unpack(_checked(store, _CODE, shipped.code), folder)
         sys.path.insert(0, str(folder))
         os.chdir(folder)
-    job = cloudpickle.loads(pickled)
+    try:
+        job = cloudpickle.loads(pickled)
+    finally:
+        if scratch is None:
+            os.chdir(here)
     if not isinstance(job, Job):
         raise DayflyError(f"{_PICKLE} in {store.root} holds a {type(job).__name__}, not a Job")
     return job

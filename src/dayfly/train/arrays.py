@@ -85,8 +85,13 @@ def place(arrays: Arrays, store: FileStore, seed: int) -> tuple[Part, Part]:
     if "x_val" in placed:
         validation = Part(placed["x_val"], placed["y_val"], placed["x_val"].rows)
         return Part(x, y, x.rows), validation
-    cut = max(1, x.rows // VALIDATION_SHARE)
+    cut = validation_samples(x.rows)
     return Part(x, y, x.rows - cut, seed, cut), Part(x, y, cut, seed, 0)
+
+
+def validation_samples(rows: int) -> int:
+    """How many of the rows are split off for validation."""
+    return max(1, rows // VALIDATION_SHARE)
 
 
 def check_arrays(arrays: Arrays, where: str) -> None:
@@ -100,7 +105,7 @@ def check_arrays(arrays: Arrays, where: str) -> None:
         if array.ndim == 0 or len(array) == 0:
             raise RequestError(f"{name} of {where} is empty: it needs a row a sample")
         try:
-            torch.from_numpy(np.empty(0, array.dtype))
+            torch.from_numpy(np.empty(0, array.dtype.newbyteorder("=")))
         except (TypeError, ValueError):
             raise RequestError(
                 f"{name} of {where} has elements of type {array.dtype}: "

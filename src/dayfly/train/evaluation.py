@@ -9,6 +9,7 @@ import torch
 
 from dayfly.job import Job
 from dayfly.train.order import share
+from dayfly.train.randomness import EVALUATE, seed_generators
 from dayfly.train.replica import forward
 from dayfly.train.sources import Source
 
@@ -43,6 +44,8 @@ class Evaluation:
                 indices = np.arange(start, stop, dtype=np.int64)
                 whole = range(len(indices))
                 batch = source.batch(source.fetch(indices), indices, whole, _EPOCH)
+                # A custom step may draw numbers; a worker that starts again draws the same.
+                seed_generators(EVALUATE, self._job.seed, start)
                 total += self.measure(model, batch, len(indices))
         return total
 

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
-from dayfly.errors import DayflyError, RequestError
-from dayfly.job import Job
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.job import Job, Transform
 from dayfly.train.arrays import Arrays
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.flat import sparse
@@ -29,48 +30,71 @@ _SAMPLES = 8
 Result = TypeVar("Result")
 
 
-def probe(job: Job, replica: Replica, samples: list[Any]) -> None:
+def probe(
+    job: Job, replica: Replica, samples: list[Any], validation: list[Any], *, alone: bool = False
+) -> None:
     """Take one training step and one validation on these samples, changing the replica.
 
-    samples: from `array_samples` or `dataset_samples`. Raises RequestError.
+    samples, validation: from `array_samples` or `dataset_samples`. alone: whether a worker will
+    have to compute a single sample. Raises RequestError.
     """
     with seeded(DROPOUT, job.seed, 0), warnings.catch_warnings():
         # torch broadcasts (N, 1) against (N,) with only this warning, and trains on nonsense.
         warnings.filterwarnings("error", message=r"Using a target size .*", category=UserWarning)
         batch = _try("its samples do not form a batch", lambda: default_collate(samples))
+        unseen = _try(
+            "its validation samples do not form a batch", lambda: default_collate(validation)
+        )
         if job.step is None and not (isinstance(batch, (tuple, list)) and len(batch) == 2):
             raise RequestError(
                 f"a sample of the data is {type(samples[0]).__name__}, not (x, y): "
                 "return pairs, or give the job a step=... that takes such batches"
             )
         _try_training(job, replica, batch)
+        if alone:
+            _try_alone(job, replica, default_collate(samples[:1]))
         _try_mean(job, replica, samples)
         measure = Evaluation(job)
         replica.model.eval()
         with torch.no_grad():
-            _try("validation fails", lambda: measure.measure(replica.model, batch, len(samples)))
+            _try("validation fails", lambda: measure.measure(replica.model, unseen, 1))
         replica.state()
 
 
-def array_samples(job: Job, arrays: Arrays) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """A few training samples of arrays, with the least and the greatest label among them."""
-    x, y = arrays["x_train"], arrays["y_train"]
+def array_samples(
+    arrays: Arrays, part: str, transform: Transform | None
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """A few samples of arrays, with the least and the greatest label among them.
+
+    part: "train" or "val". transform: of x, as the part has it.
+    """
+    x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
     if y.ndim == 1 and np.issubdtype(y.dtype, np.integer):
         chosen |= {int(y.argmin()), int(y.argmax())}
     rows = sorted(chosen)
-    pairs = [(torch.from_numpy(np.array(x[r])), torch.from_numpy(np.array(y[r]))) for r in rows]
-    transform = job.transform
+    pairs = [(_tensor(x, row), _tensor(y, row)) for row in rows]
     if transform is None:
         return pairs
-    return _try("its transform fails", lambda: [(transform(sample), y) for sample, y in pairs])
+    name = "transform" if part == "train" else "eval_transform"
+    made = _try(f"its {name} fails", lambda: [(transform(sample), y) for sample, y in pairs])
+    for sample, _ in made:
+        if not isinstance(sample, torch.Tensor):
+            raise RequestError(
+                f"the job's {name} returned {type(sample).__name__}: return a tensor"
+            )
+    return made
 
 
-def dataset_samples(dataset: Any) -> list[Any]:
-    """A few samples of a torch Dataset."""
+def dataset_samples(dataset: Any, name: str) -> list[Any]:
+    """A few samples of a torch Dataset; its name for the message."""
     size = len(dataset)
     chosen = np.linspace(0, size - 1, min(_SAMPLES, size), dtype=np.int64).tolist()
-    return _try("its training Dataset fails", lambda: [dataset[index] for index in chosen])
+    return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
+
+
+def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
+    return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
 
 def _try_training(job: Job, replica: Replica, batch: Any) -> None:
@@ -101,6 +125,18 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
     _try("its optimizer's step fails", replica.optimizer.step)
 
 
+def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
+    """BatchNorm, for one, cannot train on one sample."""
+    try:
+        forward(job, replica.model, batch)
+    except Exception as error:
+        raise RequestError(
+            f"the job fails on one sample, which is all that a worker gets of some batches: "
+            f"{in_short(error)}: change batch_size, workers or accumulate, so that the last batch "
+            "of an epoch leaves every worker more than one"
+        ) from error
+
+
 def _try_mean(job: Job, replica: Replica, samples: list[Any]) -> None:
     """Refuse a loss that sums: with every sample twice, a mean stays and a sum doubles."""
     if job.step is not None:
@@ -124,10 +160,7 @@ def _try(what: str, action: Callable[[], Result]) -> Result:
     except DayflyError:
         raise
     except Exception as error:
-        text = " ".join(str(error).split("\n")[0].split())
-        raise RequestError(
-            f"the job fails on one batch: {what}: {type(error).__name__}: {text}"
-        ) from error
+        raise RequestError(f"the job fails on one batch: {what}: {in_short(error)}") from error
 
 
 def _shape(value: Any) -> str:

@@ -1,7 +1,8 @@
 """Everything random follows from the seed and from where it is used; no state to keep.
 
 A worker seeds the generators of torch, numpy and random anew before each use: weights by (seed),
-dropout by (seed, step, rank, piece), augmentation by (seed, epoch, sample). So a worker that starts
+dropout by (seed, step, rank, piece), augmentation by (seed, epoch, sample), a validation's batch by
+(seed, its first sample). So a worker that starts
 again draws the same numbers, and a checkpoint holds no random state.
 """
 
@@ -17,7 +18,7 @@ import torch
 _MASK = (1 << 64) - 1
 
 #: First number of a key: what the numbers are for, so that uses do not share their numbers.
-WEIGHTS, DROPOUT, AUGMENT, SPLIT = range(4)
+WEIGHTS, DROPOUT, AUGMENT, SPLIT, EVALUATE, DATA = range(6)
 
 
 def mix(*key: int) -> int:

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from dayfly.errors import RequestError
+from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.train.flat import FlatBuffer
 from dayfly.train.randomness import DROPOUT, WEIGHTS, seed_generators
@@ -38,7 +39,7 @@ class Replica:
         self._job = job
         self.model = build_model(job)
         self.optimizer = build_optimizer(job, self.model)
-        self.scheduler = job.scheduler(self.optimizer) if job.scheduler is not None else None
+        self.scheduler = build_scheduler(job, self.optimizer)
         self.flat = FlatBuffer(self.model, tail=3)
 
     def compute(
@@ -90,9 +91,23 @@ class Replica:
     def load_state(self, tree: Any, tensors: Tensors) -> None:
         """Become the replica whose `state` this is."""
         load_model_tensors(self.model, model_part(tensors))
-        self.optimizer.load_state_dict(decode(tree["optimizer"], tensors))
+        state = decode(tree["optimizer"], tensors)
+        self.optimizer.load_state_dict(state)
+        _undo_casts(self.optimizer, state)
         if self.scheduler is not None:
             self.scheduler.load_state_dict(decode(tree["scheduler"], tensors))
+
+
+def _undo_casts(optimizer: torch.optim.Optimizer, state: Any) -> None:
+    """`load_state_dict` casts a parameter's state to its dtype; take the saved bits instead."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        for key, saved in state["state"].get(number, {}).items():
+            loaded = optimizer.state[parameter].get(key)
+            both = isinstance(saved, torch.Tensor) and isinstance(loaded, torch.Tensor)
+            if both and loaded.dtype is not saved.dtype:
+                optimizer.state[parameter][key] = saved
 
 
 def model_part(tensors: Tensors) -> Tensors:
@@ -104,21 +119,44 @@ def model_part(tensors: Tensors) -> Tensors:
 def build_model(job: Job) -> nn.Module:
     """The job's model with its first weights, which the seed decides."""
     seed_generators(WEIGHTS, job.seed)
-    model = cast("Any", job.model)()
+    model = _built("model", cast("Any", job.model))
     if not isinstance(model, nn.Module):
-        raise RequestError(f"the job's model function returned {type(model).__name__}, no module")
+        raise RequestError(
+            f"the job's model function returned {type(model).__name__}: return a torch module"
+        )
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise RequestError(
+                f"the job's model has a lazy parameter {name}: give its layer all sizes, or run a "
+                "sample through the model in the function that builds it"
+            )
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise RequestError("the job's model has no parameters to train")
+        raise RequestError(
+            "the job's model has no parameters to train: leave requires_grad of some at True"
+        )
+    for name, parameter in model.named_parameters():
+        if not parameter.dtype.is_floating_point and parameter.requires_grad:
+            raise RequestError(
+                f"the job's model has a parameter {name} of {parameter.dtype}: train real and "
+                "imaginary parts as two parameters, as the workers' sums are of real numbers"
+            )
     return model
 
 
 def build_optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     """The job's optimizer over the model's trainable parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = cast("Any", job.optimizer)(parameters)
+    optimizer = _built("optimizer", cast("Any", job.optimizer), parameters)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise RequestError(
-            f"the job's optimizer function returned {type(optimizer).__name__}, no torch optimizer"
+            f"the job's optimizer function returned {type(optimizer).__name__}: "
+            "return a torch optimizer"
+        )
+    given = {id(parameter) for parameter in parameters}
+    if any(id(p) not in given for group in optimizer.param_groups for p in group["params"]):
+        raise RequestError(
+            "the job's optimizer has parameters that are not those of the job's model: "
+            "build it from what its function is given (optimizer=lambda params: ...)"
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise RequestError(
@@ -128,10 +166,42 @@ def build_optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     return optimizer
 
 
+def build_scheduler(job: Job, optimizer: torch.optim.Optimizer) -> Any:
+    """The job's scheduler of the optimizer, if it has one."""
+    if job.scheduler is None:
+        return None
+    scheduler = _built("scheduler", job.scheduler, optimizer)
+    if not (hasattr(scheduler, "step") and hasattr(scheduler, "state_dict")):
+        raise RequestError(
+            f"the job's scheduler function returned {type(scheduler).__name__}: "
+            "return a torch learning-rate scheduler"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau) and job.scheduler_every == "step":
+        raise RequestError(
+            "the job's scheduler is a ReduceLROnPlateau, which goes by the validation loss: "
+            'give scheduler_every="epoch"'
+        )
+    return scheduler
+
+
+def _built(what: str, build: Any, *arguments: Any) -> Any:
+    try:
+        return build(*arguments)
+    except DayflyError:
+        raise
+    except Exception as error:
+        raise RequestError(f"the job's {what} cannot be built: {in_short(error)}") from error
+
+
 def forward(job: Job, model: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
     """The loss of a batch, and the outputs (None if a custom step gives none)."""
     if job.step is not None:
         result = job.step(model, batch)
+        if isinstance(result, tuple) and len(result) != 2:
+            raise RequestError(
+                f"the job's step returned a tuple of {len(result)}: return the loss, or "
+                "(loss, outputs)"
+            )
         return result if isinstance(result, tuple) else (result, None)
     x, y = batch
     outputs = model(x)

@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 from dayfly.job import Job, Transform
 from dayfly.train.arrays import ArrayReader, Part
 from dayfly.train.order import Indices
-from dayfly.train.randomness import AUGMENT, seed_generators
+from dayfly.train.randomness import AUGMENT, DATA, seed_generators
 from dayfly.wire.store import FileStore
 
 #: Bytes of an array's rows that a function has fetched, and their share that it needed.
@@ -105,5 +105,7 @@ def open_sources(job: Job, parts: Sequence[Part], store: FileStore) -> tuple[Sou
             ArraySource(store, train, job.transform, job.seed),
             ArraySource(store, validation, job.eval_transform, job.seed),
         )
+    # A function that splits at random splits alike on every worker.
+    seed_generators(DATA, job.seed)
     datasets = cast("Callable[[], tuple[Any, Any]]", job.data)()
     return DatasetSource(datasets[0], job.seed), DatasetSource(datasets[1], job.seed)

@@ -30,13 +30,19 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
         case float():
             return value if math.isfinite(value) else {"$float": repr(value)}
         case torch.Tensor():
+            while path in tensors:  # keys such as 1 and "1" give one path
+                path += "'"
             tensors[path] = value.detach()
             return {"$tensor": path}
         case list():
             return [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
-        case tuple() | deque():
-            tag = "$tuple" if isinstance(value, tuple) else "$deque"
-            return {tag: [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
+        case tuple() if type(value) in (tuple, torch.Size):
+            return {
+                "$tuple": [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
+            }
+        case deque():
+            items = [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
+            return {"$deque": [value.maxlen, items]}
         case dict() if type(value) in (dict, OrderedDict, defaultdict, Counter):
             tag = "$counter" if isinstance(value, Counter) else "$dict"
             return {
@@ -68,7 +74,8 @@ def decode(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         case "$tuple":
             return tuple(decode(item, tensors) for item in value)
         case "$deque":
-            return deque(decode(item, tensors) for item in value)
+            longest, items = value
+            return deque((decode(item, tensors) for item in items), longest)
         case "$dict" | "$counter":
             pairs = ((decode(key, tensors), decode(item, tensors)) for key, item in value)
             return Counter(dict(pairs)) if tag == "$counter" else dict(pairs)

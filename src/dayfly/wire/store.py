@@ -107,7 +107,11 @@ class FileStore:
                 os.fsync(file.fileno())
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise StoreError(f"cannot write {final}: {error.strerror}") from error
+            # numpy's writing to a full disk gives a text without an errno.
+            raise StoreError(f"cannot write {final}: {error.strerror or error}") from error
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         return temporary
 
 

@@ -1,0 +1,87 @@
+"""The command, as a user types it, and what it may leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DAYFLY = str(Path(sys.executable).with_name("dayfly"))
+WAIT_S = 60.0
+
+
+def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DAYFLY, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+
+
+def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell starts it."""
+    return subprocess.Popen(
+        [DAYFLY, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def last_json(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
+
+
+def eventually(what: str, holds: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+    until = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < until, f"{what}: not within {timeout_s} s"
+        time.sleep(0.01)
+
+
+def session_of(process: subprocess.Popen[str]) -> str:
+    """The id of the session that a command's process owns, by the mark of its children."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").parents[1]
+    pids = " ".join(file.read_text() for file in children.glob("*/children")).split()
+    marks = {mark for pid in pids for mark in _marks(pid)}
+    (mark,) = marks
+    return mark.partition(".")[0]
+
+
+def _marks(pid: str) -> list[str]:
+    environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    name = "DAYFLY_SESSION="
+    return [entry.removeprefix(name) for entry in environment if entry.startswith(name)]
+
+
+def directory_of(session: str) -> Path:
+    return Path(f"/dev/shm/dayfly-{os.geteuid()}") / session
+
+
+def cgroups(session: str) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"**/*{session}*"))
+
+
+def processes(session: str) -> list[int]:
+    """Live processes that carry the session's mark in their environment."""
+    mark = f"DAYFLY_SESSION={session}".encode()
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (directory / "environ").read_bytes():
+                found.append(int(directory.name))
+        except OSError:
+            continue
+    return found

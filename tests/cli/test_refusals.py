@@ -1,0 +1,77 @@
+"""Wrong requests: exit code 2, one sentence that says what to change, nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli import command
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--workers", "0"], "--workers 0"),
+        (["--workers", "129"], "a batch of 128 cannot be shared by 129 workers"),
+        (["--workers", "two"], "Invalid value for"),
+        (["--platform", "moon"], "give one of local"),
+        (["--channel", "carrier-pigeon://x"], "give one of file:///path"),
+        (["--channel", "file://relative"], "give one of file:///path"),
+        (["--sync", "never"], "give one of bsp"),
+        (["--collective", "shout"], "give one of scatter-reduce"),
+        (["--memory", "-5"], "--memory -5"),
+        (["--memory", "64"], "needs at least"),
+        (["--lifetime", "0"], "--lifetime 0"),
+        (["--epochs", "0"], "epochs is 0"),
+        (["--batch-size", "0"], "batch_size is 0"),
+        (["--target-accuracy", "97"], "such as 0.97"),
+        (["--resume", "."], "leave out JOB.py"),
+        (["--bananas"], "No such option"),
+    ],
+)
+def test_a_wrong_flag(flags: list[str], words: str, fast: Path, tmp_path: Path) -> None:
+    done = command.run("train", fast, "--run-dir", "run", *flags, cwd=tmp_path, COLUMNS="300")
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "is not there"),
+        ("import nonsense_that_is_not_installed", "fails at"),
+        ("jobs = 1", "has no variable `job`"),
+        ("job = 1", "write job = dayfly.Job(...)"),
+        ("import dayfly; job = dayfly.Job()", "has no model"),
+        ("import dayfly; job = dayfly.Job(modle=1)", "modle"),
+        ("def f(:", "SyntaxError"),
+    ],
+)
+def test_a_wrong_job_file(text: str | None, words: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "wrong.py").write_text(text)
+    done = command.run("train", "wrong.py", "--json", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert command.last_json(done.stdout)["status"] == "failed"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_directory_that_is_not_empty_is_left_alone(fast: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "run" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("precious")
+    done = command.run("train", fast, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+    assert [path.name for path in mine.parent.iterdir()] == ["mine.txt"]
+
+
+def test_nothing_to_do_is_said(tmp_path: Path) -> None:
+    done = command.run("train", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no job" in done.stderr

@@ -1,0 +1,102 @@
+"""Ctrl-C, TERM and kill -9 of the command: what it leaves, and how the run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli import command
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    from tests.cli.conftest import FAST
+
+    directory = tmp_path_factory.mktemp("undisturbed")
+    (directory / "fast.py").write_text(FAST)
+    done = command.run("train", "fast.py", "--workers", 2, "--run-dir", "run", cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return (directory / "run" / "weights.safetensors").read_bytes()
+
+
+def training(slow: Path, directory: Path) -> tuple[subprocess.Popen[str], str]:
+    """A run that is in the middle of its steps, and its session."""
+    process = command.start(
+        "train", slow, "--workers", 2, "--memory", 600, "--run-dir", "run", "--json", cwd=directory
+    )
+    events = directory / "run" / "events" / "worker-1.jsonl"
+    command.eventually("a step", lambda: events.exists() and '"kind": "step"' in events.read_text())
+    session = command.session_of(process)
+    assert len(command.processes(session)) >= 2
+    assert command.directory_of(session).exists()
+    return process, session
+
+
+def nothing_left(session: str) -> bool:
+    directory = command.directory_of(session)
+    return not (directory.exists() or command.processes(session) or command.cgroups(session))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_in_order(
+    number: signal.Signals, code: int, slow: Path, tmp_path: Path, undisturbed: bytes
+) -> None:
+    process, session = training(slow, tmp_path)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=command.WAIT_S)
+    assert process.returncode == code, errors
+    result = command.last_json(out)
+    assert result["status"] == "stopped"
+    assert 0 < result["steps"] < 26, "the checkpoint is of the step at which it stopped"
+    assert "dayfly train --resume" in errors
+    assert nothing_left(session)
+
+    done = command.run("train", "--resume", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "weights.safetensors").read_bytes() == undisturbed
+
+
+def test_a_second_ctrl_c_ends_it_at_once(slow: Path, tmp_path: Path) -> None:
+    process, session = training(slow, tmp_path)
+    for rank in range(2):  # a worker that cannot answer the wish to stop
+        for pid in command.processes(session):
+            if f"worker-{rank}" in Path(f"/proc/{pid}/fd/1").readlink().name:
+                os.kill(pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=1.0)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5.0)
+    assert process.returncode == 130
+    assert nothing_left(session)
+
+
+def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
+    slow: Path, fast: Path, tmp_path: Path
+) -> None:
+    process, session = training(slow, tmp_path)
+    process.kill()
+    process.communicate()
+    command.eventually("functions' end", lambda: not command.processes(session), 5.0)
+    assert command.run("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
+    assert nothing_left(session)
+
+
+def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
+    slow: Path, fast: Path, tmp_path: Path
+) -> None:
+    channel = tmp_path / "channel"
+    process = command.start(
+        "train", slow, "--workers", 2, "--channel", f"file://{channel}", cwd=tmp_path
+    )
+    command.eventually("messages", lambda: list(channel.glob("*/*/to-everyone/*")))
+    session = command.session_of(process)
+    process.kill()
+    process.communicate()
+    assert command.run("train", fast, cwd=tmp_path).returncode == 0
+    assert list(channel.iterdir()) == []
+    assert nothing_left(session)

@@ -1,0 +1,54 @@
+"""A run outlives its functions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import dayfly
+from tests.runs import small
+
+LIFETIME_S = 6.0
+RUN_S = 30.0
+
+
+def slow(x: torch.Tensor) -> torch.Tensor:
+    """Makes a run of two workers last: each sees half of the samples."""
+    time.sleep(RUN_S * 2 / (small.STEPS * small.BATCH))
+    return small.noisy(x)
+
+
+def test_a_30_s_run_of_functions_that_live_6_s(data: Path, tmp_path: Path) -> None:
+    reference = dayfly.train(
+        small.job(data), workers=2, run_dir=tmp_path / "undisturbed", progress=False
+    )
+    run = dayfly.train(
+        small.job(data, transform=slow),
+        workers=2,
+        lifetime_s=LIFETIME_S,
+        run_dir=tmp_path / "short",
+        progress=False,
+    )
+    assert small.bits(run) == small.bits(reference)
+    assert run.result.wall_s > RUN_S
+    assert run.result.restarts == 0, "hand-overs are planned, no deaths"
+    ended = [e for e in small.events(run.directory, "coordinator") if e["kind"] == "ended"]
+    handed_over = [e for e in ended if e["result"]["status"] == "handed over"]
+    assert len(handed_over) >= 2 * (RUN_S / LIFETIME_S - 1)
+    assert all(e["used"]["run_s"] <= LIFETIME_S for e in ended)
+    assert not small.recomputed(run.directory, 2), "a hand-over repeats no step"
+
+
+def stuck(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.5)
+    return x
+
+
+def test_a_step_longer_than_a_life_fails_with_that_cause(data: Path, tmp_path: Path) -> None:
+    """Ten samples of half a second each do not fit in two seconds. The probe takes eight."""
+    job = small.job(data, transform=stuck, batch_size=10, epochs=1)
+    with pytest.raises(dayfly.RunFailed, match=r"(?s)lifetime.*3 times in a row.*--lifetime"):
+        dayfly.train(job, workers=1, lifetime_s=2, run_dir=tmp_path, progress=False)
