@@ -16,7 +16,6 @@ import dayfly
 from dayfly.train.arrays import load_arrays
 from tests.runs import small
 
-
 MARK = 99.0
 
 

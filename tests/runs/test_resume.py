@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import dayfly
-from dayfly.life.faults import COORDINATOR, Fault
+from dayfly.life.faults import Fault
+from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
 
 DAYFLY = Path(sys.executable).with_name("dayfly")

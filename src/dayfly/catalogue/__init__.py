@@ -1,0 +1,1 @@
+"""Limits and prices of platforms, as data files with source and date."""

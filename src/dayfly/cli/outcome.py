@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dayfly.errors import DayflyError, RequestError
 from dayfly.runs.run import Result, Run
+from dayfly.runs.signals import Stopped
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -29,6 +30,11 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
         if as_json:
             print(Result(run_id=None, status="failed", error=str(error)).line())
         return WRONG if wrong else FAILED
+    except Stopped as stop:
+        errors.print(f"dayfly: {stop} before the run began", highlight=False)
+        if as_json:
+            print(Result(run_id=None, status="stopped").line())
+        return 128 + stop.number
     result = run.result
     if result.status == "failed":
         errors.print(f"dayfly: {result.error}", markup=False, highlight=False, soft_wrap=True)

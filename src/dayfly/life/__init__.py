@@ -1,0 +1,1 @@
+"""How short-lived workers make one long piece of work."""

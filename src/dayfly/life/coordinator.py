@@ -26,6 +26,8 @@ from dayfly.wire.store import FileStore
 _TICK_S = 0.05
 #: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
 STOP_GRACE_S = 10.0
+#: How long functions may take to be gone after they were killed, in seconds.
+_END_TIMEOUT_S = 5.0
 
 #: All workers are asked to stop after their step, by the presence of this message.
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
@@ -108,6 +110,12 @@ class Coordinator:
 
         Raises RunFailed with the cause when a cause killed three times in a row.
         """
+        try:
+            return self._run()
+        finally:
+            self._end_all()
+
+    def _run(self) -> str:
         self._faults.at(self._checkpoint.step, "begin")
         for worker in self._workers:
             self._invoke(worker)
@@ -124,6 +132,15 @@ class Coordinator:
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
 
+    def _end_all(self) -> None:
+        """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
+        for function in self._platform.running():
+            self._platform.cancel(function)
+        until = time.monotonic() + _END_TIMEOUT_S
+        while self._platform.running() and time.monotonic() < until:
+            for ended in self._platform.wait(_TICK_S):
+                self._audience.ended(_rank(ended), ended, death=False)
+
     def _invoke(self, worker: _Worker) -> None:
         worker.attempt += 1
         worker.started_from = self._checkpoint.step
@@ -135,7 +152,7 @@ class Coordinator:
         self._platform.invoke(invocation)
 
     def _note_end(self, ended: Ended) -> None:
-        worker = self._workers[int(ended.invocation.function.rpartition("-")[2])]
+        worker = self._workers[_rank(ended)]
         death = ended.outcome is not Outcome.RETURNED
         self._audience.ended(worker.rank, ended, death=death)
         if death:
@@ -202,3 +219,8 @@ class Coordinator:
                 self._stop_by = time.monotonic() + STOP_GRACE_S
             return False
         return time.monotonic() > self._stop_by
+
+
+def _rank(ended: Ended) -> int:
+    """Functions are named `worker-<rank>`."""
+    return int(ended.invocation.function.rpartition("-")[2])

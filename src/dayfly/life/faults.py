@@ -13,13 +13,10 @@ from typing import Any, Literal
 
 from dayfly.wire.store import FileStore
 
-#: A worker's number for the coordinator.
-COORDINATOR = -2
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Kill `what` when `worker` gets to `place` of `step`.
+    """Kill `what` when `worker` (a rank, or `wire.keys.COORDINATOR`) gets to `place` of `step`.
 
     what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
     forked, and then itself).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dayfly.runs import launch
 from dayfly.runs.displays import Silent, display_for
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
+from dayfly.runs.signals import Stopped
 
 
 def train(
@@ -42,15 +43,18 @@ def train(
     the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
     run's directory has what was reached, and `resume` goes on from there.
     """
-    run = launch.begin(
-        overridden(job, epochs=epochs, batch_size=batch_size, seed=seed),
-        checked_settings(workers=workers, **settings),
-        directory=Path(run_dir) if run_dir is not None else None,
-        code=_main_directory(),
-        display=_display(progress),
-        faults=faults,
+    request = overridden(job, epochs=epochs, batch_size=batch_size, seed=seed)
+    checked = checked_settings(workers=workers, **settings)
+    return _finished(
+        lambda: launch.begin(
+            request,
+            checked,
+            directory=Path(run_dir) if run_dir is not None else None,
+            code=_main_directory(),
+            display=_display(progress),
+            faults=faults,
+        )
     )
-    return _finished(run)
 
 
 def resume(run_dir: str | Path, *, progress: bool = True, **changes: Any) -> Run:
@@ -58,7 +62,7 @@ def resume(run_dir: str | Path, *, progress: bool = True, **changes: Any) -> Run
 
     changes: settings that are to be others from now on, such as workers=.
     """
-    return _finished(launch.resume(Path(run_dir), display=_display(progress), **changes))
+    return _finished(lambda: launch.resume(Path(run_dir), display=_display(progress), **changes))
 
 
 def overridden(job: Job, **changes: Any) -> Job:
@@ -78,10 +82,16 @@ def checked_settings(**settings: Any) -> Settings:
         raise RequestError(f"{text}: see dayfly.runs.settings.Settings") from error
 
 
-def _finished(run: Run) -> Run:
-    if run.stopped_by is not None:
-        signal.raise_signal(run.stopped_by)
+def _finished(action: Callable[[], Run]) -> Run:
+    """The run, if it is done; what the caller expects of a failure or a signal otherwise."""
+    try:
+        run = action()
+    except Stopped as stop:
+        signal.raise_signal(stop.number)
+        raise
     if run.result.status != "done":
+        if run.stopped_by is not None:
+            signal.raise_signal(run.stopped_by)
         raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
     return run
 

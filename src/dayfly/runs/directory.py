@@ -31,7 +31,7 @@ _FORMAT = 1
 class Record:
     """What `run.json` holds: enough, with the checkpoint, to continue the run.
 
-    generation: lives begun, this one included. step_bytes: size of the buffer that a step's
+    generation: lives before this one. step_bytes: size of the buffer that a step's
     all-reduce sums. wall_s: of the lives before. made_with: what bits depend on.
     """
 

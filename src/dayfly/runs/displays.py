@@ -8,10 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dayfly.runs.recorder import Display
+
 Json = Mapping[str, Any]
 
 
-class Silent:
+class Silent(Display):
     """Shows nothing."""
 
     def started(self, done: int, steps: int) -> None:

@@ -45,13 +45,18 @@ class Prepared:
     step_bytes: int
 
 
-def prepare(job: Job, settings: Settings) -> Prepared:
-    """Check a request, trying one batch. Raises RequestError, in one sentence."""
-    if job.batch_size < settings.workers:
+def check_shares(job: Job, workers: int) -> None:
+    """Raise RequestError if there are more workers than samples in a batch."""
+    if job.batch_size < workers:
         raise RequestError(
-            f"a batch of {job.batch_size} cannot be shared by {settings.workers} workers: "
+            f"a batch of {job.batch_size} cannot be shared by {workers} workers: "
             "raise batch_size, or lower --workers"
         )
+
+
+def prepare(job: Job, settings: Settings) -> Prepared:
+    """Check a request, trying one batch. Raises RequestError, in one sentence."""
+    check_shares(job, settings.workers)
     # The generators stay as the caller has them; `open_sources` seeds the data function so, too.
     with seeded(DATA, job.seed):
         return _prepared(job, settings)
@@ -70,9 +75,9 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
         samples = trained = len(arrays["x_train"])
         if "x_val" not in arrays:
             trained -= validation_samples(samples)
-        tried = array_samples(arrays, "train", job.transform)
+        tried = array_samples(arrays, "train", "transform", job.transform)
         given = "val" if "x_val" in arrays else "train"
-        unseen = array_samples(arrays, given, job.eval_transform)
+        unseen = array_samples(arrays, given, "eval_transform", job.eval_transform)
     replica = Replica(job)
     own = {name: tensor.clone() for name, tensor in model_tensors(replica.model).items()}
     try:

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.coordinator import Audience
 from dayfly.life.metering import Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
@@ -45,7 +46,7 @@ class Display(Protocol):
         """The run is over."""
 
 
-class Recorder:
+class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
     memory_mib: what a function is billed for. generation: the number of this life.

@@ -1,24 +1,44 @@
-"""Ctrl-C and TERM: the first asks the run to end in order, the second ends it at once."""
+"""Ctrl-C and TERM: the first asks a run to end in order, the second ends it at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Stopped(BaseException):
+    """A signal ended the request; as KeyboardInterrupt, no Exception. number: the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
 class StopSignals:
-    """While it is open, notes the first such signal; the second raises KeyboardInterrupt.
+    """While it is open, a signal raises Stopped; within `patiently`, the first is only noted.
 
     Outside the main thread, which alone gets signals, it does nothing.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._patient = False
         self._before: dict[int, Any] = {}
+
+    @contextmanager
+    def patiently(self) -> Iterator[None]:
+        """While a run is under way that can end in order."""
+        self._patient = True
+        try:
+            yield
+        finally:
+            self._patient = False
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -35,6 +55,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            raise KeyboardInterrupt
-        self.received = number
+        first = self.received is None
+        self.received = self.received or number
+        if not (first and self._patient):
+            raise Stopped(number)

@@ -1,12 +1,14 @@
 """Data as arrays in the store: put there once, read row by row by those who need them.
 
 The coordinator places `x_train, y_train` and, if given, `x_val, y_val` as `.npy` objects; a
-`Layout`, which travels in the payload, says where. A function then reads the rows of its own
+`Part` of each, which travels in the payload, says where. A function then reads the rows of its own
 slices only, neighbours in one request.
 """
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, in_short
 from dayfly.train.order import Indices, permuted
 from dayfly.train.randomness import SPLIT
 from dayfly.wire.store import FileStore
@@ -130,15 +132,24 @@ def load_arrays(path: Path) -> Arrays:
                 for name, file in files.items()
                 if file.exists()
             }
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise RequestError(
+                f"data {str(path)!r} is one array: give the directory of x_train.npy and "
+                "y_train.npy, or one .npz"
+            )
+        with archive:
             return {name: archive[name] for name in names if name in archive}
     except FileNotFoundError:
         raise RequestError(
             f'data {str(path)!r} is not there: give "digits", a directory of x_train.npy and '
             "y_train.npy, or one .npz"
         ) from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise RequestError(f"data {str(path)!r} cannot be read as arrays: {error}") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RequestError(
+            f"data {str(path)!r} cannot be read as arrays: {in_short(error)}: save them with "
+            "numpy.save in a directory, or numpy.savez"
+        ) from error
 
 
 def coalesce(rows: Indices) -> list[range]:

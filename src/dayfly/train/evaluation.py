@@ -52,7 +52,7 @@ class Evaluation:
     def measure(self, model: torch.nn.Module, batch: Any, samples: int) -> torch.Tensor:
         """The sums of one batch; -> (4 + metrics,)."""
         loss, outputs = forward(self._job, model, batch)
-        targets = batch[1] if isinstance(batch, (tuple, list)) and len(batch) == 2 else None
+        targets = self.targets(batch)
         correct = right_answers(outputs, targets)
         values = [self._job.metrics[name](outputs, targets) for name in self._metrics]
         return torch.tensor(
@@ -60,11 +60,16 @@ class Evaluation:
                 samples,
                 float(loss) * samples,
                 correct or 0,
-                0 if correct is None else targets.numel(),  # type: ignore[union-attr]
+                0 if correct is None else targets.numel(),
                 *(float(value) * samples for value in values),
             ],
             dtype=torch.float64,
         )
+
+    @staticmethod
+    def targets(batch: Any) -> Any:
+        """The y of a batch (x, y); None for a batch of another kind."""
+        return batch[1] if isinstance(batch, (tuple, list)) and len(batch) == 2 else None
 
     def means(self, sums: torch.Tensor) -> dict[str, float | None]:
         """Summed over all ranks -> `val_loss`, `val_accuracy` (None if not measured), metrics."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError, in_short
-from dayfly.job import Job, Transform
+from dayfly.job import Job, Metric, Transform
 from dayfly.train.arrays import Arrays
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.flat import sparse
@@ -57,16 +58,20 @@ def probe(
         measure = Evaluation(job)
         replica.model.eval()
         with torch.no_grad():
+            outputs = _try("validation fails", lambda: forward(job, replica.model, unseen))[1]
+            targets = measure.targets(unseen)
+            for name, metric in job.metrics.items():
+                _try(f"its metric {name!r} fails", partial(_number, metric, outputs, targets))
             _try("validation fails", lambda: measure.measure(replica.model, unseen, 1))
         replica.state()
 
 
 def array_samples(
-    arrays: Arrays, part: str, transform: Transform | None
+    arrays: Arrays, part: str, name: str, transform: Transform | None
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """A few samples of arrays, with the least and the greatest label among them.
 
-    part: "train" or "val". transform: of x, as the part has it.
+    part: "train" or "val". transform: of x, and its name for the message.
     """
     x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
@@ -76,7 +81,6 @@ def array_samples(
     pairs = [(_tensor(x, row), _tensor(y, row)) for row in rows]
     if transform is None:
         return pairs
-    name = "transform" if part == "train" else "eval_transform"
     made = _try(f"its {name} fails", lambda: [(transform(sample), y) for sample, y in pairs])
     for sample, _ in made:
         if not isinstance(sample, torch.Tensor):
@@ -93,6 +97,10 @@ def dataset_samples(dataset: Any, name: str) -> list[Any]:
     return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
 
 
+def _number(metric: Metric, outputs: Any, targets: Any) -> float:
+    return float(metric(outputs, targets))
+
+
 def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
     return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
@@ -101,10 +109,15 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
     replica.model.train()
     if job.step is None:
         x, y = batch
-        outputs = _try(f"its model does not take x {_shape(x)}", lambda: replica.model(x))
+        outputs = _try(
+            f"its model does not take x {_shape(x)}",
+            lambda: replica.model(x),
+            _advice_on_x(x, replica.flat.parameters[0].dtype),
+        )
         loss = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
             lambda: forward(job, replica.model, batch)[0],
+            _advice_on_labels(outputs, y),
         )
     else:
         loss = _try("its step fails", lambda: forward(job, replica.model, batch)[0])
@@ -154,13 +167,39 @@ def _try_mean(job: Job, replica: Replica, samples: list[Any]) -> None:
         )
 
 
-def _try(what: str, action: Callable[[], Result]) -> Result:
+def _advice_on_x(x: Any, needed: torch.dtype) -> str:
+    if not isinstance(x, torch.Tensor) or x.dtype is needed:
+        return "make them fit"
+    name = str(needed).removeprefix("torch.")
+    return f"make them fit, such as x of {name}, which the model's parameters are"
+
+
+def _advice_on_labels(outputs: Any, y: Any) -> str:
+    if not (isinstance(outputs, torch.Tensor) and isinstance(y, torch.Tensor)):
+        return "make them fit"
+    if outputs.ndim >= 2 and y.shape == (outputs.shape[0], *outputs.shape[2:]):
+        classes = outputs.shape[1]
+        whole = not y.dtype.is_floating_point and y.dtype is not torch.bool
+        if whole and y.numel() and not 0 <= y.min() <= y.max() < classes:
+            return (
+                f"labels of {classes} scores are 0 to {classes - 1}: give the model a score for "
+                "each, or number the labels from 0"
+            )
+        if y.dtype is not torch.int64 and classes > 1:
+            return "give labels as int64"
+    if outputs.shape != y.shape and outputs.numel() == y.numel():
+        return "give both one shape, such as y[:, None], or outputs.squeeze(1)"
+    return "make them fit"
+
+
+def _try(what: str, action: Callable[[], Result], advice: str = "") -> Result:
     try:
         return action()
     except DayflyError:
         raise
     except Exception as error:
-        raise RequestError(f"the job fails on one batch: {what}: {in_short(error)}") from error
+        text = f"the job fails on one batch: {what}: {in_short(error)}"
+        raise RequestError(f"{text.rstrip('.')}: {advice}" if advice else text) from error
 
 
 def _shape(value: Any) -> str:

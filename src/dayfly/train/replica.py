@@ -158,6 +158,10 @@ def build_optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
             "the job's optimizer has parameters that are not those of the job's model: "
             "build it from what its function is given (optimizer=lambda params: ...)"
         )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise RequestError(
+            "SparseAdam needs sparse gradients, which are not supported: use Adam or AdamW"
+        )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise RequestError(
             "LBFGS evaluates the loss several times a step, which workers cannot share: "

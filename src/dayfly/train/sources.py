@@ -20,7 +20,7 @@ from dayfly.train.order import Indices
 from dayfly.train.randomness import AUGMENT, DATA, seed_generators
 from dayfly.wire.store import FileStore
 
-#: Bytes of an array's rows that a function has fetched, and their share that it needed.
+#: What a source's `fetch` gives to its `batch`; each source has its own.
 Fetched = Any
 
 
@@ -28,7 +28,11 @@ class Source(ABC):
     """Training or validation samples, by their number from 0."""
 
     samples: int
-    bytes_read: int
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Bytes taken from the store so far."""
 
     @abstractmethod
     def fetch(self, indices: Indices) -> Fetched:
@@ -52,7 +56,7 @@ class ArraySource(Source):
         self._seed = seed
 
     @property
-    def bytes_read(self) -> int:  # type: ignore[override]
+    def bytes_read(self) -> int:
         return self._x.bytes_read + self._y.bytes_read
 
     def fetch(self, indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,12 +83,14 @@ class ArraySource(Source):
 class DatasetSource(Source):
     """Samples of a torch Dataset that the user's function made; read one by one, when needed."""
 
-    bytes_read = 0
-
     def __init__(self, dataset: Any, seed: int) -> None:
         self.samples = len(dataset)
         self._dataset = dataset
         self._seed = seed
+
+    @property
+    def bytes_read(self) -> int:
+        return 0
 
     def fetch(self, indices: Indices) -> None:
         return None

@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from dayfly.errors import RequestError
@@ -28,7 +29,7 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else {"$float": repr(value)}
+            return value if math.isfinite(value) else {"$float": repr(float(value))}
         case torch.Tensor():
             while path in tensors:  # keys such as 1 and "1" give one path
                 path += "'"
@@ -51,7 +52,7 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
                     for key, item in value.items()
                 ]
             }
-    if hasattr(value, "item") and type(value).__module__ == "numpy":
+    if isinstance(value, np.generic):
         return encode(value.item(), path, tensors)
     raise RequestError(
         f"{path} holds a {type(value).__name__}, which a checkpoint cannot keep: "

@@ -1,0 +1,1 @@
+"""How functions talk: channels, collectives as schedules, the engine that runs them."""

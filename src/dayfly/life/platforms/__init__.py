@@ -1,0 +1,1 @@
+"""Places where functions run, one file or family of files each."""

@@ -23,14 +23,17 @@ class Controller:
 
     @property
     def limit_file(self) -> str:
+        """Where the limit is written, in bytes."""
         return "memory.limit_in_bytes" if self.version == 1 else "memory.max"
 
     @property
     def peak_file(self) -> str:
+        """Where the most memory ever used is read, in bytes."""
         return "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
 
     @property
     def events_file(self) -> str:
+        """Where the kills for want of memory are counted."""
         return "memory.oom_control" if self.version == 1 else "memory.events"
 
     def usable(self, probe_name: str) -> bool:

@@ -68,6 +68,7 @@ class Receiver:
         self.ended = False
 
     def fileno(self) -> int:
+        """The descriptor to wait for."""
         return self._source.fileno()
 
     def receive(self) -> list[dict[str, Any]]:

@@ -73,8 +73,8 @@ class LocalPlatform(Platform):
         return f"{self._limits.enforcement}; lifetime by SIGKILL at the deadline"
 
     def warm_up(self) -> None:
-        """Wait until a zygote is ready (seconds: it imports torch). Raises RunFailed."""
-        self._monitor.base_bytes()
+        """Have a zygote ready soon (seconds: it imports torch); does not wait for it."""
+        self._monitor.want_zygote()
 
     def least_memory_mib(self) -> int:
         """The smallest memory limit that a function can have here, in MiB; warms up to know it."""

@@ -62,6 +62,7 @@ class LocalCall:
 
     @property
     def function(self) -> str:
+        """The function's name."""
         return self.invocation.function
 
     @property

@@ -45,12 +45,17 @@ class LocalMonitor:
             self._calls[call.function] = call
             os.eventfd_write(self._wake_fd, 1)
 
+    def want_zygote(self) -> None:
+        """Have a zygote started, though no call waits for one."""
+        with self._changed:
+            self._warm = True
+            os.eventfd_write(self._wake_fd, 1)
+
     def base_bytes(self) -> int:
         """A zygote's base memory; waits for the first. Raises RunFailed if there will be none."""
+        self.want_zygote()
         with self._changed:
             if self._keeper.base_bytes is None:
-                self._warm = True
-                os.eventfd_write(self._wake_fd, 1)
                 # The thread gives up on each zygote in time; longer, so that it is the one to tell.
                 self._changed.wait_for(
                     lambda: self._keeper.base_bytes is not None or self._keeper.failure is not None,

@@ -72,6 +72,7 @@ class LocalZygote:
         return self._process.pid
 
     def fileno(self) -> int:
+        """The descriptor to wait for."""
         return self._socket.fileno()
 
     def receive(self) -> None:

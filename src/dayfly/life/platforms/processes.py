@@ -45,6 +45,7 @@ class Subreaper:
 
     @classmethod
     def hold(cls) -> None:
+        """Be a subreaper until as many `release` calls have come."""
         with cls._lock:
             if cls._holders == 0:
                 before = ctypes.c_int()
@@ -55,6 +56,7 @@ class Subreaper:
 
     @classmethod
     def release(cls) -> None:
+        """End one `hold`; the last one puts the process back as it was."""
         with cls._lock:
             cls._holders -= 1
             if cls._holders == 0:

@@ -40,18 +40,6 @@ class Namespace:
             raise ValueError(f"generation {self.generation} is outside 0..999999")
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a channel can do.
-
-    largest_message_bytes: None: no limit but space.
-    replay: messages stay until dropped or trimmed, so a successor can read them again.
-    """
-
-    largest_message_bytes: int | None
-    replay: bool
-
-
 @dataclass(slots=True)
 class Traffic:
     """What went through a channel, counted by this process. Payload and header bytes."""
@@ -71,8 +59,6 @@ class Traffic:
 
 class Channel(ABC):
     """A place to put messages that others get. Use as a context manager, or close it."""
-
-    capabilities: Capabilities
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Capabilities, Channel, Namespace
+from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.inotify import Doorbell
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key, party_name
 from dayfly.wire.message import HEADER_BYTES, Header, verify
@@ -35,8 +35,6 @@ _ABANDONED_S = 300.0
 
 class FileChannel(Channel):
     """Messages as files under `root`. `reader`: the rank (or party) whose boxes are waited at."""
-
-    capabilities = Capabilities(largest_message_bytes=None, replay=True)
 
     def __init__(self, root: Path, namespace: Namespace, reader: int) -> None:
         super().__init__(namespace)

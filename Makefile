@@ -1,0 +1,87 @@
+# `make` prints what there is. Nothing here needs root.
+#
+# PYTHON       the interpreter that .venv is made with
+# TORCH_INDEX  where torch comes from, if not from pip's own index; for the small CPU build:
+#              make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# PYTEST_ARGS  passed to pytest: make test PYTEST_ARGS='-k collectives -x'
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+# A stamp says that its part of the environment is there; pyproject.toml makes the parts old.
+MADE := $(VENV)/.made
+TORCH_MADE := $(VENV)/.torch
+DEMO_MADE := $(VENV)/.demo
+TEST_MADE := $(VENV)/.test
+
+define CHECK_PYTHON
+import os, sys
+if sys.version_info < (3, 11):
+    sys.exit("dayfly needs Python 3.11 or newer, but %s is %d.%d: install one, then make PYTHON=python3.X"
+             % (sys.argv[1], sys.version_info[0], sys.version_info[1]))
+try:
+    import ensurepip, venv
+except ImportError:
+    name = os.path.basename(sys.argv[1])
+    exact = name if name.startswith("python3") else "python3.%d" % sys.version_info[1]
+    sys.exit("dayfly needs Python's venv package: sudo apt install %s-venv" % exact)
+endef
+export CHECK_PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
+
+venv: $(DEMO_MADE)  ## .venv with dayfly and what the demo needs
+	@echo "dayfly is installed: $(BIN)/dayfly"
+
+demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local functions
+	@$(BIN)/dayfly demo
+
+test: $(TEST_MADE)  ## the whole test suite, lint and type checks included
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(TEST_MADE)  ## ruff and mypy, as the tests run them
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(TEST_MADE)  ## sort imports and lay out the code
+	@$(BIN)/ruff check --select I --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## remove .venv, caches and build outputs; the runs stay
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(MADE):
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "dayfly needs Python 3.11 or newer: sudo apt install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c "$$CHECK_PYTHON" $(PYTHON)
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# torch comes first and by itself, so that which build it is does not depend on the rest.
+$(TORCH_MADE): $(MADE) pyproject.toml
+	@echo "installing $(TORCH); this takes a few minutes"
+	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	@touch $@
+
+$(DEMO_MADE): $(TORCH_MADE)
+	@echo "installing dayfly"
+	@$(PIP) install -e '.[digits]'
+	@touch $@
+
+$(TEST_MADE): $(TORCH_MADE)
+	@echo "installing dayfly and its test tools"
+	@$(PIP) install -e '.[digits,dev]'
+	@touch $(DEMO_MADE) $@

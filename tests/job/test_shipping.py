@@ -1,0 +1,272 @@
+"""A job on its way to functions: received in a fresh process, elsewhere, without this repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import asdict, replace
+from io import BytesIO
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from dayfly.errors import DayflyError, RequestError
+from dayfly.runs import shipping
+from dayfly.runs.shipping import Shipped, load_job_file, receive, ship
+from dayfly.wire.store import FileStore
+
+JOB = """
+import dayfly, torch
+from torch.nn import functional as F
+import shapes
+from shapes import SIZE
+
+FACTOR = 3
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(SIZE, len(open("labels.txt").read().split()))
+
+    def forward(self, x):
+        return FACTOR * self.inner(shapes.doubled(x))
+
+job = dayfly.Job(
+    model=lambda: Net(),
+    data=lambda: ([(1, 2)] * 5, [(3, 4)]),
+    loss=lambda outputs, targets: F.cross_entropy(outputs, targets),
+    optimizer=lambda p: torch.optim.SGD(p, lr=0.1),
+    metrics={"late": lambda o, t: __import__("later").measure(o)},
+)
+"""
+
+#: In the fresh process: receive, use everything, tell.
+RECEIVE = """
+import json, os, sys
+from pathlib import Path
+from dayfly.runs.shipping import Shipped, receive
+from dayfly.wire.store import FileStore
+root, scratch, shipped = sys.argv[1:]
+store = FileStore(Path(root))
+job = receive(Shipped(**json.loads(shipped)), store, Path(scratch) if scratch else None)
+here = os.getcwd()
+told = {"here": here, "tests": "tests" in sys.modules}
+if "train" in sys.modules:
+    told["user's module imported by name"] = True
+if scratch or os.environ.get("BESIDE"):
+    os.chdir(os.environ.get("BESIDE", here))
+    import torch
+    told["model"] = float(job.model()(torch.ones(1, 4)).numel())
+    told["late"] = job.metrics["late"](7)
+    told["data"] = len(job.data()[0])
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    (directory / "train.py").write_text(JOB)
+    (directory / "shapes.py").write_text("SIZE = 4\ndef doubled(x):\n    return 2 * x\n")
+    (directory / "later.py").write_text("def measure(o):\n    return [o, 'measured']\n")
+    (directory / "labels.txt").write_text("a b c\n")
+    return directory
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store")
+
+
+def python(program: str, *arguments: str, cwd: Path, **environment: str) -> str:
+    """Run a program in a fresh interpreter without the repository on its path."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ship_apart(code: Path, store: FileStore) -> Shipped:
+    """Ship as the command line does, in a process that keeps this one's modules as they are."""
+    program = """
+        import json, sys
+        from dataclasses import asdict
+        from pathlib import Path
+        from dayfly.runs.shipping import load_job_file, ship
+        from dayfly.wire.store import FileStore
+        path = Path(sys.argv[1])
+        shipped = ship(load_job_file(path), path.parent, FileStore(Path(sys.argv[2])))
+        print(json.dumps(asdict(shipped)))
+    """
+    text = python(dedent(program), str(code / "train.py"), str(store.root), cwd=code.parent)
+    return Shipped(**json.loads(text))
+
+
+def test_a_job_file_arrives_with_what_is_beside_it(
+    code: Path, store: FileStore, tmp_path: Path
+) -> None:
+    shipped = ship_apart(code, store)
+    away = code.rename(tmp_path / "gone")  # only what travelled can be used
+    scratch = tmp_path / "scratch"
+    arguments = (str(store.root), str(scratch), json.dumps(asdict(shipped)))
+    told = json.loads(python(RECEIVE, *arguments, cwd=tmp_path))
+    assert told == {
+        "here": str(scratch / (shipped.code or "")),
+        "tests": False,
+        "model": 3.0,
+        "late": [7, "measured"],
+        "data": 5,
+    }
+    again = json.loads(python(RECEIVE, *arguments, cwd=away))
+    assert again == told, "what is unpacked already serves the next function"
+
+
+def test_resuming_elsewhere_needs_no_job_file(code: Path, store: FileStore, tmp_path: Path) -> None:
+    """The coordinator's working directory stays, and nothing that it unpacked is left behind."""
+    shipped = ship_apart(code, store)
+    away = code.rename(tmp_path / "gone")
+    (tmp_path / "tmp").mkdir()
+    arguments = (str(store.root), "", json.dumps(asdict(shipped)))
+    environment = {"TMPDIR": str(tmp_path / "tmp"), "BESIDE": str(away)}
+    told = json.loads(python(RECEIVE, *arguments, cwd=tmp_path, **environment))
+    assert told["here"] == str(tmp_path)
+    assert (told["model"], told["late"]) == (3.0, [7, "measured"])
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_is_in_main_travels_by_value(store: FileStore, tmp_path: Path) -> None:
+    program = """
+        import json, sys
+        from dataclasses import asdict
+        from pathlib import Path
+        import dayfly, torch
+        from dayfly.runs.shipping import ship
+        from dayfly.wire.store import FileStore
+        def measure(o):
+            return [o, "measured"]
+        def build():
+            return torch.nn.Linear(4, SIZE)
+        SIZE = 3
+        job = dayfly.Job(
+            model=build, data=lambda: ([1] * 5, []), loss=torch.nn.functional.mse_loss,
+            optimizer=torch.optim.SGD, metrics={"late": lambda o, t=None: measure(o)},
+        )
+        print(json.dumps(asdict(ship(job, None, FileStore(Path(sys.argv[1]))))))
+    """
+    shipped = python(dedent(program), str(store.root), cwd=tmp_path)
+    told = json.loads(python(RECEIVE, str(store.root), str(tmp_path), shipped, cwd=tmp_path))
+    assert (told["model"], told["late"], told["data"]) == (3.0, [7, "measured"], 5)
+
+
+TRAP = b"cos\nmkdir\n(V%s\ntR."  # a pickle that makes a directory
+
+
+def test_another_pickle_is_refused_before_it_is_loaded(store: FileStore, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    store.put("job/job.pkl", TRAP % str(marker).encode())
+    with pytest.raises(DayflyError, match=r"job/job\.pkl in .* is not what was shipped: its SHA-2"):
+        receive(Shipped("0" * 64, None), store, tmp_path)
+    assert not marker.exists()
+
+
+def test_another_zip_is_refused_before_anything_is_loaded(store: FileStore, tmp_path: Path) -> None:
+    marker, scratch = tmp_path / "ran", tmp_path / "scratch"
+    pickled = TRAP % str(marker).encode()
+    store.put("job/job.pkl", pickled)
+    store.put("job/code.zip", b"PK other")
+    before = list(sys.path), Path.cwd()
+    with pytest.raises(DayflyError, match=r"job/code\.zip in .*; it was not loaded"):
+        receive(Shipped(shipping._sha256(pickled), "1" * 64), store, scratch)
+    assert not marker.exists(), "the pickle is what was shipped, but it waits for its code"
+    assert (list(sys.path), Path.cwd()) == before
+    assert not scratch.exists()
+
+
+def test_a_pickle_of_something_else_is_refused(store: FileStore, tmp_path: Path) -> None:
+    store.put("job/job.pkl", b"\x80\x04N.")
+    shipped = Shipped(shipping._sha256(b"\x80\x04N."), None)
+    with pytest.raises(DayflyError, match="holds a NoneType, not a Job"):
+        receive(shipped, store, tmp_path)
+
+
+def test_what_is_shipped_and_what_is_not(code: Path, tmp_path: Path) -> None:
+    wanted = ["labels.txt", "later.py", "package/__init__.py", "package/data/x.bin", "shapes.py"]
+    unwanted = [
+        ".env", ".git/config", "package/.hidden", "__pycache__/a.pyc", "node_modules/x/a.js",
+        "runs/1/run.json", "kept/run.json", "kept/checkpoint/1", "env/pyvenv.cfg", "env/lib/a.py",
+        "package/__pycache__/b.pyc", ".venv/a",
+    ]  # fmt: skip
+    for name in wanted + unwanted:
+        path = code / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    (code / "link").symlink_to(tmp_path)
+    (code / "linked.py").symlink_to("/etc/hostname")
+    with zipfile.ZipFile(BytesIO(shipping._zipped(code))) as archive:
+        assert sorted(archive.namelist()) == sorted([*wanted, "train.py"])
+        assert archive.read("package/data/x.bin") == b"package/data/x.bin"
+
+
+def test_equal_files_have_equal_digests(code: Path, tmp_path: Path) -> None:
+    first = shipping._zipped(code)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in sorted(code.iterdir(), reverse=True):  # in another order, at another time
+        (copy / path.name).write_bytes(path.read_bytes())
+    assert shipping._zipped(copy) == first
+    (copy / "labels.txt").write_text("a b d\n")
+    assert shipping._zipped(copy) != first
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_CODE_BYTES", "_MOST_FILES"])
+def test_a_directory_that_is_too_large_is_refused(
+    limit: str, code: Path, store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code / "big.bin").write_bytes(bytes(3 << 20))
+    monkeypatch.setattr(shipping, limit, {"LARGEST_CODE_BYTES": 2 << 20, "_MOST_FILES": 4}[limit])
+    with pytest.raises(RequestError, match=r"more than .* \(such as .*\): put the job in a direct"):
+        shipping._zipped(code)
+
+
+def test_a_job_that_cannot_be_sent_is_refused(store: FileStore, tmp_path: Path) -> None:
+    from tests.job.asked import given, model
+
+    job = shipping.Job(**given(model=model))
+    with (tmp_path / "open").open("w") as file:
+        held = replace(job, data=lambda: file)
+        with pytest.raises(RequestError, match="cannot be sent to functions: .*open files, locks"):
+            ship(held, None, store)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("job.py", None, "is not there"),
+        ("job.txt", "", "is no Python file"),
+        ("job.py", "x = 1", "has no variable `job`: write job = dayfly.Job"),
+        ("job.py", "job = 3", "has a `job` that is int: write job = dayfly.Job"),
+        ("job.py", "\n1 / 0", r"fails at .*job\.py:2: ZeroDivisionError"),
+        ("job.py", "\nif", r"fails at .*job\.py:2: SyntaxError"),
+        ("job.py", "import dayfly\ndayfly.Job()", "has no model"),
+        ("job.py", "raise SystemExit('no')", "fails .*SystemExit: no"),
+    ],
+)
+def test_job_files_that_are_none(
+    name: str, content: str | None, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(RequestError, match=text):
+        load_job_file(tmp_path / name)
