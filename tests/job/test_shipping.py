@@ -1,4 +1,4 @@
-"""A job on its way to functions: received in a fresh process, elsewhere, without this repository."""
+"""A job on its way to functions: received in a fresh process, without this repository."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ job = dayfly.Job(
     data=lambda: ([(1, 2)] * 5, [(3, 4)]),
     loss=lambda outputs, targets: F.cross_entropy(outputs, targets),
     optimizer=lambda p: torch.optim.SGD(p, lr=0.1),
-    metrics={"late": lambda o, t: __import__("later").measure(o)},
+    metrics={"late": lambda o, t=None: __import__("later").measure(o)},
 )
 """
 
@@ -244,7 +244,7 @@ def test_a_job_that_cannot_be_sent_is_refused(store: FileStore, tmp_path: Path) 
     job = shipping.Job(**given(model=model))
     with (tmp_path / "open").open("w") as file:
         held = replace(job, data=lambda: file)
-        with pytest.raises(RequestError, match="cannot be sent to functions: .*open files, locks"):
+        with pytest.raises(RequestError, match=r"cannot be sent to functions: .*open files, locks"):
             ship(held, None, store)
 
 
@@ -265,7 +265,7 @@ def test_job_files_that_are_none(
     name: str, content: str | None, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    monkeypatch.setitem(sys.modules, "job", sys)  # to have it removed
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(RequestError, match=text):

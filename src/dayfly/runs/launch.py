@@ -79,6 +79,9 @@ def resume(
         before = Record.load(directory)
         record = before.next_life(**changes)
         check_shares(job, record.settings.workers)
+        for what, now in made_with().items():
+            if (before.made_with or {}).get(what) != now:
+                display.note(f"made with another {what}: the bits may be others from here on")
         record.save(store)
         try:
             return OneLife(job, record, store, display, faults, workplace).run()

@@ -29,7 +29,7 @@ from typing import Any
 
 import cloudpickle
 
-from dayfly.errors import DayflyError, RequestError
+from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.wire.store import FileStore
 
@@ -63,15 +63,19 @@ def load_job_file(path: Path) -> Job:
         spec.loader.exec_module(module)
     except DayflyError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
+        file, line = where.filename, where.lineno
+        if isinstance(error, SyntaxError):
+            file, line = error.filename or file, error.lineno
         raise RequestError(
-            f"job file {str(path)!r} fails at {where.filename}:{where.lineno}: "
-            f"{type(error).__name__}: {error}"
+            f"job file {str(path)!r} fails at {file}:{line}: {in_short(error)}"
         ) from error
     job = getattr(module, "job", None)
     if not isinstance(job, Job):
-        found = "has no variable `job`" if job is None else f"has a `job` that is {type(job)}"
+        found = (
+            "has no variable `job`" if job is None else f"has a `job` that is {type(job).__name__}"
+        )
         raise RequestError(f"job file {str(path)!r} {found}: write job = dayfly.Job(...)")
     return job
 
@@ -85,7 +89,7 @@ def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
         pickled = cloudpickle.dumps(job)
     except Exception as error:
         raise RequestError(
-            f"the job cannot be sent to functions: {type(error).__name__}: {error}; open files, "
+            f"the job cannot be sent to functions: {in_short(error)}; open files, "
             "locks and connections belong inside its functions"
         ) from error
     finally:
