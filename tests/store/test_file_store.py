@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
 
@@ -30,11 +31,8 @@ def files(root: Path) -> list[str]:
 @given(st.text(alphabet="a./\\~ -_\n\0é%", max_size=12) | st.text(max_size=20))
 def test_names_never_leave_the_root(name: str) -> None:
     root = Path("/some/root")
-    try:
+    with suppress(ValueError):
         path = FileStore(root).path(name)
-    except ValueError as error:
-        assert "is no name of an object" in str(error)
-    else:
         assert Path(os.path.normpath(path)).is_relative_to(root)
         assert path != root
         assert not set(path.relative_to(root).parts) & {"..", "."}
@@ -82,9 +80,9 @@ def test_reading_a_part(store: FileStore) -> None:
     store.read_into("x", 20, memoryview(into))
     assert into == bytes(range(20, 30))
     store.read_into("x", 100, memoryview(b""))
-    with pytest.raises(StoreError, match="^x in .* ends before byte 100$"):
+    with pytest.raises(StoreError, match=r"^x in .* ends before byte 100$"):
         store.read_into("x", 95, memoryview(into))
-    with pytest.raises(StoreError, match="^y is not in"):
+    with pytest.raises(StoreError, match=r"^y is not in"):
         store.read_into("y", 0, memoryview(into))
 
 
@@ -174,8 +172,10 @@ def test_a_full_disk_is_named(tiny: FileStore) -> None:
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="^cannot write .*: Not a directory$"):
+    with pytest.raises(StoreError, match=r"^cannot write .*/file/x: File exists$"):
         FileStore(tmp_path / "file").put("x", b"")
+    with pytest.raises(StoreError, match=r"^cannot write .*: File name too long$"):
+        FileStore(tmp_path).put("x" * 240, b"")
 
 
 def test_urls(store: FileStore) -> None:

@@ -31,7 +31,7 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
             print(Result(run_id=None, status="failed", error=str(error)).line())
         return WRONG if wrong else FAILED
     except Stopped as stop:
-        errors.print(f"dayfly: {stop} before the run began", highlight=False)
+        errors.print(f"dayfly: {stop}", highlight=False)
         if as_json:
             print(Result(run_id=None, status="stopped").line())
         return 128 + stop.number

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from dayfly.life.platforms.base import Ended, Outcome
 
 #: Deaths of one cause, without a completed step between them, that fail the run.
 DEATHS_OF_ONE_CAUSE = 3
-#: Kills from outside say nothing about the job, so they do not count towards the three; but even
-#: they are no reason to start again for ever.
-KILLS_FROM_OUTSIDE = 100
-#: Nor are deaths of ever other causes.
+#: Kills from outside say nothing about the job, so they do not count towards the three. But no
+#: mixture of causes is a reason to start again for ever.
 DEATHS_WITHOUT_A_STEP = 100
-
-#: Where an object lies differs from death to death of one cause.
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 
 _REMEDIES = {
     Outcome.OUT_OF_MEMORY: (
@@ -28,13 +22,16 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class _Count:
+    """Deaths in a row, without a completed step between them."""
+
     deaths: int = 0
     frontier: int = -1
 
-    def add(self, frontier: int) -> None:
-        """A death; a completed step since the one before it starts the count anew."""
+    def add(self, frontier: int) -> int:
+        """Count one more, with so many steps completed; returns the deaths in a row."""
         self.deaths = self.deaths + 1 if frontier == self.frontier else 1
         self.frontier = frontier
+        return self.deaths
 
 
 @dataclass(slots=True)
@@ -42,8 +39,8 @@ class Deaths:
     """The deaths of a run so far; planned hand-overs and cancelled functions are none."""
 
     total: int = 0
-    _counts: dict[tuple[Outcome, str], _Count] = field(default_factory=dict)
-    _all: _Count = field(default_factory=_Count)
+    _any: _Count = field(default_factory=_Count)
+    _by_cause: dict[tuple[Outcome, str], _Count] = field(default_factory=dict)
 
     def note(self, ended: Ended, frontier: int) -> str | None:
         """Count a death; returns the cause if the run is to fail with it.
@@ -51,15 +48,20 @@ class Deaths:
         frontier: completed steps of the run so far.
         """
         self.total += 1
-        detail = ended.detail if ended.outcome is Outcome.EXITED else ended.error or ""
-        count = self._counts.setdefault((ended.outcome, _ADDRESS.sub("0x", detail)), _Count())
-        count.add(frontier)
-        self._all.add(frontier)
-        outside = ended.outcome is Outcome.KILLED
-        most = KILLS_FROM_OUTSIDE if outside else DEATHS_OF_ONE_CAUSE
-        if count.deaths < most and self._all.deaths < DEATHS_WITHOUT_A_STEP:
+        deaths = self._any.add(frontier)
+        if deaths >= DEATHS_WITHOUT_A_STEP:
+            return cause(ended, frontier, deaths)
+        if ended.outcome is Outcome.KILLED:
             return None
-        return cause(ended, frontier, max(count.deaths, self._all.deaths))
+        deaths = self._by_cause.setdefault(_kind(ended), _Count()).add(frontier)
+        return cause(ended, frontier, deaths) if deaths >= DEATHS_OF_ONE_CAUSE else None
+
+
+def _kind(ended: Ended) -> tuple[Outcome, str]:
+    """What makes two deaths one cause: exceptions of one type, whatever their texts say."""
+    if ended.outcome is Outcome.RAISED:
+        return ended.outcome, (ended.error or "").partition(":")[0]
+    return ended.outcome, ended.detail if ended.outcome is Outcome.EXITED else ""
 
 
 def cause(ended: Ended, frontier: int, deaths: int) -> str:

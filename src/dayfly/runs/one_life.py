@@ -107,23 +107,20 @@ class OneLife:
         )
         status, error = "failed", None
         self._display.started(self._checkpoint.step, self._steps)
-        try:
-            with self._signals.patiently(), self._fresh_channel(url) as channel:
-                status = self._coordinate(channel, recorder, url, allowed)
-        except RunFailed as failure:
-            error = str(failure)
-        except (DayflyError, OSError) as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        except Stopped:
-            status = "stopped"
-        finally:
-            self._display.finished()
-        return Run(
-            self._store.root,
-            self._job,
-            self._write_results(status, error, recorder),
-            self._signals.received,
-        )
+        with self._signals.patiently():
+            try:
+                with self._fresh_channel(url) as channel:
+                    status = self._coordinate(channel, recorder, url, allowed)
+            except RunFailed as failure:
+                error = str(failure)
+            except (DayflyError, OSError) as failure:
+                error = f"{type(failure).__name__}: {failure}"
+            except Stopped:
+                status = "stopped"
+            finally:
+                self._display.finished()
+            result = self._write_results(status, error, recorder)
+        return Run(self._store.root, self._job, result, self._signals.received)
 
     @property
     def _billed_mib(self) -> int:

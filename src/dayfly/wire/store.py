@@ -11,6 +11,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -106,7 +107,8 @@ class FileStore:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
             # numpy's writing to a full disk gives a text without an errno.
             raise StoreError(f"cannot write {final}: {error.strerror or error}") from error
         except BaseException:

@@ -1,0 +1,164 @@
+"""Checkpoints: in shards of equal size, whole once committed, and damage is named."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.life.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    commit,
+    discard_others,
+    latest,
+    read,
+    shares,
+    write_share,
+)
+from dayfly.wire.store import FileStore, StoreError
+
+TREE = {"replica": {"optimizer": [1, 2.5, None]}, "progress": "some"}
+
+
+def state() -> dict[str, torch.Tensor]:
+    return {
+        "w": torch.randn(5, 4),
+        "transposed": torch.randn(4, 3).t(),
+        "half": torch.randn(3).bfloat16(),
+        "count": torch.tensor(7),
+        "flags": torch.tensor([True, False]),
+        "empty": torch.empty(0, 2),
+        "complex": torch.randn(2, dtype=torch.complex64),
+        "nan": torch.tensor([math.nan, -math.inf, -0.0]),
+    }
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    def raw(t: torch.Tensor) -> Any:
+        flat = t.contiguous().reshape(-1).view(torch.uint8)
+        return t.dtype, t.shape, flat.tolist()
+
+    return {name: raw(t) for name, t in a.items()} == {name: raw(t) for name, t in b.items()}
+
+
+def write(store: FileStore, step: int, world_size: int, tensors: Any = None) -> Checkpoint:
+    kept = state() if tensors is None else tensors
+    ranks = reversed(range(world_size))
+    parts = [p for rank in ranks for p in write_share(store, step, rank, world_size, TREE, kept)]
+    return commit(store, step, parts)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path)
+
+
+sizes = st.dictionaries(st.text(max_size=4), st.integers(0, 10**6), max_size=40)
+
+
+@given(sizes=sizes, parts=st.integers(1, 12))
+def test_shares_are_complete_and_balanced(sizes: dict[str, int], parts: int) -> None:
+    found = shares(sizes, parts)
+    assert len(found) == parts
+    assert sorted(name for share in found for name in share) == sorted(sizes)
+    loads = [sum(sizes[name] for name in share) for share in found]
+    assert max(loads) - min(loads) <= max(sizes.values(), default=0)
+    # Longest processing time first (Graham, 1969): within 4/3 of the best possible.
+    at_least = max(sum(sizes.values()) / parts, max(sizes.values(), default=0))
+    ordered = sorted(sizes.values(), reverse=True)
+    if len(ordered) > parts:
+        at_least = max(at_least, ordered[parts - 1] + ordered[parts])
+    assert max(loads) <= (4 / 3) * at_least + 1e-9
+    assert shares(dict(reversed(sizes.items())), parts) == found, "every rank finds the same"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8, 20])
+def test_written_by_all_ranks_and_read_by_anyone(world_size: int, store: FileStore) -> None:
+    """With more ranks than tensors, some write empty parts."""
+    tensors = state()
+    checkpoint = write(store, 12, world_size, tensors)
+    assert latest(store) == checkpoint
+    assert checkpoint.step == 12
+    assert len(checkpoint.parts) == world_size + 1
+    tree, found = read(store, checkpoint)
+    assert tree == TREE
+    assert same(found, tensors)
+    assert store.names("checkpoint/000000012") == sorted(
+        ["tree.json", *(f"part-{rank}-of-{world_size}" for rank in range(world_size))]
+    )
+
+
+def test_tensors_that_share_memory(store: FileStore) -> None:
+    """Such as a buffer that is a view of a parameter."""
+    base = torch.arange(6.0)
+    tensors = {"a": base, "b": base[:3], "c": base.view(2, 3), "d": base[3:], "e": base}
+    assert same(read(store, write(store, 0, 2, tensors))[1], tensors)
+
+
+def test_a_part_written_twice_has_the_same_bytes(store: FileStore) -> None:
+    tensors = state()
+    first = write_share(store, 3, 1, 2, TREE, tensors)
+    assert write_share(store, 3, 1, 2, TREE, tensors) == first
+
+
+def test_a_checkpoint_counts_from_its_commit(store: FileStore) -> None:
+    assert latest(store) is None
+    first = write(store, 1, 2)
+    parts = [part for rank in range(2) for part in write_share(store, 2, rank, 2, TREE, state())]
+    assert latest(store) == first
+    assert commit(store, 2, parts).step == 2
+    found = latest(store)
+    assert found is not None
+    assert found.step == 2
+    assert [p.object for p in found.parts] == sorted(p.object for p in parts)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "more", "empty"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_damage_is_refused_by_name(damage: str, number: int, store: FileStore) -> None:
+    checkpoint = write(store, 5, 2)
+    part = checkpoint.parts[number]
+    data = bytearray(store.get(part.object))
+    match damage:
+        case "flip":
+            data[-1] ^= 1
+        case "cut":
+            del data[-1:]
+        case "more":
+            data += b" "
+        case "empty":
+            data.clear()
+    store.put(part.object, bytes(data))
+    with pytest.raises(CheckpointError) as refused:
+        read(store, checkpoint)
+    text = str(refused.value)
+    assert text.startswith(f"{part.object} in {store.root} was damaged: {len(data)} bytes, digest")
+    assert f"but {part.size_bytes} bytes, {part.digest} were written" in text
+
+
+def test_a_missing_part_is_named(store: FileStore) -> None:
+    checkpoint = write(store, 5, 2)
+    store.delete(checkpoint.parts[1].object)
+    with pytest.raises(StoreError, match=r"checkpoint/000000005/part-1-of-2 is not in"):
+        read(store, checkpoint)
+
+
+def test_a_tree_without_json_is_not_written_as_something_else(store: FileStore) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_share(store, 0, 0, 1, {"loss": math.nan}, {})
+
+
+def test_earlier_checkpoints_are_discarded_the_kept_and_later_ones_stay(store: FileStore) -> None:
+    for step in (1, 20, 300, 300_000_000):
+        write_share(store, step, 0, 1, TREE, state())
+    keep = write(store, 40, 1)
+    discard_others(store, keep)
+    discard_others(store, keep)
+    assert store.names("checkpoint") == ["000000040", "000000300", "300000000", "latest.json"]
+    assert read(store, keep)[0] == TREE

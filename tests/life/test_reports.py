@@ -1,0 +1,112 @@
+"""Records on their way to the coordinator: in order, once, and without NaN."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.life import reports
+from dayfly.life.reports import Reporter, plain, read_reports
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.keys import COORDINATOR
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm") as path:
+        yield Path(path)
+
+
+def channel(root: Path, reader: int) -> Channel:
+    return FileChannel(root, Namespace("run", 0), reader)
+
+
+def has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(has_nan(item) for item in value.values())
+    return isinstance(value, (list, tuple)) and any(has_nan(item) for item in value)
+
+
+@given(values)
+def test_plain_is_json_and_keeps_the_rest(value: Any) -> None:
+    found = plain(value)
+    assert not has_nan(found)
+    text = json.dumps(found, allow_nan=False)
+    if not has_nan(value):
+        assert text == json.dumps(value)
+
+
+def test_numbers_that_are_none_become_null() -> None:
+    value = {"a": [math.nan, (math.inf, 1.5)], "b": {"c": -math.inf}}
+    assert plain(value) == {"a": [None, [None, 1.5]], "b": {"c": None}}
+
+
+def test_records_arrive_in_order_and_once(root: Path) -> None:
+    with channel(root, 3) as up, channel(root, COORDINATOR) as down:
+        reporter = Reporter(up, rank=3, attempt=2)
+        reporter.add("part", urgent=True, step=1)
+        reporter.add("step", step=2, loss=math.nan)
+        reporter.add("step", urgent=True, step=3, parts=(1, 2))
+        first, second = list(read_reports(down))
+        assert (first.rank, first.attempt) == (3, 2)
+        assert [(r["kind"], r["step"]) for r in first.records] == [("part", 1)]
+        assert [(r["kind"], r["step"]) for r in second.records] == [("step", 2), ("step", 3)]
+        assert second.records[0]["loss"] is None
+        assert second.records[1]["parts"] == [1, 2]
+        assert second.records[0]["at"] <= second.records[1]["at"]
+        assert list(read_reports(down)) == [], "each is removed once it was read"
+
+
+def test_records_that_are_not_urgent_wait_for_each_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "EVERY_S", 1e6)
+    with channel(root, 0) as up, channel(root, COORDINATOR) as down:
+        reporter = Reporter(up, rank=0, attempt=0)
+        for step in range(5):
+            reporter.add("step", step=step)
+        assert list(read_reports(down)) == []
+        reporter.flush()
+        reporter.flush()
+        (report,) = read_reports(down)
+        assert len(report.records) == 5
+
+
+def test_a_report_tells_the_traffic_so_far(root: Path) -> None:
+    with channel(root, 1) as up, channel(root, COORDINATOR) as down:
+        reporter = Reporter(up, rank=1, attempt=0)
+        for step in range(2):
+            reporter.add("step", urgent=True, step=step)
+        first, second = read_reports(down)
+        assert sorted(first.traffic) == ["bytes_down", "bytes_up", "requests"]
+        assert second.traffic["requests"] > first.traffic["requests"]
+        assert second.traffic["bytes_up"] > first.traffic["bytes_up"]
+
+
+def test_attempts_of_one_worker_do_not_hide_each_other(root: Path) -> None:
+    """A successor's reports have names of their own: the first put of a name wins."""
+    with channel(root, 0) as up, channel(root, COORDINATOR) as down:
+        for attempt in range(3):
+            Reporter(up, rank=0, attempt=attempt).add("caught up", urgent=True, step=attempt)
+        found = [(report.attempt, report.records[0]["step"]) for report in read_reports(down)]
+        assert sorted(found) == [(0, 0), (1, 1), (2, 2)]
