@@ -28,14 +28,15 @@ LARGEST_LINES = 400
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py is for everybody. job.py is what the user asks for: for those who train it and run it.
+# errors.py and closing.py are for everybody. job.py is what the user asks for: for those who train it and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-WIRE = {"errors", "catalogue"}
+WIRE = {"errors", "closing", "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
 RUNS = {*LIFE, *TRAIN, "life", "train"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "closing": set(),
     "job": {"errors"},
     "models": set(),
     "catalogue": {"errors"},

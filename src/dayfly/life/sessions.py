@@ -26,9 +26,9 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from dayfly.closing import Closing
 from dayfly.errors import RequestError
 from dayfly.life.platforms import cgroups, processes
 
@@ -36,7 +36,7 @@ _ID_PATTERN = re.compile(r"[0-9a-f]{12}")
 _LOCK_TIMEOUT_S = 60.0
 
 
-class Session:
+class Session(Closing):
     """Made by `Session.open`. root: a directory of its own, mode 0700, in memory if possible."""
 
     def __init__(self, root: Path, lock_fd: int) -> None:
@@ -88,17 +88,6 @@ class Session:
             os.close(self._lock_fd)
             self._lock_fd = -1
         _open_sessions.discard(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _let_go(self) -> None:
         if self._lock_fd >= 0:

@@ -16,6 +16,9 @@ Json = Mapping[str, Any]
 class Silent(Display):
     """Shows nothing."""
 
+    def preparing(self) -> None:
+        return None
+
     def started(self, done: int, steps: int) -> None:
         return None
 
@@ -66,11 +69,14 @@ class Bar(Lines):
             console=console,
             transient=True,
         )
-        self._task = self._progress.add_task("starting functions", total=None)
+        self._task = self._progress.add_task("checking the job", total=None)
+
+    def preparing(self) -> None:
+        self._progress.start()
 
     def started(self, done: int, steps: int) -> None:
-        self._progress.update(self._task, total=steps, completed=done)
-        self._progress.start()
+        text = "starting functions"
+        self._progress.update(self._task, total=steps, completed=done, description=text)
 
     def step(self, step: int, loss: float | None) -> None:
         shown = "not a number" if loss is None else f"{loss:.4f}"

@@ -43,7 +43,12 @@ def begin(
     run_id = new_run_id(name)
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)
-    with _new_directory(directory), locked(directory), Workplace.open(directory) as workplace:
+    with (
+        _new_directory(directory),
+        locked(directory),
+        _shown(display),
+        Workplace.open(directory) as workplace,
+    ):
         prepared = prepare(job, settings)
         parts = place(prepared.arrays, store, job.seed) if prepared.arrays is not None else ()
         written = checkpoints.write_share(store, 0, 0, 1, prepared.tree, prepared.tensors)
@@ -75,7 +80,7 @@ def resume(
     job = receive(record.shipped, store, scratch=None)
     if record.status == "done" and record.result is not None:
         return Run(directory, job, Result(**record.result))
-    with locked(directory), Workplace.open(directory) as workplace:
+    with locked(directory), _shown(display), Workplace.open(directory) as workplace:
         before = Record.load(directory)
         record = before.next_life(**changes)
         check_shares(job, record.settings.workers)
@@ -88,6 +93,15 @@ def resume(
         except RequestError:
             before.save(store)
             raise
+
+
+@contextmanager
+def _shown(display: Display) -> Iterator[None]:
+    display.preparing()
+    try:
+        yield
+    finally:
+        display.finished()
 
 
 @contextmanager

@@ -117,8 +117,6 @@ class OneLife:
                 error = f"{type(failure).__name__}: {failure}"
             except Stopped:
                 status = "stopped"
-            finally:
-                self._display.finished()
             result = self._write_results(status, error, recorder)
         return Run(self._store.root, self._job, result, self._signals.received)
 

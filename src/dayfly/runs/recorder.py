@@ -30,6 +30,9 @@ Json = Mapping[str, Any]
 class Display(Protocol):
     """Shows a run to a person while it goes on."""
 
+    def preparing(self) -> None:
+        """The request is being checked."""
+
     def started(self, done: int, steps: int) -> None:
         """The run begins, or goes on, after `done` of `steps` steps."""
 

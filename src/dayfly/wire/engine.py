@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import torch
 
+from dayfly.closing import Closing
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives import Collective
@@ -29,7 +29,7 @@ _LOOK_UP_S = 0.2
 Result = TypeVar("Result")
 
 
-class Engine:
+class Engine(Closing):
     """All-reduces of one rank. One thread uses an engine at a time.
 
     timeout_s: how long to wait for a message before WaitTimeout names it.
@@ -96,17 +96,6 @@ class Engine:
         """End the lanes' threads."""
         for pool in self._pools.values():
             pool.shutdown(wait=True, cancel_futures=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Superseded(Exception):

@@ -11,13 +11,14 @@ attempt, which fences late duplicates.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from dayfly.closing import Closing
 
 #: What travels in and out of a function: JSON objects.
 Json = Mapping[str, Any]
@@ -109,7 +110,7 @@ class Ended:
     peak_mib: float | None = None
 
 
-class Platform(ABC):
+class Platform(Closing):
     """Starts functions and tells how they ended. Use as a context manager, or close it.
 
     One thread uses a platform at a time.
@@ -127,7 +128,10 @@ class Platform(ABC):
 
     @abstractmethod
     def wait(self, timeout_s: float) -> Sequence[Ended]:
-        """Invocations that ended since the last call; waits up to `timeout_s` for the first."""
+        """Invocations that ended since the last call; waits up to `timeout_s` for the first.
+
+        Raises RunFailed if the platform cannot start functions any more.
+        """
 
     @abstractmethod
     def cancel(self, function: str) -> None:
@@ -144,14 +148,3 @@ class Platform(ABC):
     @abstractmethod
     def close(self) -> None:
         """Kill what runs, wait for its end and remove everything. May be called twice."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

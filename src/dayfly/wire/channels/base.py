@@ -7,15 +7,14 @@ several threads at once. The conformance suite in `tests/channels` runs over eve
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 import torch
 
+from dayfly.closing import Closing
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 
@@ -57,7 +56,7 @@ class Traffic:
             self.requests += requests
 
 
-class Channel(ABC):
+class Channel(Closing):
     """A place to put messages that others get. Use as a context manager, or close it."""
 
     def __init__(self, namespace: Namespace) -> None:
@@ -120,14 +119,3 @@ class Channel(ABC):
     def put_bytes(self, key: Key, data: bytes) -> bool:
         """`put` for plain bytes, such as a report in JSON."""
         return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
