@@ -19,6 +19,7 @@ from dayfly.life.checkpoints import (
     latest,
     read,
     shares,
+    tidy,
     write_share,
 )
 from dayfly.wire.store import FileStore, StoreError
@@ -162,3 +163,16 @@ def test_earlier_checkpoints_are_discarded_the_kept_and_later_ones_stay(store: F
     discard_others(store, keep)
     assert store.names("checkpoint") == ["000000040", "000000300", "300000000", "latest.json"]
     assert read(store, keep)[0] == TREE
+
+
+def test_tidying_leaves_the_checkpoint_and_nothing_else(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    for step in (1, 3, 5):
+        parts = write_share(store, step, 0, 1, {}, {"a": torch.ones(2)})
+        if step == 3:
+            kept = commit(store, step, parts)
+    (tmp_path / "checkpoint" / "000000003" / "part-0-of-1.0123.tmp").write_bytes(b"cut sho")
+    tidy(store, kept)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"checkpoint/latest.json", *(part.object for part in kept.parts)}
+    assert read(store, kept)[1]["a"].tolist() == [1, 1]

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from dayfly.train.arrays import place
 from dayfly.train.evaluation import Evaluation, right_answers
 from dayfly.train.replica import build_model
-from dayfly.train.sources import DatasetSource
+from dayfly.train.sources import ArraySource, DatasetSource
 from tests.train.jobs import Pairs, clusters, job
+from tests.train.stores import new_store
 
 
 def measured(asked: Any, dataset: Any, world_size: int) -> dict[str, float | None]:
@@ -118,11 +120,14 @@ def test_validation_draws_the_same_numbers_whatever_came_before() -> None:
 
     asked = job(loss=None, step=noisy, eval_transform=None)
     evaluation, model = Evaluation(asked), build_model(asked)
-    sums = []
-    for state in range(2):
-        torch.manual_seed(state)
-        source = DatasetSource(clusters(12), 0)
-        sums.append(evaluation.sums(model, source, 0, 2).tolist())
+    arrays = {"x_train": clusters(60).x.numpy(), "y_train": clusters(60).y.numpy()}
+    with new_store() as store:
+        _, part = place(arrays, store, seed=0)
+        sums = []
+        for state in range(2):
+            torch.manual_seed(state)
+            source = ArraySource(store, part, None, seed=0)
+            sums.append(evaluation.sums(model, source, 0, 2).tolist())
     assert sums[0] == sums[1]
 
 

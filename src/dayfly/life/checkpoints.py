@@ -131,6 +131,18 @@ def _apart(tensors: Tensors) -> Tensors:
     return apart
 
 
+def tidy(store: FileStore, keep: Checkpoint) -> None:
+    """Remove all that is not part of `keep`, once nobody writes: what killed writers left."""
+    known = {part.object for part in keep.parts}
+    mine = f"{keep.step:09d}"
+    for folder in store.names("checkpoint"):
+        if folder.isdigit() and folder != mine:
+            store.delete(f"checkpoint/{folder}")
+    for name in store.names(f"checkpoint/{mine}"):
+        if (whole := f"checkpoint/{mine}/{name}") not in known:
+            store.delete(whole)
+
+
 def _write(store: FileStore, name: str, data: bytes) -> Part:
     store.put(name, data)
     return Part(name, len(data), _digest(data))

@@ -214,6 +214,7 @@ class OneLife:
             error=error,
             wall_s=wall_s,
         )
+        checkpoints.tidy(self._store, self._checkpoint)
         self._coordinator_faults.at(self._checkpoint.step, "save")
         ended = replace(
             self._record, status=status, error=error, wall_s=wall_s, result=asdict(result)

@@ -47,7 +47,14 @@ class FileStore:
 
     def put_stream(self, name: str, write: Callable[[BinaryIO], object]) -> None:
         """As `put`, for an object that `write` writes piece by piece."""
-        os.replace(self._write(name, write), self.path(name))
+        final = self.path(name)
+        os.replace(self._write(name, write), final)
+        # The new name, too, is to survive a loss of power.
+        directory = os.open(final.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
     def put_new(self, name: str, data: bytes) -> bool:
         """Store an object unless the name is taken; whether it was stored."""
