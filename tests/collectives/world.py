@@ -50,7 +50,7 @@ class World:
         return channel, self.stack.enter_context(engine)
 
     def all_reduce(
-        self, inputs: list[torch.Tensor], stored: Set[Name] = frozenset(), step: int | None = None
+        self, inputs: list[torch.Tensor], stored: Set[Name] | None = None, step: int | None = None
     ) -> list[torch.Tensor]:
         """Each rank's result, from copies of the ranks' inputs."""
         if step is None:

@@ -63,14 +63,17 @@ def test_the_policy(name: str) -> None:
     assert deaths.total == len(rows)
 
 
-def test_deaths_of_one_cause_count_over_all_workers() -> None:
+def test_each_worker_counts_for_itself() -> None:
+    """One event, such as the end of lifetimes that began together, may hit all of them."""
     deaths = Deaths()
-    causes = [deaths.note(ended(RAISED, "E: no", worker), 4) for worker in (0, 3, 1)]
-    assert causes == [
-        None,
-        None,
-        "worker 1 raised E: no in step 4, and so did functions 3 times in a row\n\nTraceback ...",
-    ]
+    causes = [deaths.note(ended(LIFETIME, "", worker), 4) for worker in (0, 1, 2, 3, 0, 1, 2, 3)]
+    assert causes == [None] * 8
+    assert deaths.note(ended(RAISED, "E: no", 1), 4) is None
+    text = deaths.note(ended(LIFETIME, "60 s", 1), 4) or ""
+    assert text.startswith(
+        "worker 1 came to the end of its lifetime (60 s) in step 4, 3 times in a row without a "
+        "completed step: raise --lifetime"
+    )
 
 
 @pytest.mark.parametrize(

@@ -121,3 +121,29 @@ def test_too_little_memory_for_torch_is_refused_before_anything_starts(
             small.job(marked), workers=2, memory_mib=100, run_dir=directory, progress=False
         )
     assert not directory.exists()
+
+
+def test_results_that_cannot_be_written_fail_the_run_and_lose_nothing(
+    data: Path, tmp_path: Path
+) -> None:
+    """The model's function works in every worker, and not in the coordinator at the end."""
+    needed = tmp_path / "pretrained"
+    needed.touch()
+
+    def model() -> nn.Module:
+        needed.stat()
+        return small.plain_model()
+
+    def last_seen(x: torch.Tensor) -> torch.Tensor:
+        if "DAYFLY_SESSION" in os.environ:  # in a function, which has its model by then
+            needed.unlink(missing_ok=True)
+        return x
+
+    job = small.job(data, model=model, eval_transform=last_seen, epochs=1)
+    directory = tmp_path / "run"
+    with pytest.raises(dayfly.RunFailed, match=r"results cannot be written.*pretrained"):
+        dayfly.train(job, workers=1, run_dir=directory, progress=False)
+    needed.touch()
+    run = dayfly.resume(directory, progress=False)
+    assert run.result.steps == small.STEPS_AN_EPOCH
+    assert (directory / "weights.safetensors").exists()

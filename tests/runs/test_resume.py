@@ -115,3 +115,22 @@ def test_a_run_goes_on_with_another_number_of_workers(data: Path, tmp_path: Path
     process.wait(timeout=100)
     result = resume(tmp_path, "--workers", "3")
     assert (result["workers"], result["steps"]) == (3, small.STEPS)
+
+
+def test_a_damaged_checkpoint_is_refused_and_named(data: Path, tmp_path: Path) -> None:
+    process = coordinator.start(
+        data=data,
+        run_dir=tmp_path,
+        workers=2,
+        log_budget_mib=1,
+        faults=[Fault(COORDINATOR, 20, "step").dump()],
+    )
+    process.wait(timeout=100)
+    before = (tmp_path / "run.json").read_bytes()
+    part = next((tmp_path / "checkpoint").glob("*/part-0*"))
+    content = bytearray(part.read_bytes())
+    content[-1] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(dayfly.RequestError, match=f"{part.name} .* was damaged"):
+        dayfly.resume(tmp_path, progress=False)
+    assert (tmp_path / "run.json").read_bytes() == before

@@ -99,6 +99,8 @@ class Coordinator:
         self._deaths = Deaths()
         self._frontier = checkpoint.step
         self._stop_by: float | None = None
+        # "done" or "stopped", once the checkpoint is committed after which the workers end so.
+        self._over: str | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -123,6 +125,8 @@ class Coordinator:
         while any(worker.status is None for worker in self._workers):
             ended = self._platform.wait(_TICK_S)
             self._read_reports()
+            for one in ended:  # all of them first, as the run may end with any of them
+                self._audience.ended(_rank(one), one, death=one.outcome is not Outcome.RETURNED)
             for one in ended:
                 self._note_end(one)
             self._trim()
@@ -138,8 +142,11 @@ class Coordinator:
             self._platform.cancel(function)
         until = time.monotonic() + _END_TIMEOUT_S
         while self._platform.running() and time.monotonic() < until:
-            for ended in self._platform.wait(_TICK_S):
-                self._audience.ended(_rank(ended), ended, death=False)
+            try:
+                for ended in self._platform.wait(_TICK_S):
+                    self._audience.ended(_rank(ended), ended, death=False)
+            except RunFailed:
+                time.sleep(_TICK_S)  # it starts nothing any more, but still tells what ended
 
     def _invoke(self, worker: _Worker) -> None:
         worker.attempt += 1
@@ -153,14 +160,16 @@ class Coordinator:
 
     def _note_end(self, ended: Ended) -> None:
         worker = self._workers[_rank(ended)]
-        death = ended.outcome is not Outcome.RETURNED
-        self._audience.ended(worker.rank, ended, death=death)
-        if death:
+        if ended.outcome is not Outcome.RETURNED:
             cause = self._deaths.note(ended, self._frontier)
             if cause is not None:
                 raise RunFailed(cause)
         elif ended.result is not None and ended.result["status"] != "handed over":
             worker.status = ended.result["status"]
+            return
+        if self._over is not None:
+            # It died after its last part: its peers are gone, and nothing is left to be done.
+            worker.status = self._over
             return
         self._faults.at(self._checkpoint.step, "again")
         self._invoke(worker)
@@ -186,6 +195,7 @@ class Coordinator:
                 pending[report.rank] = parts
                 if len(pending) == len(self._workers):
                     self._commit(record["step"], pending)
+                    self._over = record["then"]
 
     def _commit(self, step: int, pending: Mapping[int, tuple[Part, ...]]) -> None:
         del self._pending[step]

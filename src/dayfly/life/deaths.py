@@ -40,7 +40,7 @@ class Deaths:
 
     total: int = 0
     _any: _Count = field(default_factory=_Count)
-    _by_cause: dict[tuple[Outcome, str], _Count] = field(default_factory=dict)
+    _by_cause: dict[tuple[str, Outcome, str], _Count] = field(default_factory=dict)
 
     def note(self, ended: Ended, frontier: int) -> str | None:
         """Count a death; returns the cause if the run is to fail with it.
@@ -50,21 +50,29 @@ class Deaths:
         self.total += 1
         deaths = self._any.add(frontier)
         if deaths >= DEATHS_WITHOUT_A_STEP:
-            return cause(ended, frontier, deaths)
+            return cause(ended, frontier, f"the last of {deaths} deaths in a row")
         if ended.outcome is Outcome.KILLED:
             return None
         deaths = self._by_cause.setdefault(_kind(ended), _Count()).add(frontier)
-        return cause(ended, frontier, deaths) if deaths >= DEATHS_OF_ONE_CAUSE else None
+        if deaths < DEATHS_OF_ONE_CAUSE:
+            return None
+        return cause(ended, frontier, f"{deaths} times in a row")
 
 
-def _kind(ended: Ended) -> tuple[Outcome, str]:
-    """What makes two deaths one cause: exceptions of one type, whatever their texts say."""
+def _kind(ended: Ended) -> tuple[str, Outcome, str]:
+    """What makes two deaths one cause: one worker's exceptions of one type, whatever they say.
+
+    Each worker counts for itself, as one event may hit them all: lifetimes end together.
+    """
+    detail = ""
     if ended.outcome is Outcome.RAISED:
-        return ended.outcome, (ended.error or "").partition(":")[0]
-    return ended.outcome, ended.detail if ended.outcome is Outcome.EXITED else ""
+        detail = (ended.error or "").partition(":")[0]
+    elif ended.outcome is Outcome.EXITED:
+        detail = ended.detail
+    return ended.invocation.function, ended.outcome, detail
 
 
-def cause(ended: Ended, frontier: int, deaths: int) -> str:
+def cause(ended: Ended, frontier: int, how_often: str) -> str:
     """Why a run fails, for people: who, what, where, how often, what to do."""
     who = ended.invocation.function.replace("-", " ")
     what = {
@@ -73,8 +81,9 @@ def cause(ended: Ended, frontier: int, deaths: int) -> str:
         Outcome.LIFETIME: f"came to the end of its lifetime ({ended.detail})",
         Outcome.EXITED: f"ended itself ({ended.detail})",
         Outcome.KILLED: f"was killed from outside ({ended.detail})",
+        Outcome.CANCELLED: f"was ended by its platform ({ended.detail})",
     }[ended.outcome]
-    text = f"{who} {what} in step {frontier}, and so did functions {deaths} times in a row"
+    text = f"{who} {what} in step {frontier}, {how_often} without a completed step"
     if ended.outcome in _REMEDIES:
         text += f": {_REMEDIES[ended.outcome]}"
     if ended.outcome is Outcome.RAISED and ended.detail:

@@ -11,6 +11,8 @@ _SPARE_S = 0.5
 #: A worker at a checkpoint hands over if less than this share of its lifetime is left, so that
 #: workers that started together need one checkpoint for their hand-overs, not one each.
 _LATE_SHARE = 0.25
+#: Nor does it hand over before this share of its lifetime has passed, whatever its steps took.
+_MOST_SHARE = 0.5
 
 
 class HandOver(Exception):
@@ -48,6 +50,8 @@ class Lifetime:
         by its lifetime, which is a death that counts.
         """
         needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
+        # A step that waited long for a peer must not have every later one handed over.
+        needed = min(needed, _MOST_SHARE * self._whole_s)
         return self._steps > 0 and self._context.remaining_s() < needed
 
     def late(self) -> bool:

@@ -63,7 +63,9 @@ def begin(
             made_with=made_with(),
         )
         record.save(store)
-        return OneLife(job, record, store, display, faults, workplace).run()
+        life = OneLife(job, record, store, display, faults, workplace)
+        life.check()
+        return life.run()
 
 
 def resume(
@@ -87,12 +89,10 @@ def resume(
         for what, now in made_with().items():
             if (before.made_with or {}).get(what) != now:
                 display.note(f"made with another {what}: the bits may be others from here on")
+        life = OneLife(job, record, store, display, faults, workplace)
+        life.check()
         record.save(store)
-        try:
-            return OneLife(job, record, store, display, faults, workplace).run()
-        except RequestError:
-            before.save(store)
-            raise
+        return life.run()
 
 
 @contextmanager

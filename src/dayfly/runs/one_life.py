@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -83,6 +83,8 @@ class OneLife:
         self._coordinator_faults = Faults(self._faults, COORDINATOR, store)
         self._prices = function_prices(_PRICES)
         self._began = time.monotonic()
+        self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
+        self._log_steps: int | None = None
         committed = checkpoints.latest(store)
         if committed is None:
             raise RequestError(f"{str(store.root)!r} holds no checkpoint: start the run anew")
@@ -90,14 +92,23 @@ class OneLife:
         epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = epochs.steps * job.epochs
 
-    def run(self) -> Run:
-        """Train until it is done, stopped or failed; the directory has the results then.
+    def check(self) -> None:
+        """Raise RequestError for what cannot be carried out; nothing was started by then."""
+        self._log_steps = log_steps(
+            self._settings, self._record.step_bytes, check_channel(self._channel_url)
+        )
+        limit = self._settings.memory_mib
+        if limit is not None and limit < (least := self._platform.least_memory_mib()):
+            raise RequestError(
+                f"--memory {limit}: a function with PyTorch in it needs at least {least} MiB here"
+            )
+        try:
+            checkpoints.read(self._store, self._checkpoint)
+        except DayflyError as error:
+            raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
-        Raises RequestError, before any function is started, for limits that cannot be.
-        """
-        url = self._settings.channel or f"file://{self._session.root}/channel"
-        allowed = log_steps(self._settings, self._record.step_bytes, check_channel(url))
-        self._check_memory()
+    def run(self) -> Run:
+        """Train until it is done, stopped or failed; the directory has the results then."""
         recorder = Recorder(
             self._store.root,
             self._record.generation,
@@ -109,8 +120,8 @@ class OneLife:
         self._display.started(self._checkpoint.step, self._steps)
         with self._signals.patiently():
             try:
-                with self._fresh_channel(url) as channel:
-                    status = self._coordinate(channel, recorder, url, allowed)
+                with self._fresh_channel() as channel:
+                    status = self._coordinate(channel, recorder)
             except RunFailed as failure:
                 error = str(failure)
             except (DayflyError, OSError) as failure:
@@ -125,16 +136,10 @@ class OneLife:
         """Memory that functions are billed for: theirs, or what comes with one vCPU."""
         return self._settings.memory_mib or self._prices.mib_per_vcpu
 
-    def _check_memory(self) -> None:
-        limit = self._settings.memory_mib
-        if limit is not None and limit < (least := self._platform.least_memory_mib()):
-            raise RequestError(
-                f"--memory {limit}: a function with PyTorch in it needs at least {least} MiB here"
-            )
-
     @contextmanager
-    def _fresh_channel(self, url: str) -> Iterator[Channel]:
+    def _fresh_channel(self) -> Iterator[Channel]:
         """The coordinator's end of a channel without messages of earlier lives; removed later."""
+        url = self._channel_url
         namespace = Namespace(self._record.run_id, self._record.generation)
         self._session.record_directory(check_channel(url) / namespace.run)
         with open_channel(url, namespace, COORDINATOR) as stale:
@@ -145,9 +150,7 @@ class OneLife:
             finally:
                 channel.destroy()
 
-    def _coordinate(
-        self, channel: Channel, recorder: Recorder, url: str, allowed: int | None
-    ) -> str:
+    def _coordinate(self, channel: Channel, recorder: Recorder) -> str:
         settings, record = self._settings, self._record
 
         def invocation(
@@ -160,19 +163,20 @@ class OneLife:
                 attempt=attempt,
                 world_size=settings.workers,
                 store=self._store.url,
-                channel=url,
+                channel=self._channel_url,
                 shipped=record.shipped,
                 parts=record.parts,
                 samples=record.samples,
                 steps=self._steps,
                 collective=settings.collective,
                 target_accuracy=settings.target_accuracy,
-                log_steps=allowed,
+                log_steps=self._log_steps,
                 checkpoint_every_s=settings.checkpoint_every_s,
                 wait_timeout_s=settings.wait_timeout_s,
                 scratch=str(self._session.root / "scratch"),
                 checkpoint=checkpoint,
                 trimmed_step=trimmed_step,
+                checkpoint_age_s=recorder.checkpoint_age_s,
                 faults=self._faults,
             )
             return Invocation(
@@ -200,27 +204,41 @@ class OneLife:
             self._checkpoint = coordinator.checkpoint
 
     def _write_results(self, status: str, error: str | None, recorder: Recorder) -> Result:
-        """The run counts as done once `run.json` says so, after its results are written."""
+        """The run counts as done once `run.json` says so, after its results are written.
+
+        What cannot be written fails the run, with the first cause; it can be resumed then.
+        """
         wall_s = self._record.wall_s + time.monotonic() - self._began
-        result = write_results(
-            self._store,
-            self._job,
-            self._checkpoint,
-            recorder,
-            self._prices,
+        summary = Result(
             run_id=self._record.run_id,
-            workers=self._settings.workers,
             status=status,
             error=error,
+            workers=self._settings.workers,
             wall_s=wall_s,
         )
-        checkpoints.tidy(self._store, self._checkpoint)
-        self._coordinator_faults.at(self._checkpoint.step, "save")
-        ended = replace(
-            self._record, status=status, error=error, wall_s=wall_s, result=asdict(result)
-        )
-        ended.save(self._store)
-        if status == "done":
+        try:
+            result = write_results(
+                self._store, self._job, self._checkpoint, recorder, self._prices, summary
+            )
+            checkpoints.tidy(self._store, self._checkpoint)
+            self._coordinator_faults.at(self._checkpoint.step, "save")
+            self._save(result)
+        except (DayflyError, OSError) as failure:
+            text = error or f"its results cannot be written: {failure}"
+            result = replace(summary, status="failed", error=text)
+            with suppress(DayflyError, OSError):
+                self._save(result)
+        if result.status == "done":
             self._store.delete("data")
             self._store.delete("faults")
         return result
+
+    def _save(self, result: Result) -> None:
+        ended = replace(
+            self._record,
+            status=result.status,
+            error=result.error,
+            wall_s=result.wall_s,
+            result=asdict(result),
+        )
+        ended.save(self._store)

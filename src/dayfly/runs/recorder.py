@@ -76,12 +76,18 @@ class Recorder(Audience):
         self.computed: Counter[tuple[int, int]] = Counter()
         self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
         self._shown_epochs = 0
+        self._committed_at = time.monotonic()
         self._read_back()
 
     @property
     def median_step_s(self) -> float | None:
         """Median seconds of a computed step of rank 0."""
         return median(self.step_s) if self.step_s else None
+
+    @property
+    def checkpoint_age_s(self) -> float:
+        """Seconds since a checkpoint was committed, or since this life began."""
+        return time.monotonic() - self._committed_at
 
     @property
     def traffic(self) -> Counter[str]:
@@ -132,6 +138,7 @@ class Recorder(Audience):
             self._note(report.rank, {**record, **life}, show=True)
 
     def committed(self, checkpoint: Checkpoint) -> None:
+        self._committed_at = time.monotonic()
         self._write("coordinator", kind="checkpoint", step=checkpoint.step)
 
     def _note(self, rank: int, record: Json, *, show: bool) -> None:
@@ -166,6 +173,8 @@ class Recorder(Audience):
     def _read_back(self) -> None:
         """What the lives before this one left. A function that ran when its coordinator was killed
         is billed until the last that was heard of it."""
+        for file in self._directory.glob("*.jsonl"):
+            _end_last_line(file)
         running: dict[str, tuple[float, int]] = {}
         heard: dict[str, float] = {}
         for file in sorted(self._directory.glob("worker-*.jsonl")):
@@ -190,6 +199,13 @@ class Recorder(Audience):
                     outcome="coordinator killed",
                 )
             )
+
+
+def _end_last_line(file: Path) -> None:
+    """A line that was cut short must not swallow the one that is appended next."""
+    with file.open("rb+") as raw:
+        if raw.seek(0, 2) and raw.seek(-1, 2) is not None and raw.read(1) != b"\n":
+            raw.write(b"\n")
 
 
 def _lines(file: Path) -> Iterator[Json]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import safetensors
 import safetensors.torch
@@ -27,44 +27,40 @@ def write_results(
     checkpoint: Checkpoint,
     recorder: Recorder,
     prices: FunctionPrices,
-    *,
-    run_id: str,
-    workers: int,
-    status: str,
-    error: str | None,
-    wall_s: float,
+    summary: Result,
 ) -> Result:
-    """Write `history.json`, `bill.json` and, of a run that is done, `weights.safetensors`."""
+    """Write `bill.json`, `history.json` and, of a run that is done, `weights.safetensors`.
+
+    summary: what is known of the run otherwise; returned with the results filled in.
+    """
+    billed = bill(recorder.used, prices)
+    write_json(store, "bill.json", billed.dump())
     tree, tensors = checkpoints.read(store, checkpoint)
     history = Progress.load(tree["progress"]).history
-    losses: Sequence[float | None] = [recorder.losses.get(s) for s in range(checkpoint.step)]
+    losses = [recorder.losses.get(step) for step in range(checkpoint.step)]
     redone = recorder.redone_steps
     write_json(
         store, "history.json", {"epochs": history, "step_loss": losses, "redone_steps": redone}
     )
-    billed = bill(recorder.used, prices)
-    write_json(store, "bill.json", billed.dump())
-    if status == "done":
+    if summary.status == "done":
         _write_weights(store, job, model_part(tensors))
     last = history[-1] if history else {}
-    return Result(
-        run_id=run_id,
-        status=status,
-        error=error,
+    return replace(
+        summary,
         epochs=len(history),
         steps=checkpoint.step,
-        workers=workers,
         restarts=recorder.restarts,
         train_loss=last.get("train_loss"),
         val_loss=last.get("val_loss"),
         val_accuracy=last.get("val_accuracy"),
-        wall_s=wall_s,
         step_s=recorder.median_step_s,
         billed_s=billed.billed_s,
         gb_s=billed.gb_s,
         cost_usd=billed.cost_usd,
         price_list=billed.price_list,
-        **recorder.traffic,
+        bytes_up=recorder.traffic["bytes_up"],
+        bytes_down=recorder.traffic["bytes_down"],
+        requests=recorder.traffic["requests"],
     )
 
 

@@ -19,7 +19,8 @@ class Task:
 
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
     training samples, and of the whole run. log_steps: steps whose messages the log may hold; None:
-    any. trimmed_step: the log before it is gone. scratch: a directory to unpack code in, removed
+    any. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint,
+    when the function was invoked. scratch: a directory to unpack code in, removed
     with the functions' machine.
     """
 
@@ -42,6 +43,7 @@ class Task:
     scratch: str
     checkpoint: Checkpoint
     trimmed_step: int
+    checkpoint_age_s: float
     faults: tuple[Fault, ...]
 
     def dump(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Worker:
         self.step = task.checkpoint.step
         self._last_checkpoint = self.step
         self._trimmed = task.trimmed_step
-        self._checkpoint_at = time.monotonic()
+        self._checkpoint_at = time.monotonic() - task.checkpoint_age_s
         self._catching_up = bool(self._engine.sums)
         self._looked_for_stop = 0.0
         self._operation = "grad"
@@ -105,11 +105,12 @@ class Worker:
                 self._reporter.add("caught up", urgent=True, step=self.step)
             while not self._finished():
                 granted = self._take_step()
-                if granted.checkpoint or granted.stop or self._finished():
-                    self._write_checkpoint()
-                    if granted.stop and not self._finished():
-                        return "stopped"
-                    if not self._finished() and (self._lifetime.due() or self._lifetime.late()):
+                then = self._end_after(granted)
+                if granted.checkpoint or then is not None:
+                    self._write_checkpoint(then)
+                    if then is not None:
+                        return then
+                    if self._lifetime.due() or self._lifetime.late():
                         return "handed over"
             return "done"
         except HandOver:
@@ -120,6 +121,12 @@ class Worker:
         self._slices.close()
         self._engine.close()
         self._reporter.flush()
+
+    def _end_after(self, granted: Wishes) -> str | None:
+        """How the run ends after the step that was just taken, if it does."""
+        if self._finished():
+            return "done"
+        return "stopped" if granted.stop else None
 
     def _finished(self) -> bool:
         if self.step >= self._task.steps:
@@ -184,11 +191,11 @@ class Worker:
         self._reporter.add("epoch", urgent=True, record=record)
         self._faults.at(self.step, "epoch")
 
-    def _stored_sums(self, operation: str) -> frozenset[Name]:
-        """The sums that an earlier attempt's life left in the log; none once level with peers."""
+    def _stored_sums(self, operation: str) -> frozenset[Name] | None:
+        """The sums that are in the log while this attempt catches up; None once it is level."""
         self._operation = operation
         if not self._catching_up:
-            return frozenset()
+            return None
         stored = self._engine.stored_sums(self.step, operation)
         if len(stored) < len(self._engine.sums):
             self._catching_up = False
@@ -219,7 +226,8 @@ class Worker:
         )
         self._trimmed = self._last_checkpoint
 
-    def _write_checkpoint(self) -> None:
+    def _write_checkpoint(self, then: str | None) -> None:
+        """Write this worker's part; `then`: how the run ends after this checkpoint, if it does."""
         began = time.monotonic()
         self._faults.at(self.step, "checkpoint")
         tree, tensors = self._replica.state()
@@ -229,7 +237,7 @@ class Worker:
         )
         self._faults.at(self.step, "written")
         self._reporter.add(
-            "part", urgent=True, step=self.step, parts=[asdict(part) for part in parts]
+            "part", urgent=True, step=self.step, parts=[asdict(part) for part in parts], then=then
         )
         self._faults.at(self.step, "told")
         self._last_checkpoint = self.step

@@ -60,9 +60,10 @@ class Engine(Closing):
             for lane in (Lane.UPLINK, Lane.DOWNLINK)
         }
 
-    def schedule(self, length: int, stored: Set[Name] = frozenset()) -> Schedule:
+    def schedule(self, length: int, stored: Set[Name] | None = None) -> Schedule:
         """This rank's schedule to sum `length` elements, given what is `stored` already."""
-        return self._collective.schedule(self._rank, self._world_size, length, stored)
+        known = stored or frozenset()
+        return self._collective.schedule(self._rank, self._world_size, length, known)
 
     def stored_sums(self, step: int, operation: str) -> frozenset[Name]:
         """Which of this all-reduce's sums are in the channel: for a worker that starts again."""
@@ -77,12 +78,12 @@ class Engine(Closing):
         return self._collective.sums(self._world_size)
 
     def all_reduce(
-        self, buffer_P: torch.Tensor, step: int, operation: str, stored: Set[Name] = frozenset()
+        self, buffer_P: torch.Tensor, step: int, operation: str, stored: Set[Name] | None = None
     ) -> None:
         """Sum a flat, contiguous CPU buffer (P,) over all ranks, in place, in rank order.
 
-        stored: from `stored_sums`, when catching up. Raises WireError (WaitTimeout for a message
-        that did not come), and whatever `interrupt` raises.
+        stored: from `stored_sums`, when catching up, and None otherwise. Raises WireError
+        (WaitTimeout for a message that did not come), and whatever `interrupt` raises.
         """
         while True:
             schedule = self.schedule(buffer_P.numel(), stored)
@@ -117,7 +118,7 @@ class _Execution:
         buffer_P: torch.Tensor,
         step: int,
         operation: str,
-        stored: Set[Name],
+        stored: Set[Name] | None,
     ) -> None:
         self._engine = engine
         self._schedule = schedule
@@ -128,8 +129,9 @@ class _Execution:
         self._unmade = {
             self._key(name)
             for name in engine.sums
-            if name.source == engine._rank and name not in stored
+            if name.source == engine._rank and name not in (stored or ())
         }
+        self._catching_up = stored is not None
         self._held: dict[Name, torch.Tensor] = {}
         self._done = [False] * len(schedule)
         self._changed = threading.Condition()
@@ -201,6 +203,11 @@ class _Execution:
         if not won and name.destination == EVERYONE:
             # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
             self._get(name, view)
+        elif won and name.destination != EVERYONE and self._catching_up:
+            # An earlier attempt's contribution may have been summed and dropped meanwhile.
+            sums = [self._key(s) for s in self._engine.sums if s.source == name.destination]
+            if self._engine._channel.stored(sums):
+                self._engine._channel.drop([key])
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
         key = self._key(name)
