@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": RUNS,
     "cli": {*RUNS, "runs", "models", "dayfly"},
     "dayfly": {"errors", "job", "runs"},
+    "__main__": {"cli"},
 }
 _MODULE_IN_TEXT = re.compile(r"(dayfly(?:\.[a-z_0-9]+)+)(?::[\w.]+)?")
 

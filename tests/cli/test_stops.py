@@ -100,3 +100,32 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     assert command.run("train", fast, cwd=tmp_path).returncode == 0
     assert list(channel.iterdir()) == []
     assert nothing_left(session)
+
+
+def test_a_closed_terminal_stops_the_run_with_a_checkpoint(slow: Path, tmp_path: Path) -> None:
+    process, session = training(slow, tmp_path)
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=command.WAIT_S)
+    assert process.returncode == 128 + signal.SIGHUP
+    assert command.last_json(out)["steps"] > 0
+    assert nothing_left(session)
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run(fast: Path, tmp_path: Path) -> None:
+    process = command.start("train", fast, "--run-dir", "run", cwd=tmp_path)
+    assert process.stderr is not None
+    process.stderr.close()
+    assert process.wait(command.WAIT_S) == 0
+    assert (tmp_path / "run" / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.5, 0.8])
+def test_ctrl_c_while_it_starts(delay_s: float, fast: Path, tmp_path: Path) -> None:
+    process = command.start("train", fast, "--run-dir", "run", cwd=tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(delay_s)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=command.WAIT_S)
+    assert process.returncode in (130, -signal.SIGINT), errors
+    assert "Traceback" not in errors or process.returncode == -signal.SIGINT
+    assert not (tmp_path / "run").exists()

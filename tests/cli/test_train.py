@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.torch
 
@@ -125,3 +129,31 @@ def test_a_failed_run_exits_with_1_and_prints_its_json(tmp_path: Path, fast: Pat
     assert "OSError: no camera" in result["error"]
     assert "in broken" in done.stderr
     assert "--resume" in done.stderr
+
+
+def test_neither_the_run_nor_the_data_beside_the_job_travels_with_it(
+    fast: Path, tmp_path: Path
+) -> None:
+    """Both may be larger than what may travel; here they are not, and stay out all the same."""
+    np.savez(
+        tmp_path / "mine.npz",
+        x_train=np.zeros((300, 64), dtype="float32"),
+        y_train=np.zeros(300, dtype="int64"),
+    )
+    fast.write_text(fast.read_text().replace('"digits"', '"mine.npz"'))
+    done = command.run("train", fast, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "run" / "job" / "code.zip") as archive:
+        assert archive.namelist() == [fast.name]
+
+
+def test_the_module_is_the_command_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dayfly", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("dayfly ")

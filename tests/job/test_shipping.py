@@ -213,7 +213,7 @@ def test_what_is_shipped_and_what_is_not(code: Path, tmp_path: Path) -> None:
     (code / "link").symlink_to(tmp_path)
     (code / "linked.py").symlink_to("/etc/hostname")
     with zipfile.ZipFile(BytesIO(shipping._zipped(code))) as archive:
-        assert sorted(archive.namelist()) == sorted([*wanted, "train.py"])
+        assert sorted(archive.namelist()) == sorted([*wanted, "train.py", "linked.py"])
         assert archive.read("package/data/x.bin") == b"package/data/x.bin"
 
 

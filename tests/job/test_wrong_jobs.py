@@ -61,8 +61,8 @@ def assert_like(found: str, text: str) -> None:
 
 def test_unknown_data() -> None:
     assert refusal(data="imagenet") == (
-        "data 'imagenet' is not there: give \"digits\", a directory of x_train.npy and "
-        "y_train.npy, or one .npz"
+        f"data 'imagenet' is not there (looked in {Path.cwd()}): give \"digits\", a directory of "
+        "x_train.npy and y_train.npy, or one .npz"
     )
 
 

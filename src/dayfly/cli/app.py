@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 import dayfly
 
@@ -47,10 +48,10 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
     from dayfly.cli.demo import demo_job
     from dayfly.cli.outcome import conclude
     from dayfly.runs import launch
-    from dayfly.runs.displays import display_for
+    from dayfly.runs.displays import StandardError, display_for
     from dayfly.runs.settings import Settings
 
-    display = display_for(Console(stderr=True))
+    display = display_for(StandardError())
     raise typer.Exit(
         conclude(
             lambda: launch.begin(
@@ -118,7 +119,7 @@ def train(
     from dayfly.errors import RequestError
     from dayfly.runs import launch
     from dayfly.runs.api import checked_settings, overridden
-    from dayfly.runs.displays import display_for
+    from dayfly.runs.displays import StandardError, display_for
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
@@ -135,7 +136,7 @@ def train(
     }
     given = {name: value for name, value in settings.items() if value is not None}
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
-    display = display_for(Console(stderr=True))
+    display = display_for(StandardError())
 
     def action() -> Run:
         if resume is not None:
@@ -167,4 +168,7 @@ def train(
 
 def main() -> None:
     """The entry point of the command."""
+    # Until a request has its own handlers: an exception in the middle of importing torch or numpy
+    # is not always survived by them.
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
     app()

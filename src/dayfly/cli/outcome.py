@@ -7,12 +7,11 @@ terminated.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 
-from rich.console import Console
-from rich.table import Table
-
-from dayfly.errors import DayflyError, RequestError
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.runs.displays import StandardError
 from dayfly.runs.run import Result, Run
 from dayfly.runs.signals import Stopped
 
@@ -21,7 +20,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
     """Do it, print what came of it, return the exit code."""
-    errors = Console(stderr=True)
+    errors = StandardError()
     try:
         run = action()
     except DayflyError as error:
@@ -30,6 +29,13 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
         if as_json:
             print(Result(run_id=None, status="failed", error=str(error)).line())
         return WRONG if wrong else FAILED
+    except Exception as error:
+        # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
+        traceback.print_exc()
+        errors.print(f"dayfly: failed unexpectedly: {in_short(error)}", markup=False)
+        if as_json:
+            print(Result(run_id=None, status="failed", error=in_short(error)).line())
+        return FAILED
     except Stopped as stop:
         errors.print(f"dayfly: {stop}", highlight=False)
         if as_json:
@@ -44,15 +50,14 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
     if as_json:
         print(result.line())
     else:
-        Console().print(_summary(run))
+        print(_summary(run))
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
     return DONE if result.status == "done" else FAILED
 
 
-def _summary(run: Run) -> Table:
+def _summary(run: Run) -> str:
     result = run.result
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "status": result.status,
         "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
@@ -66,10 +71,8 @@ def _summary(run: Run) -> Table:
         f"{result.requests} requests",
         "files": str(run.directory),
     }
-    for name, value in rows.items():
-        if value is not None:
-            table.add_row(name, value)
-    return table
+    shown = {name: value for name, value in rows.items() if value is not None}
+    return "\n".join(f"{name:<17}{value}" for name, value in shown.items())
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -86,7 +86,10 @@ def latest(store: FileStore) -> Checkpoint | None:
     """The committed checkpoint, if there is one."""
     if not store.exists(_LATEST):
         return None
-    return load(json.loads(store.get(_LATEST)))
+    try:
+        return load(json.loads(store.get(_LATEST)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{_LATEST} in {store.root} was damaged: {error!r}") from error
 
 
 def load(tree: Mapping[str, Any]) -> Checkpoint:

@@ -53,6 +53,9 @@ class Audience(Protocol):
     def committed(self, checkpoint: Checkpoint) -> None:
         """A checkpoint counts from now on."""
 
+    def stopping(self) -> None:
+        """The workers were asked to stop."""
+
 
 @dataclass(slots=True)
 class _Worker:
@@ -226,6 +229,7 @@ class Coordinator:
         if self._stop_by is None:
             if self._stop_asked():
                 self._channel.put_bytes(STOP, b"")
+                self._audience.stopping()
                 self._stop_by = time.monotonic() + STOP_GRACE_S
             return False
         return time.monotonic() > self._stop_by

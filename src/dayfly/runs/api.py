@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life.faults import Fault
 from dayfly.runs import launch
-from dayfly.runs.displays import Silent, display_for
+from dayfly.runs.displays import Silent, StandardError, display_for
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
@@ -87,17 +85,24 @@ def _finished(action: Callable[[], Run]) -> Run:
     try:
         run = action()
     except Stopped as stop:
-        signal.raise_signal(stop.number)
+        _raise(stop.number)
         raise
-    if run.result.status != "done":
-        if run.stopped_by is not None:
-            signal.raise_signal(run.stopped_by)
-        raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
-    return run
+    if run.result.status == "done":
+        return run
+    if run.stopped_by is not None:
+        _raise(run.stopped_by)
+    raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
+
+
+def _raise(number: int) -> None:
+    """Do to this process what the signal would have done."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.raise_signal(number)
 
 
 def _display(progress: bool) -> Silent:
-    return display_for(Console(stderr=True)) if progress else Silent()
+    return display_for(StandardError()) if progress else Silent()
 
 
 def _main_directory() -> Path | None:

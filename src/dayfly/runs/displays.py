@@ -13,6 +13,17 @@ from dayfly.runs.recorder import Display
 Json = Mapping[str, Any]
 
 
+class StandardError(Console):
+    """The console for people. That nobody reads any more is no reason to end a run."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing from now on; rich would end the process."""
+        self.quiet = True
+
+
 class Silent(Display):
     """Shows nothing."""
 

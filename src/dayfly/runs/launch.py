@@ -49,6 +49,7 @@ def begin(
         _shown(display),
         Workplace.open(directory) as workplace,
     ):
+        shipped = ship(job, code, store)
         prepared = prepare(job, settings)
         parts = place(prepared.arrays, store, job.seed) if prepared.arrays is not None else ()
         written = checkpoints.write_share(store, 0, 0, 1, prepared.tree, prepared.tensors)
@@ -56,7 +57,7 @@ def begin(
         record = Record(
             run_id=run_id,
             settings=settings,
-            shipped=ship(job, code, store),
+            shipped=shipped,
             parts=parts,
             samples=parts[0].samples if parts else prepared.training_samples,
             step_bytes=prepared.step_bytes,

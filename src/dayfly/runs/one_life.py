@@ -85,7 +85,10 @@ class OneLife:
         self._began = time.monotonic()
         self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
         self._log_steps: int | None = None
-        committed = checkpoints.latest(store)
+        try:
+            committed = checkpoints.latest(store)
+        except DayflyError as error:
+            raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
         if committed is None:
             raise RequestError(f"{str(store.root)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
@@ -102,6 +105,11 @@ class OneLife:
             raise RequestError(
                 f"--memory {limit}: a function with PyTorch in it needs at least {least} MiB here"
             )
+        try:
+            with self._fresh_channel():
+                pass
+        except DayflyError as error:
+            raise RequestError(f"--channel {self._channel_url}: {error}") from error
         try:
             checkpoints.read(self._store, self._checkpoint)
         except DayflyError as error:

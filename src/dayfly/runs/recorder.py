@@ -141,6 +141,12 @@ class Recorder(Audience):
         self._committed_at = time.monotonic()
         self._write("coordinator", kind="checkpoint", step=checkpoint.step)
 
+    def stopping(self) -> None:
+        self._write("coordinator", kind="stopping")
+        self._display.note(
+            "stopping with a checkpoint; a second Ctrl-C ends it at once, without one"
+        )
+
     def _note(self, rank: int, record: Json, *, show: bool) -> None:
         match record["kind"]:
             case "traffic":

@@ -75,4 +75,7 @@ def _among(name: str, value: str, known: tuple[str, ...]) -> None:
 def _above_zero(name: str, value: float | None) -> None:
     if value is not None and not 0 < value < math.inf:
         flag, _, unit = name.rpartition("_")
-        raise RequestError(f"--{flag.replace('_', '-')} {value:g} {unit}: give more than 0")
+        unit = {"mib": "MiB"}.get(unit, unit)
+        raise RequestError(
+            f"--{flag.replace('_', '-')} {value:g} {unit}: give a number above 0, or leave it out"
+        )

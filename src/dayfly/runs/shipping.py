@@ -21,7 +21,7 @@ import tempfile
 import traceback
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +51,8 @@ class Shipped:
 def load_job_file(path: Path) -> Job:
     """The variable `job` of a Python file. Raises RequestError if there is none."""
     if not path.is_file():
-        raise RequestError(f"job file {str(path)!r} is not there")
+        there = "is no file" if path.exists() else "is not there"
+        raise RequestError(f"job file {str(path)!r} {there}")
     name = path.stem if path.stem.isidentifier() else "job"
     spec = importlib.util.spec_from_file_location(name, path)
     if path.suffix != ".py" or spec is None or spec.loader is None:
@@ -81,7 +82,11 @@ def load_job_file(path: Path) -> Job:
 
 
 def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
-    """Put a job, and the directory `code`, into the store."""
+    """Put a job, and the directory `code`, into the store.
+
+    The store's own directory and the job's data stay out of it. To be called before the job's
+    functions are: what they leave in the job's globals would travel, too.
+    """
     by_value = [module for module in _modules_of(job) if not _installed(module)]
     for module in by_value:
         cloudpickle.register_pickle_by_value(module)
@@ -96,7 +101,10 @@ def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
         for module in by_value:
             cloudpickle.unregister_pickle_by_value(module)
     store.put(_PICKLE, pickled)
-    zipped = _zipped(code) if code is not None else None
+    left_out = {store.root.resolve()}
+    if not callable(job.data):
+        left_out.add(Path(str(job.data)).expanduser().resolve())
+    zipped = _zipped(code, left_out) if code is not None else None
     if zipped is not None:
         store.put(_CODE, zipped)
     return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped))
@@ -153,12 +161,12 @@ def _unpack(zipped: bytes, folder: Path) -> None:
             raise
 
 
-def _zipped(directory: Path) -> bytes:
+def _zipped(directory: Path, left_out: Set[Path] = frozenset()) -> bytes:
     buffer = io.BytesIO()
     total = 0
     largest = (0, "")
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for count, path in enumerate(_files(directory), 1):
+        for count, path in enumerate(_files(directory, left_out), 1):
             size = path.stat().st_size
             total += size
             largest = max(largest, (size, str(path)))
@@ -175,8 +183,8 @@ def _zipped(directory: Path) -> bytes:
     return buffer.getvalue()
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    """Regular files below, without hidden ones, virtual environments and earlier runs."""
+def _files(directory: Path, left_out: Set[Path]) -> Iterator[Path]:
+    """Files below, without hidden ones, virtual environments, runs and what is `left_out`."""
     for folder, folders, files in os.walk(directory):
         here = Path(folder)
         folders[:] = sorted(
@@ -186,10 +194,11 @@ def _files(directory: Path) -> Iterator[Path]:
             and name not in _NOT_SHIPPED
             and not (here / name / "pyvenv.cfg").exists()
             and not (here / name / "run.json").exists()
+            and (here / name).resolve() not in left_out
         )
         for name in sorted(files):
             path = here / name
-            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+            if not name.startswith(".") and path.is_file() and path.resolve() not in left_out:
                 yield path
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and TERM: the first asks a run to end in order, the second ends it at once."""
+"""Ctrl-C, TERM, a closed terminal: the first asks a run to end in order, the second ends it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
@@ -42,7 +42,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            ignored = {n for n in _SIGNALS if signal.getsignal(n) is signal.SIG_IGN}  # as by nohup
+            heeded = [number for number in _SIGNALS if number not in ignored]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(

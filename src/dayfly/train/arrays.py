@@ -142,8 +142,8 @@ def load_arrays(path: Path) -> Arrays:
             return {name: archive[name] for name in names if name in archive}
     except FileNotFoundError:
         raise RequestError(
-            f'data {str(path)!r} is not there: give "digits", a directory of x_train.npy and '
-            "y_train.npy, or one .npz"
+            f"data {str(path)!r} is not there (looked in {Path.cwd()}): "
+            'give "digits", a directory of x_train.npy and y_train.npy, or one .npz'
         ) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RequestError(

@@ -150,16 +150,19 @@ def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
         ) from error
 
 
+def _loss_of(job: Job, replica: Replica, samples: list[Any]) -> float:
+    batch = default_collate(samples)
+    what = "its loss fails in evaluation"
+    return _try(what, lambda: float(forward(job, replica.model, batch)[0]))
+
+
 def _try_mean(job: Job, replica: Replica, samples: list[Any]) -> None:
     """Refuse a loss that sums: with every sample twice, a mean stays and a sum doubles."""
     if job.step is not None:
         return
     replica.model.eval()
     with torch.no_grad():
-        once, twice = (
-            float(forward(job, replica.model, default_collate(some))[0])
-            for some in (samples, samples * 2)
-        )
+        once, twice = (_loss_of(job, replica, some) for some in (samples, samples * 2))
     if once and math.isclose(twice / once, 2, rel_tol=1e-3):
         raise RequestError(
             "the job's loss is a sum over its samples: make it their mean (reduction='mean'), "
