@@ -48,6 +48,18 @@ def resume(directory: Path, *flags: str) -> dict[str, Any]:
     return result
 
 
+def killed(data: Path, directory: Path, faults: list[Fault]) -> None:
+    """A run on two workers whose coordinator dies, as the last of the faults says."""
+    process = coordinator.start(
+        data=data,
+        run_dir=directory,
+        workers=2,
+        log_budget_mib=1,
+        faults=[fault.dump() for fault in faults],
+    )
+    assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
+
+
 @pytest.mark.parametrize(("step", "place", "before"), PLACES, ids=lambda value: str(value)[:12])
 def test_resume_after_a_kill_of_the_coordinator(
     step: int,
@@ -61,14 +73,7 @@ def test_resume_after_a_kill_of_the_coordinator(
     if place in ("commit", "committed", "trim"):
         step = first_checkpoint(reference)
     faults = [*before, Fault(COORDINATOR, step, place)]
-    process = coordinator.start(
-        data=data,
-        run_dir=tmp_path,
-        workers=2,
-        log_budget_mib=1,
-        faults=[fault.dump() for fault in faults],
-    )
-    assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
+    killed(data, tmp_path, faults)
 
     result = resume(tmp_path)
 
@@ -105,27 +110,13 @@ def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_with_another_number_of_workers(data: Path, tmp_path: Path) -> None:
-    process = coordinator.start(
-        data=data,
-        run_dir=tmp_path,
-        workers=2,
-        log_budget_mib=1,
-        faults=[Fault(COORDINATOR, 20, "step").dump()],
-    )
-    process.wait(timeout=100)
+    killed(data, tmp_path, [Fault(COORDINATOR, 20, "step")])
     result = resume(tmp_path, "--workers", "3")
     assert (result["workers"], result["steps"]) == (3, small.STEPS)
 
 
 def test_a_damaged_checkpoint_is_refused_and_named(data: Path, tmp_path: Path) -> None:
-    process = coordinator.start(
-        data=data,
-        run_dir=tmp_path,
-        workers=2,
-        log_budget_mib=1,
-        faults=[Fault(COORDINATOR, 20, "step").dump()],
-    )
-    process.wait(timeout=100)
+    killed(data, tmp_path, [Fault(COORDINATOR, 20, "step")])
     before = (tmp_path / "run.json").read_bytes()
     part = next((tmp_path / "checkpoint").glob("*/part-0*"))
     content = bytearray(part.read_bytes())

@@ -38,7 +38,6 @@ class _Count:
 class Deaths:
     """The deaths of a run so far; planned hand-overs and cancelled functions are none."""
 
-    total: int = 0
     _any: _Count = field(default_factory=_Count)
     _by_cause: dict[tuple[str, Outcome, str], _Count] = field(default_factory=dict)
 
@@ -47,7 +46,6 @@ class Deaths:
 
         frontier: completed steps of the run so far.
         """
-        self.total += 1
         deaths = self._any.add(frontier)
         if deaths >= DEATHS_WITHOUT_A_STEP:
             return cause(ended, frontier, f"the last of {deaths} deaths in a row")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -42,11 +42,6 @@ class Faults:
             if fault.worker == worker
         }
         self._store = store
-
-    @classmethod
-    def load(cls, trees: Sequence[Mapping[str, Any]], worker: int, store: FileStore) -> Faults:
-        """From what `Fault.dump` gave, by way of JSON."""
-        return cls([Fault(**tree) for tree in trees], worker, store)
 
     def at(self, step: int, place: str) -> None:
         """Die here, if that is planned and has not happened yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from dayfly.errors import RequestError
@@ -57,13 +57,9 @@ class Settings:
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"
             )
 
-    def dump(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
     @classmethod
     def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON."""
+        """From what `asdict` gave, by way of JSON."""
         return cls(**tree)
 
 

@@ -6,8 +6,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
+
+from dayfly.closing import Closing
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -20,7 +22,7 @@ class Stopped(BaseException):
         self.number = number
 
 
-class StopSignals:
+class StopSignals(Closing):
     """While it is open, a signal raises Stopped; within `patiently`, the first is only noted.
 
     Outside the main thread, which alone gets signals, it does nothing.
@@ -47,14 +49,11 @@ class StopSignals:
             self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Put back the handlers that were there before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         first = self.received is None
