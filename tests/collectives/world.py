@@ -16,6 +16,7 @@ from dayfly.wire.collectives import Collective
 from dayfly.wire.engine import Engine
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.schedule import Name, Op
+from tests.wire.conftest import Distant
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
 SOON_S = 30.0
@@ -42,7 +43,9 @@ class World:
         self, rank: int, observe: Callable[[Op], None] | None = None
     ) -> tuple[Channel, Engine]:
         """A (new) worker of this rank; it is closed with the world."""
-        channel = FileChannel(self.root, Namespace("run", 0), rank)
+        # In every other world as over a link, uplink and downlink beside each other.
+        kind = Distant if self.size % 2 else FileChannel
+        channel = kind(self.root, Namespace("run", 0), rank)
         self.stack.enter_context(channel)
         engine = Engine(
             channel, self.collective, rank, self.size, timeout_s=SOON_S, observe=observe

@@ -16,6 +16,7 @@ from dayfly.train.order import Epochs
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
 from dayfly.train.sources import DatasetSource
+from dayfly.train.synchronous import Synchronous
 
 
 class Pairs:
@@ -70,6 +71,7 @@ class World:
         self.job = job
         self.workers = workers
         self.replicas = [Replica(job) for _ in range(workers)]
+        self.steps = [Synchronous(job, replica) for replica in self.replicas]
         self.epochs = Epochs(len(dataset), job.batch_size, job.seed)
         self.sources = [DatasetSource(dataset, job.seed) for _ in range(workers)]
         self.at = begin
@@ -77,21 +79,25 @@ class World:
     def gradients(self) -> None:
         """Every replica computes its slice of the step."""
         batch = len(self.epochs.batch(self.at))
-        for rank, (replica, source) in enumerate(zip(self.replicas, self.sources, strict=True)):
+        for rank, (own, source) in enumerate(zip(self.steps, self.sources, strict=True)):
             slices = Slices(source, self.epochs, rank, self.workers, self.job.accumulate)
             try:
-                replica.compute(slices.pieces(self.at), batch, self.at, rank, Wishes())
+                own.compute(slices.pieces(self.at), batch, self.at, rank, Wishes())
             finally:
                 slices.close()
+
+    def total(self) -> torch.Tensor:
+        """The sum of what the replicas computed."""
+        return sum_by_hand([own.flat.data for own in self.steps])
 
     def step(self) -> float:
         """One step of all; returns its loss."""
         self.gradients()
-        total = sum_by_hand([replica.flat.data for replica in self.replicas])
+        total = self.total()
         losses = []
-        for replica in self.replicas:
-            replica.flat.data.copy_(total)
-            losses.append(replica.apply()[0])
+        for own in self.steps:
+            own.flat.data.copy_(total)
+            losses.append(own.apply()[0])
         self.at += 1
         assert len({repr(loss) for loss in losses}) == 1
         return losses[0]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dayfly.train.replica import build_model
-from tests.train.jobs import World, bits, clusters, job, one_thread, perceptron, sum_by_hand
+from tests.train.jobs import World, bits, clusters, job, one_thread, perceptron
 
 DATA = clusters(40)
 
@@ -39,9 +39,9 @@ def test_summed_gradients_are_the_whole_batchs(
     """Shares are unequal, and with few samples empty."""
     world = World(job(batch_size=batch_size, accumulate=accumulate), DATA, workers, begin=step)
     world.gradients()
-    total = sum_by_hand([replica.flat.data for replica in world.replicas])
+    total = world.total()
     model, loss = whole_batch(world)
-    expected = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+    expected = torch.cat([p.grad.reshape(-1) for p in reversed(list(model.parameters()))])
     torch.testing.assert_close(total[: len(expected)], expected, rtol=1e-6, atol=1e-6)
     assert total[-3:].tolist() == pytest.approx([loss.item(), 0, 0], rel=1e-6)
 
@@ -136,7 +136,7 @@ def test_a_parameter_that_only_some_workers_used_is_used() -> None:
     used = []
     for _ in range(6):
         world.gradients()
-        used.append([replica.flat._used[-1].item() for replica in world.replicas])
+        used.append([own.flat._used[-1].item() for own in world.steps])
         world.step()
         assert all(bits(r.model) == bits(world.replicas[0].model) for r in world.replicas)
     assert any(0 < sum(row) < 4 for row in used), "the case occurred"
@@ -159,10 +159,10 @@ class Mixed(nn.Module):
 def test_layers_of_different_types(accumulate: int) -> None:
     world = World(job(model=Mixed, accumulate=accumulate), DATA, 3)
     world.gradients()
-    total = sum_by_hand([replica.flat.data for replica in world.replicas])
+    total = world.total()
     assert total.dtype is torch.float32
     model, _ = whole_batch(world)
-    expected = torch.cat([p.grad.reshape(-1).float() for p in model.parameters()])
+    expected = torch.cat([p.grad.reshape(-1).float() for p in reversed(list(model.parameters()))])
     torch.testing.assert_close(total[: len(expected)], expected, rtol=0.05, atol=0.005)
     before = bits(world.replicas[0].model)
     for _ in range(3):
@@ -176,4 +176,4 @@ def test_a_double_model_is_summed_in_doubles() -> None:
     data = clusters(40, torch.float64)
     world = World(job(model=lambda: perceptron().double()), data, 3)
     world.gradients()
-    assert world.replicas[0].flat.data.dtype is torch.float64
+    assert world.steps[0].flat.data.dtype is torch.float64

@@ -11,8 +11,14 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 
 
-@pytest.fixture
-def channel(tmp_path: Path) -> Iterator[Channel]:
+class Distant(FileChannel):
+    """As if a link were between: the engine runs uplink and downlink beside each other."""
+
+    immediate = False
+
+
+@pytest.fixture(params=[FileChannel, Distant], ids=["immediate", "distant"])
+def channel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Channel]:
     """Rank 0's channel; tests play the other ranks by hand on it."""
-    with FileChannel(tmp_path, Namespace("run", 0), 0) as channel:
+    with request.param(tmp_path, Namespace("run", 0), 0) as channel:
         yield channel

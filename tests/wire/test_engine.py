@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 import torch
@@ -75,7 +76,34 @@ def test_observe_sees_each_operation_once_in_its_lanes_order(channel: Channel) -
     assert set(ops) == set(schedule)
     for position, op in enumerate(schedule):
         assert all(ops.index(schedule.ops[earlier]) < ops.index(op) for earlier in op.after)
-        assert (op, op.lane.value) in seen, position
+        assert (op, "compute" if channel.immediate else op.lane.value) in seen, position
+    if channel.immediate:
+        assert ops == list(schedule)
+
+
+def test_watch_is_told_of_uploads_waits_and_downloads(channel: Channel) -> None:
+    play_rank_1(channel, 0)
+    spans: list[tuple[str, float, float]] = []
+    began = time.monotonic()
+    with engine(channel, watch=lambda *span: spans.append(span)) as rank_0:
+        rank_0.all_reduce(four(), 0, "grad")
+    assert sorted(what for what, _, _ in spans) == [
+        "download", "download", "upload", "upload", "wait", "wait"
+    ]  # fmt: skip
+    assert all(began <= start <= end <= time.monotonic() for _, start, end in spans)
+
+
+def test_a_wait_ends_when_the_message_is_there(channel: Channel) -> None:
+    """Where the time goes: a peer that sends late is waited for, not downloaded from."""
+    late_s = 0.3
+    spans: list[tuple[str, float, float]] = []
+    with engine(channel, watch=lambda *span: spans.append(span)) as rank_0:
+        sender = threading.Timer(late_s, play_rank_1, (channel, 0))
+        sender.start()
+        rank_0.all_reduce(four(), 0, "grad")
+        sender.join()
+    waited = [end - start for what, start, end in spans if what == "wait"]
+    assert max(waited) >= 0.9 * late_s
 
 
 def _lane() -> str:

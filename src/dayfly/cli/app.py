@@ -79,7 +79,12 @@ def train(
         typer.Option(help="URL of the store they talk through.", show_default="files in memory"),
     ] = None,
     sync: Annotated[
-        str | None, typer.Option(help="Protocol: bsp (synchronous).", show_default="bsp")
+        str | None,
+        typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
+    ] = None,
+    k: Annotated[
+        str | None,
+        typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
     ] = None,
     collective: Annotated[
         str | None, typer.Option(help="All-reduce algorithm.", show_default="scatter-reduce")
@@ -128,6 +133,7 @@ def train(
         "platform": platform,
         "channel": channel,
         "sync": sync,
+        "k": int(k) if k is not None and k.isdecimal() else k,
         "collective": collective,
         "memory_mib": memory,
         "lifetime_s": lifetime,

@@ -20,6 +20,7 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.runs.directory import Record
 from dayfly.runs.prepare import log_steps
+from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.results import write_results
 from dayfly.runs.run import Result, Run
@@ -117,6 +118,7 @@ class OneLife:
 
     def run(self) -> Run:
         """Train until it is done, stopped or failed; the directory has the results then."""
+        self._store.delete(PRIVATE)  # of an earlier life, whose messages are gone
         recorder = Recorder(
             self._store.root,
             self._record.generation,
@@ -176,9 +178,11 @@ class OneLife:
                 parts=record.parts,
                 samples=record.samples,
                 steps=self._steps,
+                sync=settings.sync,
+                k=settings.round_steps,
                 collective=settings.collective,
                 target_accuracy=settings.target_accuracy,
-                log_steps=self._log_steps,
+                log_rounds=self._log_steps,
                 checkpoint_every_s=settings.checkpoint_every_s,
                 wait_timeout_s=settings.wait_timeout_s,
                 scratch=str(self._session.root / "scratch"),
@@ -239,6 +243,7 @@ class OneLife:
         if result.status == "done":
             self._store.delete("data")
             self._store.delete("faults")
+            self._store.delete(PRIVATE)
         return result
 
     def _save(self, result: Result) -> None:

@@ -16,11 +16,14 @@ from dayfly.job import Job
 from dayfly.runs.progress import Progress
 from dayfly.runs.settings import Settings
 from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
+from dayfly.train.averaging import Averaging
 from dayfly.train.builtin import BUILTIN
+from dayfly.train.order import Epochs, Rounds
 from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
+from dayfly.train.synchronous import Synchronous
 from dayfly.wire.message import HEADER_BYTES
 
 _MIB = 2**20
@@ -85,9 +88,9 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
             load_model_tensors(replica.model, _initial(job, replica))
         tree, tensors = replica.state()
         kept = {name: tensor.clone() for name, tensor in tensors.items()}
-        step_bytes = replica.flat.data.nbytes
         alone = _smallest_piece(job, trained, settings.workers) == 1
         probe(job, replica, tried, unseen, alone=alone)
+        step_bytes = _round_bytes(job, settings, replica, Epochs(trained, job.batch_size, job.seed))
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, own)
@@ -95,6 +98,14 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
     return Prepared(
         arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, step_bytes
     )
+
+
+def _round_bytes(job: Job, settings: Settings, replica: Replica, epochs: Epochs) -> int:
+    """Size of the buffer that is summed over the workers; may change the replica."""
+    if settings.sync == "bsp":
+        return Synchronous(job, replica).flat.data.nbytes
+    rounds = Rounds(epochs, settings.round_steps)
+    return Averaging(replica, rounds.longest).data.nbytes
 
 
 def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> int | None:

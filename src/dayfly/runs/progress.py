@@ -25,6 +25,10 @@ class Progress:
         self.loss_sum += loss * samples
         self.samples += samples
 
+    def become(self, other: Progress) -> None:
+        """Be as far as another one."""
+        self.loss_sum, self.samples, self.history = other.loss_sum, other.samples, other.history
+
     def end_epoch(self, measured: Mapping[str, float | None]) -> EpochRecord:
         """Close the epoch with what validation measured (nothing, if there was none)."""
         record = {

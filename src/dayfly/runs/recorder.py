@@ -72,7 +72,7 @@ class Recorder(Audience):
         self.used: list[Used] = []
         self.restarts = 0
         self.losses: dict[int, float | None] = {}
-        self.step_s: list[float] = []
+        self._step_s: dict[int, float] = {}
         self.computed: Counter[tuple[int, int]] = Counter()
         self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
         self._shown_epochs = 0
@@ -81,8 +81,8 @@ class Recorder(Audience):
 
     @property
     def median_step_s(self) -> float | None:
-        """Median seconds of a computed step of rank 0."""
-        return median(self.step_s) if self.step_s else None
+        """Median seconds of a step that rank 0 computed; of a round's, an equal share of it."""
+        return median(self._step_s.values()) if self._step_s else None
 
     @property
     def checkpoint_age_s(self) -> float:
@@ -155,6 +155,8 @@ class Recorder(Audience):
                 self._traffic[life] = Counter({name: record[name] for name in counters})
             case "step":
                 self._note_step(rank, record, show=show)
+            case "round":
+                self._note_round(rank, record)
             case "epoch" if record["record"]["epoch"] >= self._shown_epochs:
                 self._shown_epochs = record["record"]["epoch"] + 1
                 if show:
@@ -167,9 +169,16 @@ class Recorder(Audience):
         if record["computed"]:
             self.computed[rank, step] += 1
             if rank == 0:
-                self.step_s.append(record["step_s"])
+                self._step_s[step] = record["step_s"]
         if new and show:
             self._display.step(step, record["loss"])
+
+    def _note_round(self, rank: int, record: Json) -> None:
+        """Local SGD: what workers knew of their own slices is known of the batches now."""
+        steps = range(record["step"], record["step"] + record["steps"])
+        self.losses.update(zip(steps, record["losses"], strict=True))
+        if rank == 0 and record["computed"]:
+            self._step_s.update(dict.fromkeys(steps, record["round_s"] / len(steps)))
 
     def _write(self, name: str, **fields: Any) -> None:
         line = json.dumps(plain({"at": time.time(), **fields}))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels import check_channel
 from dayfly.wire.collectives import COLLECTIVES
 
 PLATFORMS = ("local",)
-PROTOCOLS = ("bsp",)
+PROTOCOLS = ("bsp", "local-sgd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,12 @@ class Settings:
     """Options of a run. Raises RequestError, in one sentence, for what cannot be.
 
     workers: functions that train at once. platform: where they run. channel: URL of the store
-    through which they talk; None: files in memory. sync: protocol. collective: all-reduce
-    algorithm. memory_mib: a function's memory; None: not limited. lifetime_s: a function's life;
-    None: not limited. target_accuracy: end early once the validation accuracy is at least this.
-    log_budget_mib: bound of the messages in the channel; None: the lesser of 1 GiB and a quarter
-    of the free space. checkpoint_every_s: longest time between run checkpoints.
+    through which they talk; None: files in memory. sync: protocol. k: steps between two averages
+    of local SGD, or "epoch". collective: all-reduce algorithm. memory_mib: a function's memory;
+    None: not limited. lifetime_s: a function's life; None: not limited. target_accuracy: end early
+    once the validation accuracy is at least this. log_budget_mib: bound of the messages in the
+    channel; None: the lesser of 1 GiB and a quarter of the free space. checkpoint_every_s: longest
+    time between run checkpoints (of local SGD, between a worker's own, too).
     wait_timeout_s: how long a worker waits for a message before it gives up.
     """
 
@@ -32,6 +33,7 @@ class Settings:
     platform: str = "local"
     channel: str | None = None
     sync: str = "bsp"
+    k: int | Literal["epoch"] | None = None
     collective: str = "scatter-reduce"
     memory_mib: int | None = None
     lifetime_s: float | None = None
@@ -44,6 +46,7 @@ class Settings:
         _among("platform", self.platform, PLATFORMS)
         _among("sync", self.sync, PROTOCOLS)
         _among("collective", self.collective, tuple(COLLECTIVES))
+        self._check_k()
         if self.channel is not None:
             check_channel(self.channel)
         if not 1 <= self.workers <= 10_000:
@@ -56,6 +59,25 @@ class Settings:
             raise RequestError(
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"
             )
+
+    @property
+    def round_steps(self) -> int | None:
+        """Steps after which replicas are equal; None: an epoch's."""
+        return 1 if self.k is None else None if self.k == "epoch" else self.k
+
+    def _check_k(self) -> None:
+        if self.sync != "local-sgd" and self.k is not None:
+            raise RequestError(
+                f"--k {self.k} is for --sync local-sgd: replicas of {self.sync} are equal after "
+                "every step"
+            )
+        if self.sync == "local-sgd" and self.k is None:
+            raise RequestError(
+                "--sync local-sgd needs --k: the steps between two averages, or epoch"
+            )
+        whole = isinstance(self.k, int) and not isinstance(self.k, bool) and self.k >= 1
+        if self.k is not None and self.k != "epoch" and not whole:
+            raise RequestError(f"--k {self.k}: give a number of steps from 1, or epoch")
 
     @classmethod
     def load(cls, tree: Mapping[str, Any]) -> Self:

@@ -18,10 +18,10 @@ class Task:
     """One attempt of one worker.
 
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
-    training samples, and of the whole run. log_steps: steps whose messages the log may hold; None:
-    any. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint,
-    when the function was invoked. scratch: a directory to unpack code in, removed
-    with the functions' machine.
+    training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
+    epoch. log_rounds: rounds whose messages the log may hold; None: any. trimmed_step: the log
+    before it is gone. checkpoint_age_s: of the checkpoint, when the function was invoked. scratch:
+    a directory to unpack code in, removed with the functions' machine.
     """
 
     run: str
@@ -35,9 +35,11 @@ class Task:
     parts: tuple[Part, ...]
     samples: int
     steps: int
+    sync: str
+    k: int | None
     collective: str
     target_accuracy: float | None
-    log_steps: int | None
+    log_rounds: int | None
     checkpoint_every_s: float
     wait_timeout_s: float
     scratch: str

@@ -1,8 +1,12 @@
-"""One flat buffer for all that a step's all-reduce sums.
+"""One flat buffer for all that a step's all-reduce sums, in buckets that go out one by one.
 
-    | gradients, one parameter after another | moves of the model's buffers | used | tail |
+    | gradients, the last parameter first | moves of the model's buffers | used | tail |
+    |  bucket 0  |  bucket 1  |  ...      |            the last bucket                 |
 
-The gradients of parameters are views of it, so the backward pass writes where the wire reads.
+The backward pass reaches the last layers first, so a bucket is whole, and can be summed over the
+workers, while the gradients of the layers before it are still being computed. Gradients of
+parameters are views of the buffer: the wire sends them from where the optimizer reads them.
+
 `used` counts, a parameter each, the workers whose backward pass reached it: one that none reached
 has no gradient, as in plain PyTorch, and the optimizer leaves it alone. The tail carries the loss
 and the workers' wishes, so that every worker learns them in the same step, now and when it replays
@@ -11,96 +15,161 @@ the step from the message log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from dayfly.errors import DayflyError
+from dayfly.train.moves import Moves
+from dayfly.wire.schedule import Span
+
+#: Sizes of buckets, in bytes, as in torch's DDP: the first small, so that it can go out early.
+FIRST_BUCKET_BYTES = 2**20
+BUCKET_BYTES = 25 * 2**20
+
 
 class FlatBuffer:
     """The buffer of a model, (G + M + U + tail,): G gradient and M buffer elements, U parameters.
 
-    Its dtype is the widest of the trainable parameters', at least float32. Gradients of another
-    dtype are copied in and out.
+    Its dtype is the widest of the trainable parameters', at least float32; gradients of another
+    dtype are converted. buckets: its spans, in the order in which they go out. bucket_bytes: most
+    bytes of the first bucket and of the others; a parameter is never cut.
     """
 
-    def __init__(self, model: nn.Module, tail: int) -> None:
-        self._model = model
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        # By name: a forward pass may put another tensor in a buffer's place.
-        self._moving_names = [name for name, buffer in model.named_buffers() if buffer.numel()]
-        dtype = reduce(torch.promote_types, (p.dtype for p in self._parameters), torch.float32)
-        sizes = [tensor.numel() for tensor in (*self._parameters, *self._moving())]
-        used = len(self._parameters)
-        self.data = torch.zeros(sum(sizes) + used + tail, dtype=dtype)
-        *views, self._used, self.tail = torch.split(self.data, [*sizes, used, tail])
-        self._gradients = views[:used]
+    def __init__(
+        self,
+        model: nn.Module,
+        tail: int,
+        bucket_bytes: tuple[int, int] = (FIRST_BUCKET_BYTES, BUCKET_BYTES),
+    ) -> None:
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self._buffer_moves = Moves(model)
+        dtype = reduce(torch.promote_types, (p.dtype for p in self.parameters), torch.float32)
+        sizes = [p.numel() for p in reversed(self.parameters)]
+        used = len(self.parameters)
+        moving = self._buffer_moves.sizes
+        self.data = torch.zeros(sum(sizes) + sum(moving) + used + tail, dtype=dtype)
+        *views, self._used, self.tail = torch.split(self.data, [*sizes, *moving, used, tail])
+        self._gradients = views[:used][::-1]
         self._moves = views[used:]
-        self._before: list[torch.Tensor] = []
+        ends = bucket_ends([size * dtype.itemsize for size in sizes], *bucket_bytes)
+        self._bucket_of, self.buckets = _buckets(sizes, ends, len(self.data))
+        self._missing: list[set[int]] = []
+        self._next = 0
+        self._flags = [False] * used
+        self._ready: Callable[[int], None] | None = None
         self._hooks: list[RemovableHandle] = []
 
-    @property
-    def parameters(self) -> Sequence[nn.Parameter]:
-        """The trainable parameters."""
-        return self._parameters
-
     def begin(self) -> None:
-        """Before the forward pass: gradients and moves are zero, the model's buffers are noted."""
-        self.data.zero_()
-        self._before = [buffer.clone() for buffer in self._moving()]
-        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-            same = parameter.dtype is gradient.dtype
-            parameter.grad = gradient.view_as(parameter) if same else None
+        """Before the forward pass: no gradients; where the model's buffers are is noted."""
+        self._buffer_moves.begin()
+        self._flags = [False] * len(self.parameters)
+        self._ready = None
+        for parameter in self.parameters:
+            parameter.grad = None
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._note_use, number))  # type: ignore[no-untyped-call]
-            for number, parameter in enumerate(self._parameters)
+            parameter.register_post_accumulate_grad_hook(partial(self._take, number))  # type: ignore[no-untyped-call]
+            for number, parameter in enumerate(self.parameters)
         ]
 
-    def end(self, weight: float) -> None:
-        """After the backward pass, of a slice that is `weight` of the batch: all is in `data`.
+    def announce(self, ready: Callable[[int], None]) -> None:
+        """Before the last backward pass: call `ready(b)` as soon as bucket b is whole.
 
-        The slice's loss was weighted by then; a buffer moves by the weighted mean of its moves.
+        Buckets are announced in their order, and the last one never: it is whole after `end`.
+        """
+        self._missing = [set() for _ in self.buckets]
+        for number, bucket in enumerate(self._bucket_of):
+            self._missing[bucket].add(number)
+        self._next = 0
+        self._ready = ready
+
+    def end(self, weight: float) -> None:
+        """After the last backward pass, of a slice that is `weight` of the batch.
+
+        All is in `data` then. The slice's loss was weighted; a buffer moves by the weighted mean
+        of its moves. Buckets with parameters that had no gradient are announced now.
         """
         for hook in self._hooks:
             hook.remove()
-        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-            found = parameter.grad
-            if found is not None and found.data_ptr() != gradient.data_ptr():
-                gradient.copy_(found.reshape(-1))
-        for buffer, before, move in zip(self._moving(), self._before, self._moves, strict=True):
-            if weight:
-                now = buffer if buffer.dtype.is_floating_point else buffer.to(torch.int64)
-                move.copy_((now - _start(before)).reshape(-1)).mul_(weight)
-            buffer.copy_(before)
+        for flag, gradient in zip(self._flags, self._gradients, strict=True):
+            if not flag:
+                gradient.zero_()
+        self._buffer_moves.measure(self._moves, weight)
+        self._buffer_moves.rewind()
+        self._used.copy_(torch.tensor(self._flags))
+        self._announce(len(self.buckets) - 1)
 
     def spread(self) -> None:
         """After the all-reduce: every worker's gradients and buffers are the sums'."""
         used = self._used.tolist()
-        for parameter, gradient, users in zip(self._parameters, self._gradients, used, strict=True):
+        for parameter, gradient, users in zip(self.parameters, self._gradients, used, strict=True):
             parameter.grad = gradient.view_as(parameter).to(parameter.dtype) if users else None
-        for buffer, move in zip(self._moving(), self._moves, strict=True):
-            whole = move if buffer.dtype.is_floating_point else move.round()
-            start = _start(buffer)
-            buffer.copy_(start + whole.view_as(start).to(start.dtype))
+        self._buffer_moves.apply(self._moves)
 
-    def _moving(self) -> list[torch.Tensor]:
-        """The model's buffers as they are now; complex ones as pairs of real numbers."""
-        buffers = [self._model.get_buffer(name).detach() for name in self._moving_names]
-        return [torch.view_as_real(b) if b.is_complex() else b for b in buffers]
+    def _take(self, number: int, parameter: torch.Tensor) -> None:
+        """A parameter's gradient is whole, for this backward pass: it belongs into the buffer."""
+        gradient, found = self._gradients[number], parameter.grad
+        assert found is not None
+        bucket = self._bucket_of[number]
+        if self._ready is not None and bucket < self._next:
+            raise DayflyError(
+                f"a parameter of shape {list(parameter.shape)} got its gradient twice in one "
+                "backward pass: if the model checkpoints activations, do it with "
+                "use_reentrant=False"
+            )
+        if found.data_ptr() != gradient.data_ptr():
+            gradient.copy_(found.reshape(-1))
+            if found.dtype is gradient.dtype:
+                parameter.grad = gradient.view_as(parameter)
+        self._flags[number] = True
+        if self._ready is not None:
+            self._missing[bucket].discard(number)
+            whole = self._next
+            while whole < len(self.buckets) - 1 and not self._missing[whole]:
+                whole += 1
+            self._announce(whole)
 
-    def _note_use(self, number: int, parameter: torch.Tensor) -> None:
-        self._used[number] = 1
+    def _announce(self, until: int) -> None:
+        while self._ready is not None and self._next < until:
+            self._next += 1
+            self._ready(self._next - 1)
 
 
-def _start(buffer: torch.Tensor) -> torch.Tensor:
-    """What a buffer moves from: itself, but 0 where it is infinite or no number.
+def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
+    """Where to cut a row of sizes: how many of them are in each bucket and those before it.
 
-    A mask of -inf, or a maximum that starts there, has no difference to be summed.
+    Each bucket has at least one, and at most `first` (the first one) or `most` in sum if it has
+    more than one.
     """
-    wide = buffer if buffer.dtype.is_floating_point else buffer.to(torch.int64)
-    return torch.where(wide.isfinite(), wide, 0)
+    ends: list[int] = []
+    room = 0
+    for number, size in enumerate(sizes):
+        if number and size > room:
+            ends.append(number)
+            room = most
+        elif not number:
+            room = first
+        room -= size
+    return [*ends, len(sizes)]
+
+
+def _buckets(
+    sizes: Sequence[int], ends: Sequence[int], length: int
+) -> tuple[list[int], tuple[Span, ...]]:
+    """The bucket of each parameter, in the model's order, and the spans, the last to the end."""
+    spans: list[Span] = []
+    bucket_of: list[int] = []
+    start = 0
+    for end in ends:
+        stop = sum(sizes[:end])
+        bucket_of += [len(spans)] * (end - len(bucket_of))
+        spans.append(Span(start, stop))
+        start = stop
+    spans[-1] = Span(spans[-1].start, length)
+    return bucket_of[::-1], tuple(spans)
 
 
 def sparse(parameters: Iterable[nn.Parameter]) -> bool:

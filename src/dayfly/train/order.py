@@ -87,3 +87,30 @@ class Epochs:
         mine = share(len(batch), rank, world_size)
         positions = np.arange(batch.start + mine.start, batch.start + mine.stop, dtype=np.int64)
         return permuted(positions, self.samples, self.seed, self.epoch(step))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How an epoch's steps form rounds, after each of which replicas are equal.
+
+    k: steps of a round; None: an epoch is one. An epoch's last round may be shorter.
+    """
+
+    epochs: Epochs
+    k: int | None
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest round."""
+        return self.epochs.steps if self.k is None else min(self.k, self.epochs.steps)
+
+    def steps(self, step: int) -> range:
+        """The steps of the round that `step` is in."""
+        epoch = self.epochs.epoch(step) * self.epochs.steps
+        first = step - (step - epoch) % self.longest
+        return range(first, min(first + self.longest, epoch + self.epochs.steps))
+
+    def number(self, step: int) -> int:
+        """The rounds that lie before `step` as a whole."""
+        epoch, within = divmod(step, self.epochs.steps)
+        return epoch * -(-self.epochs.steps // self.longest) + within // self.longest

@@ -112,7 +112,7 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
         outputs = _try(
             f"its model does not take x {_shape(x)}",
             lambda: replica.model(x),
-            _advice_on_x(x, replica.flat.parameters[0].dtype),
+            _advice_on_x(x, next(p for p in replica.model.parameters() if p.requires_grad).dtype),
         )
         loss = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",

@@ -1,13 +1,11 @@
-"""One worker's copy of the training: model, optimizer, scheduler, and the step between them.
+"""One worker's copy of the training: model, optimizer and scheduler, and their state.
 
-Synchronous data parallel: every replica computes the gradient of its slice, the flat buffers are
-summed over all workers, and every replica applies the same sum; so replicas are equal, bit for
-bit, after every step, the moving statistics of BatchNorm included.
+How replicas become one again, after every step or every few, is the protocol's: synchronous.py,
+local_sgd.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,9 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
-from dayfly.train.flat import FlatBuffer
-from dayfly.train.randomness import DROPOUT, WEIGHTS, seed_generators
-from dayfly.train.slices import Piece
+from dayfly.train.randomness import WEIGHTS, seed_generators
 from dayfly.train.state import Tensors, decode, encode, load_model_tensors, model_tensors
 
 
@@ -33,42 +29,18 @@ class Wishes:
 
 
 class Replica:
-    """A job's model and optimizer in one worker; `flat.data` is what the all-reduce sums."""
+    """A job's model and optimizer in one worker."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self.model = build_model(job)
         self.optimizer = build_optimizer(job, self.model)
         self.scheduler = build_scheduler(job, self.optimizer)
-        self.flat = FlatBuffer(self.model, tail=3)
 
-    def compute(
-        self, pieces: Iterable[Piece], batch_samples: int, step: int, rank: int, wishes: Wishes
-    ) -> None:
-        """Forward and backward of this worker's slice of a batch of `batch_samples`."""
-        self.model.train()
-        self.flat.begin()
-        total = samples = 0.0
-        for piece in pieces:
-            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
-            loss, _ = forward(self._job, self.model, piece.batch)
-            weight = piece.samples / batch_samples
-            (loss * weight).backward()  # type: ignore[no-untyped-call]
-            total += loss.item() * weight
-            samples += piece.samples
-        self.flat.end(samples / batch_samples)
-        self.flat.tail.copy_(torch.tensor([total, wishes.checkpoint, wishes.stop]))
-
-    def apply(self) -> tuple[float, Wishes]:
-        """Take the summed step; returns the batch's mean loss and what is to be done after it."""
-        self.flat.spread()
-        if self._job.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
-        self.optimizer.step()
+    def end_step(self) -> None:
+        """Step a scheduler that goes by steps."""
         if self.scheduler is not None and self._job.scheduler_every == "step":
             self.scheduler.step()
-        loss, checkpoint, stop = self.flat.tail.tolist()
-        return loss, Wishes(checkpoint > 0, stop > 0)
 
     def end_epoch(self, val_loss: float | None) -> None:
         """Step a scheduler that goes by epochs."""

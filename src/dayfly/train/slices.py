@@ -16,11 +16,12 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a worker's slice, small enough to compute at once."""
+    """A part of a worker's slice, small enough to compute at once. last: of the slice."""
 
     number: int
     samples: int
     batch: Any
+    last: bool
 
 
 class Slices:
@@ -50,7 +51,8 @@ class Slices:
             piece = share(len(indices), number, self._pieces)
             if piece:
                 batch = self._source.batch(fetched, indices, piece, self._epochs.epoch(step))
-                yield Piece(number, len(piece), batch)
+                # A slice's last piece has a sample, if any piece has (see `share`).
+                yield Piece(number, len(piece), batch, last=number == self._pieces - 1)
 
     def close(self) -> None:
         """End the fetching thread."""

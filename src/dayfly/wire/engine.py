@@ -1,7 +1,9 @@
 """Runs a schedule on real bytes, over a channel: uplink, downlink and compute side by side.
 
 The uplink and the downlink are a thread each, which live as long as the engine; the caller's
-thread is the compute lane. `virtual.simulate` runs the same schedules in virtual time.
+thread is the compute lane. Over a channel in memory, where a transfer is nothing but work of this
+processor, the caller's thread does it all in the order of the list: threads would only take turns.
+`virtual.simulate` runs the same schedules in virtual time.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from dayfly.wire.tensors import as_bytes
 _LOOK_UP_S = 0.2
 
 Result = TypeVar("Result")
+#: Told of what an all-reduce did: "upload", "download" or "wait" (for a message that was not
+#: there yet), from when to when, by `time.monotonic()`.
+Watch = Callable[[str, float, float], None]
 
 
 class Engine(Closing):
@@ -35,6 +40,7 @@ class Engine(Closing):
     timeout_s: how long to wait for a message before WaitTimeout names it.
     interrupt: called every now and then while waiting for a message; may raise to end the wait.
     observe: called after each operation, in the thread of its lane (for failure tests).
+    watch: told where the time goes, in the thread of its lane.
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class Engine(Closing):
         timeout_s: float,
         interrupt: Callable[[], None] | None = None,
         observe: Callable[[Op], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._channel = channel
         self._collective = collective
@@ -55,15 +62,22 @@ class Engine(Closing):
         self._timeout_s = timeout_s
         self._interrupt = interrupt
         self._observe = observe
+        self._watch = watch
+        self._given_up: BaseException | None = None
+        self._scratch: torch.Tensor | None = None
+        self._usual: dict[int, Schedule] = {}  # with nothing stored, by length
         self._pools = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=f"dayfly-{lane.value}")
-            for lane in (Lane.UPLINK, Lane.DOWNLINK)
+            for lane in (() if channel.immediate else (Lane.UPLINK, Lane.DOWNLINK))
         }
 
     def schedule(self, length: int, stored: Set[Name] | None = None) -> Schedule:
         """This rank's schedule to sum `length` elements, given what is `stored` already."""
-        known = stored or frozenset()
-        return self._collective.schedule(self._rank, self._world_size, length, known)
+        if stored:
+            return self._collective.schedule(self._rank, self._world_size, length, stored)
+        if length not in self._usual:
+            self._usual[length] = self._collective.schedule(self._rank, self._world_size, length)
+        return self._usual[length]
 
     def stored_sums(self, step: int, operation: str) -> frozenset[Name]:
         """Which of this all-reduce's sums are in the channel: for a worker that starts again."""
@@ -92,6 +106,23 @@ class Engine(Closing):
             except _Superseded:
                 # Its sum is among the stored ones now, so this happens once an operation.
                 stored = self.stored_sums(step, operation)
+
+    def give_up(self, error: BaseException) -> None:
+        """End what another thread is waiting for, with WireError; for good."""
+        self._given_up = error
+
+    def check(self) -> None:
+        """Raise if waiting is of no use any more."""
+        if self._given_up is not None:
+            raise WireError("given up, as the step failed") from self._given_up
+        if self._interrupt is not None:
+            self._interrupt()
+
+    def scratch(self, like: torch.Tensor) -> torch.Tensor:
+        """Memory of the type and length of a flat tensor (n,), the same at every call."""
+        if self._scratch is None or self._scratch.nbytes < like.nbytes:
+            self._scratch = torch.empty(like.nbytes, dtype=torch.uint8)
+        return self._scratch[: like.nbytes].view(like.dtype)
 
     def close(self) -> None:
         """End the lanes' threads."""
@@ -138,6 +169,13 @@ class _Execution:
         self._error: BaseException | None = None
 
     def run(self) -> None:
+        if self._engine._pools:
+            self._run_lanes()
+        else:
+            for op in self._schedule:
+                self._perform(op)
+
+    def _run_lanes(self) -> None:
         lanes: list[Future[None]] = []
         try:
             for lane, pool in self._engine._pools.items():
@@ -162,8 +200,6 @@ class _Execution:
                 if self._error is not None:
                     return
                 self._perform(op)
-                if self._engine._observe is not None:
-                    self._engine._observe(op)
                 with self._changed:
                     self._done[position] = True
                     self._changed.notify_all()
@@ -186,20 +222,22 @@ class _Execution:
             case Kind.GET:
                 self._get(_named(op), self._view(op.span))
             case Kind.HOLD:
-                held = torch.empty(len(op.span), dtype=self._buffer_P.dtype)
-                self._get(_named(op), held)
-                self._held[_named(op)] = held
+                self._hold(_named(op), op.span)
             case Kind.REDUCE:
                 self._reduce(op)
             case Kind.DROP:
                 keys = [self._key(name) for name in op.terms if name is not None]
                 self._engine._channel.drop(keys)
+        if self._engine._observe is not None:
+            self._engine._observe(op)
 
     def _put(self, name: Name, span: Span) -> None:
         view, key = self._view(span), self._key(name)
         header = Header(key.operation, view.dtype, tuple(view.shape))
         self._unmade.discard(key)
+        began = time.monotonic()
         won = self._engine._channel.put(key, header, as_bytes(view))
+        self._spent("upload", began, time.monotonic())
         if not won and name.destination == EVERYONE:
             # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
             self._get(name, view)
@@ -211,27 +249,50 @@ class _Execution:
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
         key = self._key(name)
-        wait_patiently(
-            lambda some_s: self._engine._channel.get(key, into, some_s),
-            self._engine._timeout_s,
-            self._check,
-            f"rank {self._engine._rank} for the {key}",
+        began = time.monotonic()
+        there = self._patiently(key, lambda some_s: self._engine._channel.get(key, into, some_s))
+        self._spent("wait", began, there)
+        self._spent("download", there, time.monotonic())
+
+    def _hold(self, name: Name, span: Span) -> None:
+        key, like = self._key(name), self._view(span)
+        began = time.monotonic()
+        self._held[name], there = self._patiently(
+            key, lambda some_s: self._engine._channel.hold(key, like, some_s)
         )
+        self._spent("wait", began, there)
+        self._spent("download", there, time.monotonic())
+
+    def _patiently(self, key: Key, read: Callable[[float], Result]) -> Result:
+        what = f"rank {self._engine._rank} for the {key}"
+        return wait_patiently(read, self._engine._timeout_s, self._check, what)
+
+    def _spent(self, what: str, began: float, ended: float) -> None:
+        if self._engine._watch is not None:
+            self._engine._watch(what, began, ended)
 
     def _check(self) -> None:
         if self._error is not None:
             raise WireError("given up, as another lane failed") from self._error
-        if self._engine._interrupt is not None:
-            self._engine._interrupt()
+        self._engine.check()
         if self._unmade and self._engine._channel.stored(self._unmade):
             raise _Superseded
 
     def _reduce(self, op: Op) -> None:
+        """Sum in the order of the terms. What is held may be the message itself: only read."""
         view = self._view(op.span)
+        own_ahead = None in op.terms
         total: torch.Tensor | None = None
         for name in op.terms:
             term = view if name is None else self._held.pop(name)
-            total = term if total is None else total.add_(term)
+            own_ahead = own_ahead and name is not None
+            if total is None:
+                total = term
+            else:
+                # Beside the buffer's span as long as its own content is still to be added.
+                total = torch.add(
+                    total, term, out=self._engine.scratch(view) if own_ahead else view
+                )
         if total is not None and total is not view:
             view.copy_(total)
 

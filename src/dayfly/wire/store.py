@@ -41,6 +41,10 @@ class FileStore:
             raise ValueError(f"{name!r} is no name of an object")
         return self.root / name
 
+    def below(self, folder: str) -> FileStore:
+        """The store of the objects below a folder."""
+        return FileStore(self.path(folder))
+
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Store an object, in place of an earlier one of the name."""
         self.put_stream(name, lambda file: file.write(data))

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import ClassVar
 
 import torch
 
@@ -57,7 +58,13 @@ class Traffic:
 
 
 class Channel(Closing):
-    """A place to put messages that others get. Use as a context manager, or close it."""
+    """A place to put messages that others get. Use as a context manager, or close it.
+
+    immediate: whether a transfer is work of this processor alone, as in memory, and not time of a
+    link.
+    """
+
+    immediate: ClassVar[bool] = False
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
@@ -73,13 +80,23 @@ class Channel(Closing):
         """
 
     @abstractmethod
-    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         """Wait for a message and read it into a contiguous CPU tensor; the message stays.
 
+        Returns the moment (`time.monotonic()`) at which the wait was over and the reading began.
         Raises WaitTimeout, naming the key, if it is not there in time, and WireError, saying
         what was expected and found, if operation, dtype, shape or checksum do not fit; what the
         tensor holds then is not defined.
         """
+
+    def hold(self, key: Key, like: torch.Tensor, timeout_s: float) -> tuple[torch.Tensor, float]:
+        """As `get`, into a tensor of its own, of the type and shape of `like`.
+
+        It is to be read only, and no longer than until this party drops the message: it may be
+        the message itself.
+        """
+        held = torch.empty_like(like)
+        return held, self.get(key, held, timeout_s)
 
     @abstractmethod
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:

@@ -36,6 +36,8 @@ _ABANDONED_S = 300.0
 class FileChannel(Channel):
     """Messages as files under `root`. `reader`: the rank (or party) whose boxes are waited at."""
 
+    immediate = True
+
     def __init__(self, root: Path, namespace: Namespace, reader: int) -> None:
         super().__init__(namespace)
         self._run = root / namespace.run
@@ -70,10 +72,11 @@ class FileChannel(Channel):
         self.traffic.count(up=len(raw) + payload.nbytes if won else 0)
         return won
 
-    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         expected = Header(key.operation, into.dtype, tuple(into.shape))
         payload = as_bytes(into)
         with self._opened(key, timeout_s) as file:
+            there = time.monotonic()
             raw = bytearray(HEADER_BYTES)
             read = os.readv(file.fileno(), [raw, payload])
             found = _unpack(key, raw[: min(read, HEADER_BYTES)], str(expected))
@@ -87,6 +90,7 @@ class FileChannel(Channel):
                 raise WireError(f"{key}: expected {expected}, found it cut short")
         _verify(key, raw, payload)
         self.traffic.count(down=size)
+        return there
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         with self._opened(key, timeout_s) as file:

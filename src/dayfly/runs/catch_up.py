@@ -1,0 +1,35 @@
+"""How a worker that started again gets level with its peers: by the sums in the message log."""
+
+from __future__ import annotations
+
+from dayfly.life.reports import Reporter
+from dayfly.wire.engine import Engine
+from dayfly.wire.schedule import Name
+
+
+class CatchUp:
+    """Whether an attempt is behind its peers. `step`: the step at which it starts."""
+
+    def __init__(self, engine: Engine, reporter: Reporter, step: int) -> None:
+        self._engine = engine
+        self._reporter = reporter
+        self.behind = bool(engine.sums)
+        if not self.behind:
+            self._tell(step)
+
+    def stored(self, step: int, operation: str, at: int) -> frozenset[Name] | None:
+        """The sums of an all-reduce that are in the log while behind; None once it is level.
+
+        `at`: the step that the worker is in. The first sum that is not whole in the log is the one
+        at which the predecessor died.
+        """
+        if not self.behind:
+            return None
+        stored = self._engine.stored_sums(step, operation)
+        if len(stored) < len(self._engine.sums):
+            self.behind = False
+            self._tell(at)
+        return stored
+
+    def _tell(self, step: int) -> None:
+        self._reporter.add("caught up", urgent=True, step=step)

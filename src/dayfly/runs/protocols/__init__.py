@@ -1,0 +1,10 @@
+"""How workers take steps together: one file a protocol. What `--sync` takes is in `PROTOCOLS`."""
+
+from __future__ import annotations
+
+from dayfly.runs.protocols.base import Protocol
+from dayfly.runs.protocols.bsp import Bsp
+from dayfly.runs.protocols.local_sgd import LocalSgdRounds
+
+#: Protocols by the name that `--sync` takes.
+PROTOCOLS: dict[str, type[Protocol]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}

@@ -1,0 +1,142 @@
+"""Local SGD: a round is k steps, or an epoch; then models and optimizers are averaged.
+
+A run checkpoint is made between rounds, where replicas are equal. Within a round a worker keeps
+its own state in the store when its lifetime ends, and every `checkpoint_every_s`: its successor
+goes on from there, by the same steps as from the round's beginning, so with the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from dayfly.life import checkpoints
+from dayfly.life.lifetimes import HandOver
+from dayfly.runs.progress import Progress
+from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.train.local_sgd import LocalSgd
+from dayfly.train.replica import Wishes
+from dayfly.train.state import Tensors
+
+_OPERATION = "avg"
+
+
+class LocalSgdRounds(Protocol):
+    """Rounds of replicas that train by themselves. `step` is always a round's first step."""
+
+    def __init__(self, station: Station) -> None:
+        super().__init__(station)
+        task = station.task
+        self._steps = LocalSgd(
+            station.job,
+            station.replica,
+            station.epochs,
+            station.rounds,
+            task.rank,
+            task.world_size,
+        )
+        self._own = station.store.below(f"{PRIVATE}/worker-{task.rank}")
+        self._kept_at = time.monotonic()
+        self._within: int | None = None  # the round that was begun, by its first step
+
+    def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
+        own = checkpoints.latest(self._own)
+        if own is None or own.step <= step:
+            self.station.replica.load_state(tree, tensors)
+            return step
+        kept, kept_tensors = checkpoints.read(self._own, own)
+        self._steps.load_state(kept["steps"], kept_tensors)
+        self.station.progress.become(Progress.load(kept["progress"]))
+        first: int = kept["first"]
+        self._within = first
+        return first
+
+    def take(self, step: int) -> Wishes:
+        here = self.station
+        steps = here.rounds.steps(step)
+        stored = here.catch_up.stored(step, _OPERATION, step)
+        if not here.catch_up.behind:
+            here.room()
+        if self._within != step:
+            self._steps.begin_round()
+            self._within = step
+        buffer = self._steps.averaging.data
+        computed = here.engine.schedule(len(buffer), stored).reads_buffer
+        began, at, whole = time.monotonic(), time.time(), not self._steps.done
+        for number in range(step + self._steps.done, steps.stop):
+            if computed:
+                self._step(step, number)
+            else:
+                self._steps.skip(number)
+        last = steps.stop - 1
+        if computed:
+            self._steps.contribute(step, here.wishes())
+        here.faults.at(last, "computed")
+        averaging = time.monotonic()
+        try:
+            here.engine.all_reduce(buffer, step, _OPERATION, stored)
+        except HandOver:
+            if computed:
+                self._keep(step)
+            raise
+        here.faults.at(last, "reduced")
+        with here.spans.during("apply"):
+            losses, granted = self._steps.adopt(step)
+        here.faults.at(last, "applied")
+        for number, loss in zip(steps, losses, strict=True):
+            here.progress.add(loss, len(here.epochs.batch(number)))
+        ended = time.monotonic()
+        here.reporter.add(
+            "round",
+            step=step,
+            steps=len(steps),
+            losses=losses,
+            computed=computed and whole,
+            began=at,
+            round_s=ended - began,
+            average_s=ended - averaging,
+            spans=here.spans.take(began),
+        )
+        return granted
+
+    def _step(self, first: int, step: int) -> None:
+        here = self.station
+        here.lifetime.step_begins()
+        began, at = time.monotonic(), time.time()
+        here.faults.at(step, "compute")
+        with here.spans.during("compute"):
+            loss = self._steps.step(here.slices.pieces(step), step)
+        here.faults.at(step, "stepped")
+        here.lifetime.step_ends()
+        here.reporter.add(
+            "step",
+            step=step,
+            loss=loss,
+            computed=True,
+            began=at,
+            step_s=time.monotonic() - began,
+            spans=here.spans.take(began),
+        )
+        due = here.lifetime.due()
+        if due or time.monotonic() - self._kept_at > here.task.checkpoint_every_s:
+            self._keep(first)
+        if due:
+            raise HandOver
+
+    def _keep(self, first: int) -> None:
+        """Keep the own state, within the round that begins with step `first`."""
+        here = self.station
+        began = time.monotonic()
+        with here.spans.during("checkpoint"):
+            steps, tensors = self._steps.state()
+            tree = {"first": first, "steps": steps, "progress": here.progress.dump()}
+            at = first + self._steps.done
+            written = checkpoints.write_share(self._own, at, 0, 1, tree, tensors)
+            checkpoints.discard_others(self._own, checkpoints.commit(self._own, at, written))
+        self._kept_at = time.monotonic()
+        here.lifetime.checkpoint_took(self._kept_at - began)
+        here.faults.at(first, "kept")
+
+
+#: Where workers keep their own state, in the run's store; of no use to another life of the run.
+PRIVATE = "private"

@@ -1,0 +1,52 @@
+"""Where the time of a step goes: what a worker was doing from when to when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Spans of one kind closer together than this are told as one, in milliseconds.
+_CLOSE_MS = 0.05
+
+Told = dict[str, list[list[float]]]
+
+
+class Spans:
+    """Collects spans by kind: compute, data, upload, download, wait, apply. For several threads.
+
+    Appending to a list is atomic, so no lock is needed.
+    """
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[str, float, float]] = []
+
+    def add(self, kind: str, began: float, ended: float) -> None:
+        """Note a span; moments by `time.monotonic()`."""
+        self._spans.append((kind, began, ended))
+
+    @contextmanager
+    def during(self, kind: str) -> Iterator[None]:
+        """Note what happens within."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(kind, began, time.monotonic())
+
+    def take(self, origin: float) -> Told:
+        """What was noted since the last call, by kind: [from, to] in ms since `origin`."""
+        spans, self._spans = self._spans, []
+        told: Told = {}
+        for kind, began, ended in sorted(spans, key=lambda span: span[1]):
+            start, stop = 1000 * (began - origin), 1000 * (ended - origin)
+            row = told.setdefault(kind, [])
+            if row and start - row[-1][1] < _CLOSE_MS:
+                row[-1][1] = max(row[-1][1], round(stop, 2))
+            else:
+                row.append([round(start, 2), round(stop, 2)])
+        return {
+            kind: kept
+            for kind, row in told.items()
+            if (kept := [span for span in row if span[1] - span[0] >= _CLOSE_MS])
+        }

@@ -1,0 +1,111 @@
+"""Local SGD (KubeML section 3.5): replicas train by themselves and are averaged every k steps.
+
+In each step a replica computes the gradient of its own slice of the global batch, the mean over its
+own samples, and takes the step alone. After a round of k steps, or of an epoch, model and optimizer
+become the mean of the replicas', weighted by their samples (averaging.py).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import nn
+
+from dayfly.job import Job
+from dayfly.train.averaging import Averaging
+from dayfly.train.order import Epochs, Rounds, share
+from dayfly.train.randomness import DROPOUT, seed_generators
+from dayfly.train.replica import Replica, Wishes, forward
+from dayfly.train.slices import Piece
+from dayfly.train.state import Tensors, decode, encode
+
+
+class LocalSgd:
+    """The steps of a replica between two averages; `averaging.data` is what the all-reduce sums.
+
+    Make it of a replica whose state is loaded afterwards (see `Averaging`).
+    """
+
+    def __init__(
+        self, job: Job, replica: Replica, epochs: Epochs, rounds: Rounds, rank: int, world_size: int
+    ) -> None:
+        self._job = job
+        self._replica = replica
+        self._epochs = epochs
+        self._rounds = rounds
+        self._rank = rank
+        self._world_size = world_size
+        self._losses: list[float] = []
+        self.averaging = Averaging(replica, rounds.longest)
+
+    @property
+    def done(self) -> int:
+        """Steps of the round that this replica has taken."""
+        return len(self._losses)
+
+    def begin_round(self) -> None:
+        """All replicas are equal."""
+        self.averaging.begin()
+        self._losses = []
+
+    def step(self, pieces: Iterable[Piece], step: int) -> float | None:
+        """Take a step alone; returns the mean loss of the own slice, None if it is empty."""
+        model, own = self._replica.model, self._own(step)
+        model.train()
+        for parameter in model.parameters():
+            parameter.grad = None
+        total = 0.0
+        for piece in pieces:
+            seed_generators(DROPOUT, self._job.seed, step, self._rank, piece.number)
+            loss, _ = forward(self._job, model, piece.batch)
+            weight = piece.samples / own
+            (loss * weight).backward()  # type: ignore[no-untyped-call]
+            total += loss.item() * weight
+        if own:
+            if self._job.clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), self._job.clip_norm)
+            self._replica.optimizer.step()
+        self._losses.append(total * own / len(self._epochs.batch(step)))
+        self._end_step(took=own > 0)
+        return total if own else None
+
+    def skip(self, step: int) -> None:
+        """Pass over a step whose round's mean is in the message log: only schedules move on."""
+        self._end_step(took=False)
+
+    def contribute(self, first: int, wishes: Wishes) -> None:
+        """Write this replica's part of the mean of the round that began with step `first`."""
+        steps = self._rounds.steps(first)
+        own = sum(self._own(step) for step in steps)
+        every = sum(len(self._epochs.batch(step)) for step in steps)
+        self.averaging.contribute(own / every, self._losses, wishes)
+
+    def adopt(self, first: int) -> tuple[Sequence[float], Wishes]:
+        """Become the mean; returns the mean loss of each batch of the round, and what to do."""
+        losses, wishes = self.averaging.adopt()
+        return losses[: len(self._rounds.steps(first))], wishes
+
+    def state(self) -> tuple[Any, Tensors]:
+        """State within a round, as JSON and tensors: this replica's alone."""
+        tree, tensors = self._replica.state()
+        start = {f"start.{n}": tensor for n, tensor in enumerate(self.averaging.start)}
+        losses = encode(self._losses, "losses", {})
+        return {"replica": tree, "losses": losses}, {**tensors, **start}
+
+    def load_state(self, tree: Any, tensors: Tensors) -> None:
+        """Go on within a round, as the replica whose `state` this is."""
+        self._replica.load_state(tree["replica"], tensors)
+        self._losses = decode(tree["losses"], {})
+        count = sum(name.startswith("start.") for name in tensors)
+        self.averaging.start = [tensors[f"start.{n}"] for n in range(count)]
+
+    def _end_step(self, *, took: bool) -> None:
+        with warnings.catch_warnings():
+            if not took:  # torch warns of a scheduler that goes on without its optimizer
+                warnings.simplefilter("ignore", UserWarning)
+            self._replica.end_step()
+
+    def _own(self, step: int) -> int:
+        return len(share(len(self._epochs.batch(step)), self._rank, self._world_size))

@@ -1,0 +1,69 @@
+"""Synchronous data parallel (bsp): replicas are equal after every step.
+
+Every replica computes the gradient of its slice, the flat buffers are summed over all workers, and
+every replica applies the same sum; so replicas are equal, bit for bit, after every step, the moving
+statistics of BatchNorm included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from dayfly.job import Job
+from dayfly.train.flat import FlatBuffer
+from dayfly.train.randomness import DROPOUT, seed_generators
+from dayfly.train.replica import Replica, Wishes, forward
+from dayfly.train.slices import Piece
+
+
+class Synchronous:
+    """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket."""
+
+    def __init__(self, job: Job, replica: Replica) -> None:
+        self._job = job
+        self._replica = replica
+        self.flat = FlatBuffer(replica.model, tail=3)
+
+    def compute(
+        self,
+        pieces: Iterable[Piece],
+        batch_samples: int,
+        step: int,
+        rank: int,
+        wishes: Wishes,
+        ready: Callable[[int], None] = lambda bucket: None,
+    ) -> None:
+        """Forward and backward of this worker's slice of a batch of `batch_samples`.
+
+        ready: called with each bucket but the last, in their order, as soon as it is whole.
+        """
+        model, flat = self._replica.model, self.flat
+        model.train()
+        flat.begin()
+        total = samples = 0.0
+        for piece in pieces:
+            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
+            loss, _ = forward(self._job, model, piece.batch)
+            weight = piece.samples / batch_samples
+            if piece.last:
+                flat.announce(ready)
+            (loss * weight).backward()  # type: ignore[no-untyped-call]
+            total += loss.item() * weight
+            samples += piece.samples
+        if not samples:
+            flat.announce(ready)
+        flat.end(samples / batch_samples)
+        flat.tail.copy_(torch.tensor([total, wishes.checkpoint, wishes.stop]))
+
+    def apply(self) -> tuple[float, Wishes]:
+        """Take the summed step; returns the batch's mean loss and what is to be done after it."""
+        self.flat.spread()
+        if self._job.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
+        self._replica.optimizer.step()
+        self._replica.end_step()
+        loss, checkpoint, stop = self.flat.tail.tolist()
+        return loss, Wishes(checkpoint > 0, stop > 0)
