@@ -82,6 +82,11 @@ def bits(run: dayfly.Run | Path) -> tuple[bytes, str]:
     return (directory / "weights.safetensors").read_bytes(), json.dumps(history)
 
 
+def history(run: dayfly.Run) -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads((run.directory / "history.json").read_text())
+    return whole
+
+
 def events(directory: Path, name: str) -> list[dict[str, Any]]:
     lines = (directory / "events" / f"{name}.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]

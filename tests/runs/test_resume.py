@@ -45,7 +45,7 @@ def resume(directory: Path, *flags: str) -> dict[str, Any]:
     return result
 
 
-def killed(data: Path, directory: Path, faults: list[Fault]) -> None:
+def killed(data: Path, directory: Path, faults: list[Fault], **more: Any) -> None:
     """A run on two workers whose coordinator dies, as the last of the faults says."""
     process = coordinator.start(
         data=data,
@@ -53,6 +53,7 @@ def killed(data: Path, directory: Path, faults: list[Fault]) -> None:
         workers=2,
         log_budget_mib=1,
         faults=[fault.dump() for fault in faults],
+        **more,
     )
     assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
 

@@ -81,7 +81,8 @@ class Averaging:
             for parameter, into in zip(self._parameters, self._models, strict=True):
                 into.copy_(parameter.detach().reshape(-1)).mul_(weight)
             for place, into in zip(self._places, self._states, strict=True):
-                value = self._optimizer.state[self._parameters[place.parameter]].get(place.key)
+                state = self._optimizer.state.get(self._parameters[place.parameter], {})
+                value = state.get(place.key)
                 if value is not None:
                     into.copy_(torch.as_tensor(value).reshape(-1)).mul_(weight)
                     self._has[place.parameter] = weight
@@ -102,6 +103,10 @@ class Averaging:
                 mean.div_(has[place.parameter])
                 state = self._optimizer.state[self._parameters[place.parameter]]
                 state[place.key] = _like(place.like, mean)
+        # In the parameters' order on all replicas, whichever had state first: equal to the letter.
+        for parameter in self._parameters:
+            if parameter in self._optimizer.state:
+                self._optimizer.state[parameter] = self._optimizer.state.pop(parameter)
         checkpoint, stop = self._wishes.tolist()
         return self._losses.tolist(), Wishes(checkpoint > 0, stop > 0)
 
