@@ -14,6 +14,7 @@ from textwrap import dedent
 import pytest
 
 from dayfly.errors import DayflyError, RequestError
+from dayfly.life.sessions import Session
 from dayfly.runs import shipping
 from dayfly.runs.shipping import Shipped, receive, ship
 from dayfly.wire.store import FileStore
@@ -166,6 +167,31 @@ def test_what_is_in_main_travels_by_value(store: FileStore, tmp_path: Path) -> N
     shipped = python(dedent(program), str(store.root), cwd=tmp_path)
     told = json.loads(python(RECEIVE, str(store.root), str(tmp_path), shipped, cwd=tmp_path))
     assert (told["model"], told["late"], told["data"]) == (3.0, [7, "measured"], 5)
+
+
+def test_what_a_killed_process_unpacked_is_gone_at_the_next_start(
+    code: Path, store: FileStore, tmp_path: Path
+) -> None:
+    """A coordinator that goes on with a run unpacks the code for itself."""
+    from tests.job.asked import given, model
+
+    shipped = ship(shipping.Job(**given(model=model)), code, store)
+    program = """
+        import json, os, sys
+        from pathlib import Path
+        from dayfly.runs.shipping import Shipped, receive
+        from dayfly.wire.store import FileStore
+        receive(Shipped(**json.loads(sys.argv[2])), FileStore(Path(sys.argv[1])), None)
+        print(sys.path[0], flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    command = [sys.executable, "-c", dedent(program), str(store.root), json.dumps(asdict(shipped))]
+    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    unpacked = Path(killed.stdout.strip())
+    assert (unpacked / "shapes.py").exists()
+    Session.open().close()
+    assert not unpacked.parent.exists()
 
 
 TRAP = b"cos\nmkdir\n(V%s\ntR."  # a pickle that makes a directory

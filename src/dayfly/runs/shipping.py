@@ -13,11 +13,9 @@ import hashlib
 import importlib.util
 import io
 import os
-import shutil
 import site
 import sys
 import sysconfig
-import tempfile
 import traceback
 import uuid
 import zipfile
@@ -31,6 +29,7 @@ import cloudpickle
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
+from dayfly.life.sessions import Session
 from dayfly.wire.store import FileStore
 
 #: What a job's directory may hold, so that a data set or a home directory is not shipped by chance.
@@ -121,10 +120,7 @@ def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
     pickled = _checked(store, _PICKLE, shipped.job)
     here = Path.cwd()
     if shipped.code is not None:
-        if scratch is None:
-            private = tempfile.mkdtemp(prefix="dayfly-code-")
-            atexit.register(shutil.rmtree, private, ignore_errors=True)
-        folder = (scratch or Path(private)) / shipped.code
+        folder = (scratch or _private()) / shipped.code
         if not folder.is_dir():
             _unpack(_checked(store, _CODE, shipped.code), folder)
         sys.path.insert(0, str(folder))
@@ -147,6 +143,14 @@ def _checked(store: FileStore, name: str, digest: str) -> bytes:
             f"not {digest}; it was not loaded"
         )
     return data
+
+
+def _private() -> Path:
+    """A directory that goes with this process: the next session to open removes what a kill -9
+    leaves of it."""
+    session = Session.open()
+    atexit.register(session.close)
+    return session.root
 
 
 def _unpack(zipped: bytes, folder: Path) -> None:
