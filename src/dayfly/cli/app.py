@@ -1,4 +1,4 @@
-"""The command line: `dayfly demo`, `dayfly train`, `dayfly report`, `dayfly catalogue`."""
+"""The command line: the commands and their flags; what they do is beside."""
 
 from __future__ import annotations
 
@@ -215,6 +215,21 @@ def catalogue(
     from dayfly.cli.outcome import shown
 
     raise typer.Exit(shown(lambda: print_entry(name, own)))
+
+
+@app.command(
+    add_help_option=False,  # --help after NAME is the bench's own
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def bench(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")] = "--help",
+    as_json: AsJson = False,
+) -> None:
+    """Measure dayfly beside its peers (`dayfly bench` says what there is)."""
+    from dayfly.cli.bench import measure
+
+    raise typer.Exit(measure(name, context.args, as_json=as_json))
 
 
 def main() -> None:

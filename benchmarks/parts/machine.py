@@ -1,0 +1,29 @@
+"""On what was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def machine() -> dict[str, Any]:
+    """CPU, cores that this process may use, versions, and the load of the last minute."""
+    return {
+        "cpu": _cpu(Path("/proc/cpuinfo")),
+        "cores": len(os.sched_getaffinity(0)),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def _cpu(information: Path) -> str:
+    for line in information.read_text().splitlines() if information.exists() else []:
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()

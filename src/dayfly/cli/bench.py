@@ -1,0 +1,95 @@
+"""`dayfly bench NAME`: measure, with the benches of a checkout.
+
+A bench is a module `benchmarks/NAME.py` with
+
+    run(args) -> dict       measures, given the options after its name; progress to standard error
+    table(result) -> Table  the same for a person
+
+Benches compare dayfly with its peers, which are no part of the product, so they are not installed
+with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import dayfly
+from dayfly.cli.outcome import DONE, FAILED, WRONG
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.life.reports import plain
+from dayfly.runs.displays import StandardError
+from dayfly.runs.signals import Stopped, StopSignals
+
+
+def benches(checkout: Path) -> dict[str, str]:
+    """The benches of a checkout, each with what it says of itself.
+
+    Raises RequestError if this is no checkout.
+    """
+    folder = checkout / "benchmarks"
+    if not (folder / "__init__.py").is_file():
+        raise RequestError(
+            f"there are no benches in {checkout}, as they are not installed with dayfly: clone its "
+            "repository, and use the dayfly that make venv installs there"
+        )
+    files = sorted(path for path in folder.glob("*.py") if path.stem != "__init__")
+    return {path.stem: _first_line(path) for path in files}
+
+
+def measure(name: str, args: Sequence[str], *, as_json: bool) -> int:
+    """Run a bench, print its result, return the exit code. The name `--help` lists them."""
+    errors = StandardError()
+    result: Mapping[str, Any] = {}
+    error: str | None = None
+    try:
+        known = benches(Path(dayfly.__file__).resolve().parents[2])
+        if name == "--help":
+            print(_usage(known))
+            return DONE
+        bench = _module(name, known)
+        with StopSignals():
+            result, status, code = bench.run(args), "done", DONE
+    except DayflyError as failure:
+        error, status = str(failure), "failed"
+        code = WRONG if isinstance(failure, RequestError) else FAILED
+        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+    except Exception as failure:
+        traceback.print_exc()
+        error, status, code = in_short(failure), "failed", FAILED
+    except Stopped as stop:
+        status, code = "stopped", 128 + stop.number
+    except KeyboardInterrupt:
+        status, code = "stopped", 130
+    if as_json:
+        whole = {"bench": name, "status": status, "error": error, **result}
+        print(json.dumps(plain(whole), allow_nan=False))
+    elif code == DONE:
+        Console().print(bench.table(result))
+    return code
+
+
+def _module(name: str, known: Mapping[str, str]) -> Any:
+    if name not in known:
+        raise RequestError(f"there is no bench {name!r}: give one of {', '.join(known)}")
+    sys.path.insert(0, str(Path(dayfly.__file__).resolve().parents[2]))
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def _usage(known: Mapping[str, str]) -> str:
+    width = max(map(len, known))
+    lines = [f"  {name:<{width}}  {what}" for name, what in known.items()]
+    how = "usage: dayfly bench NAME [options of the bench] [--json]"
+    return "\n".join([how, "", *lines, "", "dayfly bench NAME --help tells a bench's options."])
+
+
+def _first_line(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
