@@ -32,6 +32,10 @@ class World:
         self.stack = stack
         self.channels: list[Channel] = []
         self.engines: list[Engine] = []
+        coordinators = FileChannel.make(
+            root, Namespace("run", 0), senders=size, budget_bytes=2**26, ahead_bytes=2**18
+        )
+        stack.enter_context(coordinators)
         for rank in range(size):
             channel, engine = self.worker(rank)
             self.channels.append(channel)
@@ -42,7 +46,7 @@ class World:
         self, rank: int, observe: Callable[[Op], None] | None = None
     ) -> tuple[Channel, Engine]:
         """A (new) worker of this rank; it is closed with the world."""
-        channel = FileChannel(self.root, Namespace("run", 0), rank)
+        channel = FileChannel(self.root, Namespace("run", 0))
         self.stack.enter_context(channel)
         engine = Engine(
             channel, self.collective, rank, self.size, timeout_s=SOON_S, observe=observe

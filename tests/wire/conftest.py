@@ -14,5 +14,8 @@ from dayfly.wire.channels.files import FileChannel
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[Channel]:
     """Rank 0's channel; tests play the other ranks by hand on it."""
-    with FileChannel(tmp_path, Namespace("run", 0), 0) as channel:
+    made = FileChannel.make(
+        tmp_path, Namespace("run", 0), senders=4, budget_bytes=2**24, ahead_bytes=2**18
+    )
+    with made as channel:
         yield channel

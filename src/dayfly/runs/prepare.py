@@ -11,7 +11,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.errors import DayflyError, RequestError, WireError, in_short
 from dayfly.job import Job
 from dayfly.runs.progress import Progress
 from dayfly.runs.settings import Settings
@@ -21,7 +21,9 @@ from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
+from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.segments.layout import ALIGN_BYTES, Layout
 
 _MIB = 2**20
 #: The log's bound unless another is asked for: this, or a quarter of the free space if less.
@@ -97,7 +99,16 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
     )
 
 
-def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> int | None:
+def log_budget_bytes(settings: Settings, channel_directory: Path) -> int:
+    """What the messages may take together, with all that it takes to keep them."""
+    if settings.log_budget_mib is not None:
+        return settings.log_budget_mib * _MIB
+    return min(_LOG_BUDGET_BYTES, _free_bytes(channel_directory) // 4)
+
+
+def log_steps(
+    settings: Settings, step_bytes: int, budget_bytes: int, channel_directory: Path
+) -> int | None:
     """How many steps' messages the log may hold; None for a single worker, which has no log.
 
     A step's sums are `step_bytes`; while it runs, the contributions take that once for each of the
@@ -106,25 +117,24 @@ def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> i
     workers = settings.workers
     if workers == 1:
         return None
-    whole = step_bytes + workers * (workers + 1) * HEADER_BYTES + _SMALL_MESSAGES_BYTES
-    free = _free_bytes(channel_directory)
-    if settings.log_budget_mib is not None:
-        budget = settings.log_budget_mib * _MIB
-    else:
-        budget = min(_LOG_BUDGET_BYTES, free // 4)
-    steps = budget // whole - (workers - 1)
+    message_bytes = HEADER_BYTES + ALIGN_BYTES
+    whole = step_bytes + workers * (workers + 1) * message_bytes + _SMALL_MESSAGES_BYTES
+    try:
+        made = Layout.of(workers, budget_bytes)
+        steps = made.arena_bytes // whole - (workers - 1)
+    except WireError:
+        steps = 0
     if steps < 1:
+        free = _free_bytes(channel_directory)
         raise RequestError(
-            f"the message log may take {budget / _MIB:.0f} MiB, but a step of this model on "
+            f"the message log may take {budget_bytes / _MIB:.0f} MiB, but a step of this model on "
             f"{workers} workers takes {workers * whole / _MIB:.0f} MiB at {channel_directory} "
             f"({free / _MIB:.0f} MiB free): raise --log-budget, or use fewer workers"
         )
-    if settings.memory_mib is not None:
-        # Pages of a file in memory count as memory of the function that wrote them, until the log
-        # is trimmed: at most a quarter of its memory may go there.
-        share = settings.memory_mib * _MIB // 4 - (workers - 1) * whole // workers
-        steps = max(1, min(steps, share * workers // whole))
-    return int(steps)
+    # A worker's own sums, those of validations, and what it has in flight, all have to be listed.
+    sums = COLLECTIVES[settings.collective].sums(workers)
+    most = max(sum(name.source == rank for name in sums) for rank in range(workers))
+    return min(steps, made.slots // (4 * most))
 
 
 def _smallest_piece(job: Job, samples: int, workers: int) -> int:

@@ -186,9 +186,7 @@ class _Execution:
             case Kind.GET:
                 self._get(_named(op), self._view(op.span))
             case Kind.HOLD:
-                held = torch.empty(len(op.span), dtype=self._buffer_P.dtype)
-                self._get(_named(op), held)
-                self._held[_named(op)] = held
+                self._held[_named(op)] = self._hold(_named(op), len(op.span))
             case Kind.REDUCE:
                 self._reduce(op)
             case Kind.DROP:
@@ -210,9 +208,17 @@ class _Execution:
                 self._engine._channel.drop([key])
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
+        self._wait(name, lambda key, some_s: self._engine._channel.get(key, into, some_s))
+
+    def _hold(self, name: Name, length: int) -> torch.Tensor:
         key = self._key(name)
-        wait_patiently(
-            lambda some_s: self._engine._channel.get(key, into, some_s),
+        header = Header(key.operation, self._buffer_P.dtype, (length,))
+        return self._wait(name, lambda key, some_s: self._engine._channel.hold(key, header, some_s))
+
+    def _wait(self, name: Name, wait: Callable[[Key, float], Result]) -> Result:
+        key = self._key(name)
+        return wait_patiently(
+            lambda some_s: wait(key, some_s),
             self._engine._timeout_s,
             self._check,
             f"rank {self._engine._rank} for the {key}",
@@ -228,12 +234,8 @@ class _Execution:
 
     def _reduce(self, op: Op) -> None:
         view = self._view(op.span)
-        total: torch.Tensor | None = None
-        for name in op.terms:
-            term = view if name is None else self._held.pop(name)
-            total = term if total is None else total.add_(term)
-        if total is not None and total is not view:
-            view.copy_(total)
+        terms = [view if name is None else self._held.pop(name) for name in op.terms]
+        _sum(terms, view)
 
     def _view(self, span: Span) -> torch.Tensor:
         return self._buffer_P[span.start : span.stop]
@@ -260,6 +262,17 @@ def wait_patiently(
                 raise WaitTimeout(
                     f"{what}: nothing came within {timeout_s:g} s; is that worker alive?"
                 ) from error
+
+
+def _sum(terms: list[torch.Tensor], into: torch.Tensor) -> None:
+    """Sum terms in their order. Writes none of them, as they may be messages, but for `into`."""
+    own = next((at for at, term in enumerate(terms) if term is into), 0)
+    total = terms[0]
+    for at, term in enumerate(terms[1:], 1):
+        # The sum goes to `into` as soon as that has been added.
+        total = torch.add(total, term, out=into if at >= own else total if at > 1 else None)
+    if total is not into:
+        into.copy_(total)
 
 
 def _key(step: int, operation: str, name: Name) -> Key:

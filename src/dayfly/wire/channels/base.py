@@ -59,6 +59,10 @@ class Traffic:
 class Channel(Closing):
     """A place to put messages that others get. Use as a context manager, or close it."""
 
+    #: Whether to put and to get what is there takes this process's time, rather than a link's: then
+    #: nothing is gained by doing it beside other things.
+    immediate = False
+
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.traffic = Traffic()
@@ -80,6 +84,15 @@ class Channel(Closing):
         what was expected and found, if operation, dtype, shape or checksum do not fit; what the
         tensor holds then is not defined.
         """
+
+    def hold(self, key: Key, expected: Header, timeout_s: float) -> torch.Tensor:
+        """As `get`, giving a tensor that is to be read only, and only until the message is dropped.
+
+        It may be the message itself, without a copy.
+        """
+        held = torch.empty(expected.shape, dtype=expected.dtype)
+        self.get(key, held, timeout_s)
+        return held
 
     @abstractmethod
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
