@@ -22,10 +22,19 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 @pytest.fixture
 def connect(place: Place) -> Iterator[Connect]:
-    """Opens a channel at the place: `connect(reader=1, namespace=...)`."""
+    """Opens a channel at the place: `connect(reader=1, namespace=...)`, made if it was not yet.
+
+    again: whether to make it anew, after it was destroyed.
+    """
+    made: set[Namespace] = set()
     with ExitStack() as stack:
 
-        def connect(reader: int = 0, namespace: Namespace = NAMESPACE) -> Channel:
+        def connect(
+            reader: int = 0, namespace: Namespace = NAMESPACE, *, again: bool = False
+        ) -> Channel:
+            if again or namespace not in made:
+                stack.enter_context(place.make(namespace))
+                made.add(namespace)
             return stack.enter_context(place.open(namespace, reader))
 
         yield connect

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,23 +16,32 @@ from typing import Protocol
 import pytest
 import torch
 
-from dayfly.wire import inotify
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
+from dayfly.wire.segments import doorbell
+from dayfly.wire.segments.layout import address_of
+from dayfly.wire.segments.pool import segment_path
+from dayfly.wire.segments.segment import Segment
+from dayfly.wire.segments.writer import Writer
 from dayfly.wire.tensors import as_bytes
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
 SOON_S = 30.0
 NAMESPACE = Namespace("run", 0)
+#: Ranks that may send in the suite.
+SENDERS = 12
 
 
 class Place(Protocol):
     """One channel's kit for the suite."""
 
+    def make(self, namespace: Namespace) -> Channel:
+        """The coordinator's end of a new channel, with `SENDERS` ranks."""
+
     def open(self, namespace: Namespace, reader: int) -> Channel:
-        """The channel as the worker `reader` opens it."""
+        """The channel as the worker `reader` opens it, once it was made."""
 
     def raw(self, namespace: Namespace, key: Key) -> bytes:
         """A stored message, header and payload, as it lies there."""
@@ -50,22 +59,47 @@ class FilePlace:
 
     root: Path
 
+    def make(self, namespace: Namespace) -> Channel:
+        return make(self.root, namespace)
+
     def open(self, namespace: Namespace, reader: int) -> Channel:
-        return FileChannel(self.root, namespace, reader)
+        return FileChannel(self.root, namespace)
 
     def raw(self, namespace: Namespace, key: Key) -> bytes:
-        return self._path(namespace, key).read_bytes()
+        segment = self._segment(namespace, key)
+        found = segment.find(*address_of(key))
+        assert found is not None
+        return segment.map[found.at : found.at + found.size]
 
     def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
-        path = self._path(namespace, key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(raw)
+        segment = self._segment(namespace, key)
+
+        def copy(at: int) -> None:
+            segment.map[at : at + len(raw)] = raw
+
+        with closing(Writer(segment, lambda: None)) as writer:
+            assert writer.put(*address_of(key), len(raw), copy)
 
     def only_events(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(inotify, "LOOK_AGAIN_S", 10 * SOON_S)
+        patch.setattr(doorbell, "LOOK_AGAIN_S", 10 * SOON_S)
 
-    def _path(self, namespace: Namespace, key: Key) -> Path:
-        return self.root / namespace.run / f"{namespace.generation:06d}" / key.box / key.name
+    def _segment(self, namespace: Namespace, key: Key) -> Segment:
+        place = self.root / namespace.run / f"{namespace.generation:06d}"
+        return Segment(segment_path(place, key.source))
+
+
+def make(
+    root: Path,
+    namespace: Namespace = NAMESPACE,
+    *,
+    senders: int = SENDERS,
+    budget_bytes: int = 64 * 2**20,
+    ahead_bytes: int = 2**18,
+) -> FileChannel:
+    """The coordinator's end of a new file channel."""
+    return FileChannel.make(
+        root, namespace, senders=senders, budget_bytes=budget_bytes, ahead_bytes=ahead_bytes
+    )
 
 
 @contextmanager

@@ -111,8 +111,8 @@ def test_destroy_removes_all_generations_of_its_run_only(connect: Connect) -> No
         channel.put_bytes(HERE[0], b"x")
     second.destroy()
     second.destroy()
-    assert connect(0).stored(HERE[:1]) == set()
-    assert connect(0, Namespace("run", 1)).stored(HERE[:1]) == set()
+    assert connect(0, again=True).stored(HERE[:1]) == set()
+    assert connect(0, Namespace("run", 1), again=True).stored(HERE[:1]) == set()
     assert other.stored(HERE[:1]) == {HERE[0]}
 
 

@@ -33,6 +33,10 @@ class World:
         self.stack = stack
         self.channels: list[Channel] = []
         self.engines: list[Engine] = []
+        coordinators = FileChannel.make(
+            root, Namespace("run", 0), senders=size, budget_bytes=2**26, ahead_bytes=2**18
+        )
+        stack.enter_context(coordinators)
         for rank in range(size):
             channel, engine = self.worker(rank)
             self.channels.append(channel)
@@ -45,7 +49,7 @@ class World:
         """A (new) worker of this rank; it is closed with the world."""
         # In every other world as over a link, uplink and downlink beside each other.
         kind = Distant if self.size % 2 else FileChannel
-        channel = kind(self.root, Namespace("run", 0), rank)
+        channel = kind(self.root, Namespace("run", 0))
         self.stack.enter_context(channel)
         engine = Engine(
             channel, self.collective, rank, self.size, timeout_s=SOON_S, observe=observe

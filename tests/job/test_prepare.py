@@ -58,7 +58,7 @@ def test_a_good_job_passes(changes: dict[str, Any]) -> None:
     found = prepared(**changes)
     assert found.training_samples == 24
     assert found.arrays is None
-    assert found.step_bytes >= 4 * sum(
+    assert found.round_bytes >= 4 * sum(
         p.numel() for p in Job(**given(**changes)).model().parameters()
     )
 

@@ -31,12 +31,17 @@ values = st.recursive(
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm") as path:
+    with (
+        tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm") as path,
+        FileChannel.make(
+            Path(path), Namespace("run", 0), senders=4, budget_bytes=2**24, ahead_bytes=2**18
+        ),
+    ):
         yield Path(path)
 
 
 def channel(root: Path, reader: int) -> Channel:
-    return FileChannel(root, Namespace("run", 0), reader)
+    return FileChannel(root, Namespace("run", 0))
 
 
 def has_nan(value: Any) -> bool:

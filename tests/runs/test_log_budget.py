@@ -50,13 +50,13 @@ class Watcher:
 
 
 def _size(directory: str) -> int:
-    """Bytes of the files below; what vanishes meanwhile counts as nothing."""
+    """Bytes that the files below take, holes aside; what vanishes meanwhile counts as nothing."""
     total = 0
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
                 is_file = entry.is_file(follow_symlinks=False)
-                total += entry.stat().st_size if is_file else _size(entry.path)
+                total += 512 * entry.stat().st_blocks if is_file else _size(entry.path)
     return total
 
 

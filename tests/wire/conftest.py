@@ -20,5 +20,8 @@ class Distant(FileChannel):
 @pytest.fixture(params=[FileChannel, Distant], ids=["immediate", "distant"])
 def channel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Channel]:
     """Rank 0's channel; tests play the other ranks by hand on it."""
-    with request.param(tmp_path, Namespace("run", 0), 0) as channel:
+    made = request.param.make(
+        tmp_path, Namespace("run", 0), senders=4, budget_bytes=2**24, ahead_bytes=2**18
+    )
+    with made as channel:
         yield channel

@@ -24,14 +24,14 @@ from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
 from dayfly.wire.store import FileStore
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What `run.json` holds: enough, with the checkpoint, to continue the run.
 
-    generation: lives before this one. step_bytes: size of the buffer that a step's
+    generation: lives before this one. round_bytes: size of the buffer that a step's
     all-reduce sums. wall_s: of the lives before. made_with: what bits depend on.
     """
 
@@ -40,7 +40,7 @@ class Record:
     shipped: Shipped
     parts: tuple[Part, ...]
     samples: int
-    step_bytes: int
+    round_bytes: int
     generation: int = 0
     status: str = "running"
     error: str | None = None

@@ -60,7 +60,7 @@ def begin(
             shipped=shipped,
             parts=parts,
             samples=parts[0].samples if parts else prepared.training_samples,
-            step_bytes=prepared.step_bytes,
+            round_bytes=prepared.round_bytes,
             made_with=made_with(),
         )
         record.save(store)

@@ -19,7 +19,7 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
-from dayfly.runs.prepare import log_steps
+from dayfly.runs.prepare import log_budget_bytes, log_rounds
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.results import write_results
@@ -27,7 +27,7 @@ from dayfly.runs.run import Result, Run
 from dayfly.runs.signals import Stopped, StopSignals
 from dayfly.runs.task import Task
 from dayfly.train.order import Epochs
-from dayfly.wire.channels import check_channel, open_channel
+from dayfly.wire.channels import check_channel, create_channel, remove_channel
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.store import FileStore
@@ -36,6 +36,8 @@ _HANDLER = "dayfly.runs.worker:main"
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
 #: first made, which would cost every function most of a second.
 _PRELOAD = ("torch._dynamo", "dayfly.runs.worker")
+#: Beside a round's messages, room for reports and the like is kept ready for a worker.
+_AHEAD_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class OneLife:
         self._priced_as = catalogue(self._settings).platform(price_list(self._settings))
         self._began = time.monotonic()
         self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
-        self._log_steps: int | None = None
+        self._log_budget_bytes = log_budget_bytes(self._settings, check_channel(self._channel_url))
+        self._log_rounds: int | None = None
         try:
             committed = checkpoints.latest(store)
         except DayflyError as error:
@@ -97,8 +100,11 @@ class OneLife:
 
     def check(self) -> None:
         """Raise RequestError for what cannot be carried out; nothing was started by then."""
-        self._log_steps = log_steps(
-            self._settings, self._record.step_bytes, check_channel(self._channel_url)
+        self._log_rounds = log_rounds(
+            self._settings,
+            self._record.round_bytes,
+            self._log_budget_bytes,
+            check_channel(self._channel_url),
         )
         limit = self._settings.memory_mib
         if limit is not None and limit < (least := self._platform.least_memory_mib()):
@@ -149,9 +155,14 @@ class OneLife:
         url = self._channel_url
         namespace = Namespace(self._record.run_id, self._record.generation)
         self._session.record_directory(check_channel(url) / namespace.run)
-        with open_channel(url, namespace, COORDINATOR) as stale:
-            stale.destroy()
-        with open_channel(url, namespace, COORDINATOR) as channel:
+        remove_channel(url, namespace.run)
+        with create_channel(
+            url,
+            namespace,
+            senders=self._settings.workers,
+            budget_bytes=self._log_budget_bytes,
+            ahead_bytes=self._record.round_bytes + _AHEAD_BYTES,
+        ) as channel:
             try:
                 yield channel
             finally:
@@ -179,7 +190,7 @@ class OneLife:
                 k=settings.round_steps,
                 collective=settings.collective,
                 target_accuracy=settings.target_accuracy,
-                log_rounds=self._log_steps,
+                log_rounds=self._log_rounds,
                 checkpoint_every_s=settings.checkpoint_every_s,
                 wait_timeout_s=settings.wait_timeout_s,
                 scratch=str(self._session.root / "scratch"),

@@ -11,20 +11,23 @@ import safetensors
 import safetensors.torch
 import torch
 
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.errors import DayflyError, RequestError, WireError, in_short
 from dayfly.job import Job
 from dayfly.runs.progress import Progress
 from dayfly.runs.settings import Settings
 from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.train.averaging import Averaging
 from dayfly.train.builtin import BUILTIN
+from dayfly.train.flat import BUCKET_BYTES
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 from dayfly.train.synchronous import Synchronous
+from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.segments.layout import ALIGN_BYTES, Layout
 
 _MIB = 2**20
 #: The log's bound unless another is asked for: this, or a quarter of the free space if less.
@@ -38,14 +41,15 @@ class Prepared:
     """A request that can be carried out.
 
     arrays: the data, if it is arrays. training_samples: before any are split off. tree, tensors:
-    the state before step 0. step_bytes: size of the buffer that a step's all-reduce sums.
+    the state before step 0. round_bytes: size of what is summed over the workers in a
+    round, which is a step under bsp.
     """
 
     arrays: Arrays | None
     training_samples: int
     tree: Any
     tensors: Tensors
-    step_bytes: int
+    round_bytes: int
 
 
 def check_shares(job: Job, workers: int) -> None:
@@ -90,13 +94,15 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
         kept = {name: tensor.clone() for name, tensor in tensors.items()}
         alone = _smallest_piece(job, trained, settings.workers) == 1
         probe(job, replica, tried, unseen, alone=alone)
-        step_bytes = _round_bytes(job, settings, replica, Epochs(trained, job.batch_size, job.seed))
+        round_bytes = _round_bytes(
+            job, settings, replica, Epochs(trained, job.batch_size, job.seed)
+        )
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, own)
         replica.model.zero_grad()
     return Prepared(
-        arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, step_bytes
+        arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, round_bytes
     )
 
 
@@ -108,34 +114,43 @@ def _round_bytes(job: Job, settings: Settings, replica: Replica, epochs: Epochs)
     return Averaging(replica, rounds.longest).data.nbytes
 
 
-def log_steps(settings: Settings, step_bytes: int, channel_directory: Path) -> int | None:
-    """How many steps' messages the log may hold; None for a single worker, which has no log.
+def log_budget_bytes(settings: Settings, channel_directory: Path) -> int:
+    """What the messages may take together, with all that it takes to keep them."""
+    if settings.log_budget_mib is not None:
+        return settings.log_budget_mib * _MIB
+    return min(_LOG_BUDGET_BYTES, _free_bytes(channel_directory) // 4)
 
-    A step's sums are `step_bytes`; while it runs, the contributions take that once for each of the
-    other workers. Raises RequestError if not even one step fits.
+
+def log_rounds(
+    settings: Settings, round_bytes: int, budget_bytes: int, channel_directory: Path
+) -> int | None:
+    """How many rounds' messages the log may hold; None for a single worker, which has no log.
+
+    A round's sums are `round_bytes`; while it runs, the contributions take that once for each of
+    the other workers. Raises RequestError if not even one round fits.
     """
     workers = settings.workers
     if workers == 1:
         return None
-    whole = step_bytes + workers * (workers + 1) * HEADER_BYTES + _SMALL_MESSAGES_BYTES
-    free = _free_bytes(channel_directory)
-    if settings.log_budget_mib is not None:
-        budget = settings.log_budget_mib * _MIB
-    else:
-        budget = min(_LOG_BUDGET_BYTES, free // 4)
-    steps = budget // whole - (workers - 1)
-    if steps < 1:
+    buckets = 2 + round_bytes // BUCKET_BYTES
+    small = buckets * workers * (workers + 1) * (HEADER_BYTES + ALIGN_BYTES)
+    whole = round_bytes + small + _SMALL_MESSAGES_BYTES
+    try:
+        made = Layout.of(workers, budget_bytes)
+        rounds = made.arena_bytes // whole - (workers - 1)
+    except WireError:
+        rounds = 0
+    if rounds < 1:
+        free = _free_bytes(channel_directory)
         raise RequestError(
-            f"the message log may take {budget / _MIB:.0f} MiB, but a step of this model on "
+            f"the message log may take {budget_bytes / _MIB:.0f} MiB, but a round of this model on "
             f"{workers} workers takes {workers * whole / _MIB:.0f} MiB at {channel_directory} "
             f"({free / _MIB:.0f} MiB free): raise --log-budget, or use fewer workers"
         )
-    if settings.memory_mib is not None:
-        # Pages of a file in memory count as memory of the function that wrote them, until the log
-        # is trimmed: at most a quarter of its memory may go there.
-        share = settings.memory_mib * _MIB // 4 - (workers - 1) * whole // workers
-        steps = max(1, min(steps, share * workers // whole))
-    return int(steps)
+    # A worker's own sums, those of validations, and what it has in flight, all have to be listed.
+    sums = COLLECTIVES[settings.collective].sums(workers)
+    most = max(sum(name.source == rank for name in sums) for rank in range(workers))
+    return min(rounds, made.slots // (4 * most * buckets))
 
 
 def _smallest_piece(job: Job, samples: int, workers: int) -> int:

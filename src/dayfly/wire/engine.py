@@ -249,16 +249,18 @@ class _Execution:
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
         key = self._key(name)
+        key = self._key(name)
         began = time.monotonic()
         there = self._patiently(key, lambda some_s: self._engine._channel.get(key, into, some_s))
         self._spent("wait", began, there)
         self._spent("download", there, time.monotonic())
 
     def _hold(self, name: Name, span: Span) -> None:
-        key, like = self._key(name), self._view(span)
+        key = self._key(name)
+        header = Header(key.operation, self._buffer_P.dtype, (len(span),))
         began = time.monotonic()
         self._held[name], there = self._patiently(
-            key, lambda some_s: self._engine._channel.hold(key, like, some_s)
+            key, lambda some_s: self._engine._channel.hold(key, header, some_s)
         )
         self._spent("wait", began, there)
         self._spent("download", there, time.monotonic())

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import xxhash
@@ -27,6 +28,7 @@ import xxhash
 from dayfly.errors import WireError
 
 HEADER_BYTES = 128
+_SEALED_BYTES = HEADER_BYTES - 8
 _LAYOUT = struct.Struct("<4sBBBx40s8QQQ")
 _MAGIC = b"dfly"
 _VERSION = 1
@@ -62,20 +64,17 @@ class Header:
 
     def pack(self, payload: memoryview) -> bytes:
         """The 128 header bytes for this payload. Raises WireError if its size does not fit."""
-        if payload.nbytes != self.nbytes:
-            raise WireError(f"{self}: payload has {payload.nbytes} bytes, not {self.nbytes}")
-        return self._layout(_checksum(self._layout(0)[:-8], payload))
+        first, seed = self.sealed(payload.nbytes)
+        return first + checksum(payload, seed).to_bytes(8, "little")
 
-    def _layout(self, checksum: int) -> bytes:
-        if len(self.shape) > 8 or self.dtype not in _NUMBERS:
-            raise WireError(f"{self}: at most 8 dimensions, and one of {DTYPES}")
-        if len(self.operation) > 40 or not self.operation.isascii():
-            raise WireError(f"{self}: an operation has at most 40 characters, all of them ASCII")
-        shape = (*self.shape, *([0] * (8 - len(self.shape))))
-        number, operation = _NUMBERS[self.dtype], self.operation.encode("ascii")
-        return _LAYOUT.pack(
-            _MAGIC, _VERSION, number, len(self.shape), operation, *shape, self.nbytes, checksum
-        )
+    def sealed(self, size: int) -> tuple[bytes, int]:
+        """Header bytes 0 to 119, and the seed of the checksum of a payload of `size` bytes.
+
+        Raises WireError if the payload's size does not fit.
+        """
+        if size != self.nbytes:
+            raise WireError(f"{self}: payload has {size} bytes, not {self.nbytes}")
+        return _sealed(self)
 
     @classmethod
     def unpack(cls, raw: bytes | bytearray | memoryview) -> Header:
@@ -97,11 +96,32 @@ class Header:
 
 def verify(raw_header: bytes | bytearray | memoryview, payload: memoryview) -> None:
     """Raise WireError unless the payload and its header are what was sent."""
-    expected = int.from_bytes(raw_header[HEADER_BYTES - 8 : HEADER_BYTES], "little")
-    found = _checksum(bytes(raw_header[: HEADER_BYTES - 8]), payload)
-    if found != expected:
-        raise WireError(f"checksum {found:016x} of the message is not {expected:016x} as sent")
+    sent = int.from_bytes(raw_header[_SEALED_BYTES:HEADER_BYTES], "little")
+    seed = xxhash.xxh3_64_intdigest(bytes(raw_header[:_SEALED_BYTES]))
+    compare(checksum(payload, seed), sent)
 
 
-def _checksum(header: bytes, payload: memoryview) -> int:
-    return xxhash.xxh3_64_intdigest(payload, seed=xxhash.xxh3_64_intdigest(header))
+def checksum(payload: memoryview, seed: int) -> int:
+    """XXH3-64 of a payload."""
+    return xxhash.xxh3_64_intdigest(payload, seed=seed)
+
+
+def compare(found: int, sent: int) -> None:
+    """Raise WireError unless two checksums are the same."""
+    if found != sent:
+        raise WireError(f"checksum {found:016x} of the message is not {sent:016x} as sent")
+
+
+@lru_cache(maxsize=1024)
+def _sealed(header: Header) -> tuple[bytes, int]:
+    """Kept, as most messages of a step have the headers of the step before."""
+    shape, dtype = header.shape, header.dtype
+    if len(shape) > 8 or dtype not in _NUMBERS:
+        raise WireError(f"{header}: at most 8 dimensions, and one of {DTYPES}")
+    if len(header.operation) > 40 or not header.operation.isascii():
+        raise WireError(f"{header}: an operation has at most 40 characters, all of them ASCII")
+    sizes = (*shape, *([0] * (8 - len(shape))))
+    number, operation = _NUMBERS[dtype], header.operation.encode("ascii")
+    raw = _LAYOUT.pack(_MAGIC, _VERSION, number, len(shape), operation, *sizes, header.nbytes, 0)
+    first = raw[:_SEALED_BYTES]
+    return first, xxhash.xxh3_64_intdigest(first)

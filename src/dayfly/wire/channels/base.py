@@ -108,13 +108,12 @@ class Channel(Closing):
         tensor holds then is not defined.
         """
 
-    def hold(self, key: Key, like: torch.Tensor, timeout_s: float) -> tuple[torch.Tensor, float]:
-        """As `get`, into a tensor of its own, of the type and shape of `like`.
+    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+        """As `get`, giving a tensor that is to be read only, and only until the message is dropped.
 
-        It is to be read only, and no longer than until this party drops the message: it may be
-        the message itself.
+        It may be the message itself, without a copy.
         """
-        held = torch.empty_like(like)
+        held = torch.empty(expected.shape, dtype=expected.dtype)
         return held, self.get(key, held, timeout_s)
 
     @abstractmethod

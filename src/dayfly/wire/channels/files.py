@@ -1,229 +1,346 @@
-"""The file channel: a message is a file in a directory that all workers see, best on tmpfs.
+"""The file channel: messages in memory that all workers on this machine see, best on tmpfs.
 
-    <root>/<run>/<generation>/to-2/000000012.part.0     from rank 0 to rank 2, in step 12
-    <root>/<run>/<generation>/to-everyone/000000012.sum.1
-    <root>/<run>/<generation>/writing/…                 being written, not yet there
+    <root>/<run>/<generation>/from-0            the messages that rank 0 sent
+    <root>/<run>/<generation>/from-coordinator
 
-A message is written beside, then linked to its name: readers see all of it or nothing, and the
-link fails if the name is taken, so the first put wins. Readers sleep until the directory changes.
+Each is a segment (see `wire.segments`): the coordinator makes them, workers map them. To put is to
+copy into the own segment and to get is to copy from another's; a doorbell wakes who waits. All
+workers must be on one machine, also where the directory is on a disk or a network.
 """
 
 from __future__ import annotations
 
-import errno
-import io
-import os
+import ctypes
 import shutil
 import threading
 import time
-import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import torch
+import xxhash
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.inotify import Doorbell
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key, party_name
-from dayfly.wire.message import HEADER_BYTES, Header, verify
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.keys import COORDINATOR, FOREVER, Key
+from dayfly.wire.message import HEADER_BYTES, Header, checksum, compare, verify
+from dayfly.wire.segments import layout
+from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
+from dayfly.wire.segments.segment import Found, Segment
+from dayfly.wire.segments.writer import Writer
+from dayfly.wire.tensors import address_of
 
-#: A file that is being written and has not grown for this long was left by a killed worker.
-_ABANDONED_S = 300.0
+Result = TypeVar("Result")
+
+#: Up to here a payload is copied at once, without letting other threads run.
+_SMALL_BYTES = 64 * 1024
+#: Larger ones are copied and checked in pieces that stay in the processor's cache.
+_PIECE_BYTES = 2**20
+#: Looks at a message whose checksum is wrong before it counts as damaged: on some processors
+#: another's writing may be seen out of order for a moment.
+_LOOKS = 3
 
 
 class FileChannel(Channel):
-    """Messages as files under `root`. `reader`: the rank (or party) whose boxes are waited at."""
+    """Messages under `root`, in segments that were made before. pool: the coordinator's."""
 
     immediate = True
 
-    def __init__(self, root: Path, namespace: Namespace, reader: int) -> None:
+    def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
         super().__init__(namespace)
         self._run = root / namespace.run
-        self._here = self._run / f"{namespace.generation:06d}"
-        self._writing = self._here / "writing"
-        self._boxes: dict[int, Path] = {}
+        self._place = _place(root, namespace)
+        self._pool = pool
+        self._closed = False
         self._lock = threading.Lock()
+        self._segments: dict[int, Segment] = {}
+        self._writers: dict[int, Writer] = {}
+        self._waiting: dict[tuple[int, int], tuple[int, list[bytes]]] = {}
+        self._sources: Sequence[int] = (COORDINATOR,)
+        self._sources = (COORDINATOR, *range(self._segment(COORDINATOR).layout.senders))
+
+    @classmethod
+    def make(
+        cls, root: Path, namespace: Namespace, *, senders: int, budget_bytes: int, ahead_bytes: int
+    ) -> FileChannel:
+        """Make the segments and open the coordinator's end, which keeps their pages touched."""
+        place = _place(root, namespace)
+        make_segments(place, senders, budget_bytes)
+        pool = Pool(place, senders, ahead_bytes)
         try:
-            self._writing.mkdir(parents=True, exist_ok=True, mode=0o700)
-            own = [self._box(reader), self._box(EVERYONE)]
-        except OSError as error:
-            raise WireError(f"file channel: cannot make {self._here}: {error.strerror}") from error
-        self._doorbell = Doorbell(own)
-        self._prefix = uuid.uuid4().hex[:8]
-        self._count = 0
+            return cls(root, namespace, pool)
+        except BaseException:
+            pool.close()
+            raise
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        with self._lock:
-            self._count += 1
-            # The process may have forked since: the number alone would name two files the same.
-            temporary = self._writing / f"{os.getpid()}-{self._prefix}-{self._count}"
-        raw = header.pack(payload)
+        sealed, seed = header.sealed(payload.nbytes)
+        address, digest = layout.address_of(key)
+        size = HEADER_BYTES + payload.nbytes
+        segment = self._segment_of(key)
+
+        def copy(at: int) -> None:
+            checksum = _copy_in(segment, at + HEADER_BYTES, payload, seed)
+            segment.map[at : at + HEADER_BYTES] = sealed + checksum.to_bytes(8, "little")
+
         try:
-            final = self._path(key)
-            _write(temporary, raw, payload)
-            try:
-                won = _link(temporary, final)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise WireError(_cannot_write(key, self._here, error)) from error
-        self.traffic.count(up=len(raw) + payload.nbytes if won else 0)
+            won = self._writer(key.source).put(address, digest, size, copy)
+        except WireError as error:
+            raise WireError(f"{key}: {error}") from error
+        if won:
+            segment.bells.ring(layout.bell_of(key.destination))
+        self.traffic.count(up=size if won else 0)
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         expected = Header(key.operation, into.dtype, tuple(into.shape))
-        payload = as_bytes(into)
-        with self._opened(key, timeout_s) as file:
-            there = time.monotonic()
-            raw = bytearray(HEADER_BYTES)
-            read = os.readv(file.fileno(), [raw, payload])
-            found = _unpack(key, raw[: min(read, HEADER_BYTES)], str(expected))
-            if found != expected:
-                raise WireError(f"{key}: expected {expected}, found {found}")
-            size = HEADER_BYTES + found.nbytes
-            while 0 < read < size:  # readv moves 2 GiB at most
-                more = os.readv(file.fileno(), [payload[read - HEADER_BYTES :]])
-                read = read + more if more else -1
-            if read != size:
-                raise WireError(f"{key}: expected {expected}, found it cut short")
-        _verify(key, raw, payload)
-        self.traffic.count(down=size)
-        return there
+        size = into.nbytes
+        target = address_of(into)
+        sealed, seed = expected.sealed(size)
+
+        def copy(segment: Segment, found: Found) -> None:
+            _check_header(segment, found, expected, sealed)
+            _copy_out(segment, found.at, target, size, seed)
+
+        return self._read(key, timeout_s, copy)[1]
+
+    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+        size = expected.nbytes
+        sealed, seed = expected.sealed(size)
+
+        def view(segment: Segment, found: Found) -> torch.Tensor:
+            _check_header(segment, found, expected, sealed)
+            at = found.at + HEADER_BYTES
+            compare(checksum(segment.bytes[at : at + size], seed), _sent(segment, found.at))
+            if not size:
+                return torch.empty(expected.shape, dtype=expected.dtype)
+            count = size // expected.dtype.itemsize
+            flat = torch.frombuffer(segment.map, dtype=expected.dtype, count=count, offset=at)
+            return flat.view(expected.shape)
+
+        return self._read(key, timeout_s, view)
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        with self._opened(key, timeout_s) as file:
-            raw = file.read()
-        expected = f"{key.operation} of bytes"
-        header = _unpack(key, raw, expected)
-        if header != Header(key.operation, torch.uint8, (header.nbytes,)):
-            raise WireError(f"{key}: expected {expected}, found {header}")
-        payload = memoryview(raw)[HEADER_BYTES:]
-        if payload.nbytes != header.nbytes:
-            raise WireError(f"{key}: expected {header}, found {payload.nbytes} bytes of it")
-        _verify(key, raw, payload)
-        self.traffic.count(down=len(raw))
-        return bytes(payload)
+        def copy(segment: Segment, found: Found) -> bytes:
+            raw = segment.map[found.at : found.at + found.size]
+            expected = f"{key.operation} of bytes"
+            header = _unpack(raw, expected)
+            if header != Header(key.operation, torch.uint8, (header.nbytes,)):
+                raise WireError(f"expected {expected}, found {header}")
+            payload = memoryview(raw)[HEADER_BYTES:]
+            if payload.nbytes != header.nbytes:
+                raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
+            verify(raw, payload)
+            return bytes(payload)
+
+        return self._read(key, timeout_s, copy)[0]
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
-        found = frozenset(key for key in keys if self._path(key).exists())
+        stored = frozenset(key for key in keys if self._find(key) is not None)
         self.traffic.count()
-        return found
+        return stored
 
     def waiting(self, destination: int) -> Sequence[Key]:
-        names = os.listdir(self._box(destination))
-        return sorted(key for name in names if (key := Key.parse(name, destination)))
+        self._check_pool()
+        bell = layout.bell_of(destination)
+        keys: list[Key] = []
+        for source in self._sources:
+            segment = self._segment(source)
+            rung = segment.bells.seen(bell)
+            before, addresses = self._waiting.get((source, destination), (-1, []))
+            if rung != before:
+                addresses = list(segment.addresses(destination))
+            # What came before the bell rang was found then, so only drops are to be looked for.
+            addresses = [one for one in addresses if segment.find(*layout.digested(one))]
+            self._waiting[source, destination] = rung, addresses
+            keys += [layout.key_of(address) for address in addresses]
+        return sorted(keys)
 
     def drop(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._path(key).unlink(missing_ok=True)
+            if (found := self._find(key)) is not None:
+                self._segment(key.source).drop(found)
 
     def trim(self, before_step: int) -> None:
-        for box in self._here.glob("to-*"):
-            if box.name == f"to-{party_name(COORDINATOR)}":
-                continue
-            for name in os.listdir(box):
-                key = Key.parse(name, EVERYONE)
-                if key is not None and key.step < min(before_step, FOREVER):
-                    (box / name).unlink(missing_ok=True)
-        for path in self._writing.iterdir():
-            if _age_s(path) > _ABANDONED_S:
-                path.unlink(missing_ok=True)
+        self._check_pool()
+        for source in self._sources:
+            self._segment(source).trim(min(before_step, FOREVER), except_to=COORDINATOR)
 
     def size_bytes(self) -> int:
-        return sum(_size(path) for path in self._here.glob("*/*"))
+        return sum(self._segment(source).size_bytes() for source in self._sources)
 
     def destroy(self) -> None:
-        shutil.rmtree(self._run, ignore_errors=True)
+        remove_run(self._run)
 
     def close(self) -> None:
-        self._doorbell.close()
+        self._closed = True
+        if self._pool is not None:
+            self._pool.close()
+        with self._lock:
+            for writer in self._writers.values():
+                writer.close()
+            # Not unmapped by hand: a held message keeps its segment mapped.
+            self._writers.clear()
+            self._segments.clear()
 
-    def _box(self, party: int) -> Path:
-        path = self._boxes.get(party)
-        if path is None:
-            path = self._here / f"to-{party_name(party)}"
-            path.mkdir(exist_ok=True, mode=0o700)
-            self._boxes[party] = path
-        return path
+    def _segment(self, source: int) -> Segment:
+        """Where the messages of a sender are; who is no rank sends by way of the coordinator."""
+        source = source if source >= 0 else COORDINATOR
+        segment = self._segments.get(source)
+        if segment is None:
+            with self._lock:
+                if self._closed:
+                    raise WireError(f"the channel at {self._place} is closed")
+                if source not in self._sources:
+                    raise WireError(f"no rank {source} was planned for at {self._place}")
+                segment = Segment(segment_path(self._place, source))
+                self._segments[source] = segment
+        return segment
 
-    def _path(self, key: Key) -> Path:
-        return self._box(key.destination) / key.name
+    def _segment_of(self, key: Key) -> Segment:
+        try:
+            return self._segment(key.source)
+        except WireError as error:
+            raise WireError(f"{key}: {error}") from error
 
-    def _opened(self, key: Key, timeout_s: float) -> io.FileIO:
-        path = self._path(key)
+    def _writer(self, source: int) -> Writer:
+        source = source if source >= 0 else COORDINATOR
+        writer = self._writers.get(source)
+        if writer is None:
+            segment = self._segment(source)
+            with self._lock:
+                writer = self._writers.setdefault(source, Writer(segment, self._ask))
+        return writer
+
+    def _ask(self) -> None:
+        self._segment(COORDINATOR).bells.ring(layout.BELL_WANTED)
+
+    def _find(self, key: Key) -> Found | None:
+        return self._segment(key.source).find(*layout.address_of(key))
+
+    def _read(
+        self, key: Key, timeout_s: float, use: Callable[[Segment, Found], Result]
+    ) -> tuple[Result, float]:
+        """Wait for a message and use it; once more, if it went away meanwhile.
+
+        Returns what `use` did, and the moment at which the message was there.
+        """
         until = time.monotonic() + timeout_s
+        segment = self._segment_of(key)
+        address, digest = layout.address_of(key)
+        looks = _LOOKS
         while True:
-            rings = self._doorbell.rings
+            found = segment.find(address, digest)
+            if found is None:
+                self._wait(key, segment, address, digest, until, timeout_s)
+                continue
+            there = time.monotonic()
             try:
-                return open(path, "rb", buffering=0)
-            except FileNotFoundError:
-                left = until - time.monotonic()
+                result = use(segment, found)
+            except WireError as error:
+                looks -= segment.counts(found)
+                if not looks:
+                    raise WireError(f"{key}: {error}") from error
+                continue
+            if segment.counts(found):
+                self.traffic.count(down=found.size)
+                return result, there
+
+    def _wait(
+        self,
+        key: Key,
+        segment: Segment,
+        address: bytes,
+        digest: int,
+        until: float,
+        timeout_s: float,
+    ) -> None:
+        bell = layout.bell_of(key.destination)
+        while True:
+            seen = segment.bells.seen(bell)
+            if segment.find(address, digest) is not None:
+                return
+            if segment.gone:
+                raise WireError(f"{key}: the run's messages at {self._place} were removed")
+            left = until - time.monotonic()
             if left <= 0:
-                raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s at {path}")
-            self._doorbell.wait(rings, left)
+                raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s at {segment.path}")
+            segment.bells.wait(bell, seen, left)
+
+    def _check_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.check()
 
 
-def _write(path: Path, raw: bytes, payload: memoryview) -> None:
-    """Write a new file; if that fails, leave none."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        written = os.writev(fd, [raw, payload])
-        while written < len(raw):
-            written += os.writev(fd, [raw[written:], payload])
-        while written < len(raw) + payload.nbytes:  # writev moves 2 GiB at most
-            written += os.write(fd, payload[written - len(raw) :])
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(fd)
+def remove_run(run: Path) -> None:
+    """Remove a run's messages of all generations, and tell whoever has them open."""
+    if run.is_dir():
+        for place in run.iterdir():
+            mark_gone(place)
+        shutil.rmtree(run, ignore_errors=True)
 
 
-def _link(path: Path, final: Path) -> bool:
-    """Give a file its name; False if the name is taken."""
-    try:
-        os.link(path, final)
-    except FileExistsError:
-        return False
-    return True
+def _place(root: Path, namespace: Namespace) -> Path:
+    return root / namespace.run / f"{namespace.generation:06d}"
 
 
-def _unpack(key: Key, raw: bytes | bytearray, expected: str) -> Header:
+def _copy_in(segment: Segment, at: int, payload: memoryview, seed: int) -> int:
+    """Copy a payload into a segment; returns its checksum."""
+    size = payload.nbytes
+    if size <= _SMALL_BYTES:
+        segment.bytes[at : at + size] = payload
+        return checksum(payload, seed)
+    source = np.frombuffer(payload, np.uint8)
+    target = segment.array[at : at + size]
+    total = xxhash.xxh3_64(seed=seed)
+    for start in range(0, size, _PIECE_BYTES):
+        piece = source[start : start + _PIECE_BYTES]
+        total.update(piece.data)
+        np.copyto(target[start : start + _PIECE_BYTES], piece)
+    return total.intdigest()
+
+
+def _copy_out(segment: Segment, at: int, target: int, size: int, seed: int) -> None:
+    """Copy a payload to an address. Raises WireError if its checksum is wrong.
+
+    Each piece is summed first: what the copying reads afterwards is the same, or newer, and that
+    the commit word would tell.
+    """
+    begin = at + HEADER_BYTES
+    sent = _sent(segment, at)
+    if size <= _SMALL_BYTES:
+        compare(checksum(segment.bytes[begin : begin + size], seed), sent)
+        ctypes.memmove(target, segment.address + begin, size)
+        return
+    total = xxhash.xxh3_64(seed=seed)
+    for start in range(0, size, _PIECE_BYTES):
+        stop = min(start + _PIECE_BYTES, size)
+        total.update(segment.bytes[begin + start : begin + stop])
+        ctypes.memmove(target + start, segment.address + begin + start, stop - start)
+    compare(total.intdigest(), sent)
+
+
+def _sent(segment: Segment, at: int) -> int:
+    """The checksum in the header of the message at a place."""
+    return int(segment.words[(at + HEADER_BYTES) // 8 - 1])
+
+
+def _check_header(segment: Segment, found: Found, expected: Header, sealed: bytes) -> None:
+    if segment.map[found.at : found.at + len(sealed)] != sealed:
+        header = _unpack(
+            segment.map[found.at : found.at + found.size][:HEADER_BYTES], str(expected)
+        )
+        if header != expected:
+            raise WireError(f"expected {expected}, found {header}")
+        raise WireError(f"expected {expected}, found its header damaged")
+    if found.size != HEADER_BYTES + expected.nbytes:
+        raise WireError(f"expected {expected}, found it cut short")
+
+
+def _unpack(raw: bytes, expected: str) -> Header:
     try:
         return Header.unpack(raw)
     except WireError as error:
-        raise WireError(f"{key}: expected {expected}, found {error}") from error
-
-
-def _verify(key: Key, raw: bytes | bytearray, payload: memoryview) -> None:
-    try:
-        verify(raw, payload)
-    except WireError as error:
-        raise WireError(f"{key}: {error}") from error
-
-
-def _cannot_write(key: Key, place: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        free = shutil.disk_usage(place).free if place.exists() else 0
-        return (
-            f"{key}: no space left for messages at {place} ({free / 2**20:.0f} MiB free): "
-            "free some, or name another place with --channel file:///path"
-        )
-    return f"{key}: cannot be written at {place}: {error.strerror}"
-
-
-def _age_s(path: Path) -> float:
-    """Seconds since a file was last written to; 0 if it is gone."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+        raise WireError(f"expected {expected}, found {error}") from error

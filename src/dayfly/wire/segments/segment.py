@@ -1,0 +1,231 @@
+"""One sender's segment, mapped: find a message, look whether it still counts, wait for one.
+
+Readers take no lock. They note the commit word, use the message, and look whether the word is still
+the same: if not, the message was dropped meanwhile and its place is being used for another.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dayfly.errors import WireError
+from dayfly.wire.segments import layout
+from dayfly.wire.segments.doorbell import Doorbells, futex_number
+from dayfly.wire.segments.layout import ENTRY_WORDS, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that counted when it was looked up.
+
+    word: number of the entry's commit word. sequence: what that was. at: where in the file the
+    message begins. size: in bytes, header and payload.
+    """
+
+    word: int
+    sequence: int
+    at: int
+    size: int
+
+
+class Segment:
+    """The file at `path`. Raises WireError if it is not there or is no whole segment.
+
+    map, bytes: the file. words, numbers: as 64-bit and 32-bit numbers. address: where in memory it
+    begins. Whoever has any of them keeps the file mapped, even when it was removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise WireError(f"{path} cannot be opened: {error.strerror}") from error
+        try:
+            size = os.fstat(fd).st_size
+            if size < layout.PAGE_BYTES:
+                raise WireError(f"{path} is no segment of a channel: it has {size} bytes")
+            try:
+                self.map = mmap.mmap(fd, size)
+            except OSError as error:
+                raise WireError(f"{path} cannot be mapped: {error.strerror}") from error
+        finally:
+            os.close(fd)
+        self.bytes = memoryview(self.map)
+        self.words: memoryview = self.bytes.cast("Q")
+        self.numbers: memoryview = self.bytes.cast("I")
+        self.layout = self._checked_layout()
+        self.array: npt.NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
+        self.address = int(self.array.ctypes.data)
+        self.entries = np.frombuffer(
+            self.map, layout.ENTRY, self.layout.slots, self.layout.entries_at
+        )
+        self.bells = Doorbells(self.numbers, self.address, futex_number())
+        self.first_entry_word = self.layout.entries_at // 8
+        self._buckets = self.numbers[layout.PAGE_BYTES // 4 :][: self.layout.buckets]
+        self._arena_at, self._arena_bytes = self.layout.arena_at, self.layout.arena_bytes
+
+    @property
+    def gone(self) -> bool:
+        """Whether the run's messages were removed."""
+        return bool(self.words[layout.W_GONE])
+
+    def find(self, address: bytes, digest: int) -> Found | None:
+        """The message of an address, if it is there now."""
+        words, buckets, slots = self.words, self._buckets, self.layout.slots
+        mask = len(buckets) - 1
+        first = digest & mask
+        for bucket in range(first, first + mask + 1):
+            number = buckets[bucket & mask]
+            if number == layout.EMPTY:
+                return None
+            if number == layout.DELETED:
+                continue
+            if number > slots:
+                raise self.corrupt(f"there is no entry {number}")
+            word = self.first_entry_word + (number - 1) * ENTRY_WORDS
+            sequence = words[word]
+            if words[word + 2] != digest or not sequence or words[word + 1] == sequence:
+                continue
+            at = 8 * word + layout.ADDRESS_AT
+            if self.map[at : at + layout.ADDRESS_BYTES] != address:
+                continue
+            offset, size = words[word + 3], words[word + 4]
+            if words[word] != sequence:
+                continue
+            if offset % layout.ALIGN_BYTES or offset + size > self._arena_bytes:
+                raise self.corrupt(f"entry {number} says {size} bytes at {offset}")
+            return Found(word, sequence, self._arena_at + offset, size)
+        return None
+
+    def counts(self, found: Found) -> bool:
+        """Whether a message's bytes are still those of that message."""
+        return bool(self.words[found.word] == found.sequence)
+
+    def drop(self, found: Found) -> None:
+        """Let a message go. Anybody may; the writer takes its place back when it needs some."""
+        # A word of its own, so that a late drop of an earlier message never hits a later one.
+        self.words[found.word + 1] = found.sequence
+        self.words[layout.W_DROPPED_AT] = time.monotonic_ns()
+
+    def trim(self, before_step: int, except_to: int) -> None:
+        """Drop all messages of steps below `before_step`, but for those to one destination."""
+        entries = self._used()
+        old = (entries["step"] < before_step) & (entries["destination"] != except_to)
+        chosen = np.flatnonzero(_live(entries) & old)
+        if len(chosen):
+            entries["dropped"][chosen] = entries["sequence"][chosen]
+            self.words[layout.W_DROPPED_AT] = time.monotonic_ns()
+
+    def addresses(self, destination: int) -> Iterator[bytes]:
+        """The addresses of all messages to a destination."""
+        entries = self._used()
+        for slot in np.flatnonzero(_live(entries) & (entries["destination"] == destination)):
+            word = self.first_entry_word + int(slot) * ENTRY_WORDS
+            sequence = self.words[word]
+            at = 8 * word + layout.ADDRESS_AT
+            address = self.map[at : at + layout.ADDRESS_BYTES]
+            if sequence and self.words[word] == sequence:
+                yield address
+
+    def size_bytes(self) -> int:
+        """Bytes of all messages, headers and payloads."""
+        entries = self._used()
+        return int(entries["size"][_live(entries)].sum())
+
+    def live_slots(self) -> npt.NDArray[np.intp]:
+        """Numbers of the entries whose messages count."""
+        return np.flatnonzero(_live(self._used()))
+
+    def dropped_slots(self) -> npt.NDArray[np.intp]:
+        """Numbers of the entries whose messages were dropped and not yet taken back."""
+        entries = self._used()
+        return np.flatnonzero((entries["sequence"] != 0) & ~_live(entries))
+
+    def highest_slot(self) -> int:
+        """Number of the last entry in use; -1 if there is none."""
+        chosen = np.flatnonzero(self._used()["sequence"])
+        return int(chosen[-1]) if len(chosen) else -1
+
+    def insert(self, digest: int, slot: int) -> None:
+        """Let `find` come upon an entry. The writer's, as is `remove`."""
+        buckets = self._buckets
+        mask = len(buckets) - 1
+        first = digest & mask
+        for bucket in range(first, first + mask + 1):
+            if buckets[bucket & mask] in (layout.EMPTY, layout.DELETED):
+                buckets[bucket & mask] = slot + 1
+                return
+        raise self.corrupt("its hash table is full")
+
+    def remove(self, digest: int, slot: int) -> None:
+        """Undo `insert`."""
+        buckets = self._buckets
+        mask = len(buckets) - 1
+        first = digest & mask
+        for bucket in range(first, first + mask + 1):
+            number = buckets[bucket & mask]
+            if number == slot + 1:
+                buckets[bucket & mask] = layout.DELETED
+                self._tidy(bucket & mask)
+                return
+            if number == layout.EMPTY:
+                break
+        raise self.corrupt(f"entry {slot + 1} is not in its hash table")
+
+    def keep_only(self, slots: npt.NDArray[np.intp]) -> None:
+        """Undo every `insert` but those of the given entries, each of which is to be there once."""
+        buckets = np.frombuffer(self.map, np.uint32, self.layout.buckets, layout.PAGE_BYTES)
+        used = np.flatnonzero((buckets != layout.EMPTY) & (buckets != layout.DELETED))
+        numbers = buckets[used]
+        kept = np.isin(numbers, slots + 1)
+        if kept.sum() != len(slots) or len(np.unique(numbers[kept])) != len(slots):
+            raise self.corrupt("its hash table does not list each message once")
+        buckets[used[~kept]] = layout.DELETED
+        for bucket in used[~kept].tolist():
+            self._tidy(bucket)
+
+    def _tidy(self, bucket: int) -> None:
+        """Let deleted buckets be empty ones if no search needs to go on past them."""
+        buckets = self._buckets
+        mask = len(buckets) - 1
+        if buckets[(bucket + 1) & mask] != layout.EMPTY:
+            return
+        while buckets[bucket & mask] == layout.DELETED:
+            buckets[bucket & mask] = layout.EMPTY
+            bucket -= 1
+
+    def _used(self) -> npt.NDArray[np.void]:
+        used = self.words[layout.W_USED_SLOTS]
+        if used > self.layout.slots:
+            raise self.corrupt(f"it says that {used} of {self.layout.slots} entries are used")
+        return self.entries[:used]
+
+    def _checked_layout(self) -> Layout:
+        words = self.words
+        found = words[layout.W_MAGIC], words[layout.W_VERSION]
+        if found != (layout.MAGIC, layout.VERSION):
+            raise WireError(f"{self.path} is no segment of version {layout.VERSION}")
+        senders, slots, buckets, arena_bytes = words[layout.W_SENDERS : layout.W_ARENA_BYTES + 1]
+        made = Layout(senders, slots, arena_bytes)
+        if slots & (slots - 1) or made.buckets != buckets or made.file_bytes != self.bytes.nbytes:
+            raise self.corrupt("its sizes contradict each other")
+        return made
+
+    def corrupt(self, what: str) -> WireError:
+        """The error of a segment that holds what no writer writes."""
+        return WireError(f"{self.path} is damaged: {what}; start the run again with --resume")
+
+
+def _live(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    sequences = entries["sequence"]
+    live: npt.NDArray[np.bool_] = (sequences != 0) & (sequences != entries["dropped"])
+    return live
