@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.message import DTYPES, HEADER_BYTES
+from dayfly.wire.message import DTYPES, HEADER_BYTES, Header
 from dayfly.wire.tensors import as_bytes
 from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put, tensor
@@ -55,6 +56,32 @@ def test_any_reader_and_step(connect: Connect, destination: int, step: int) -> N
     key = Key(step, "note", COORDINATOR, destination)
     connect(COORDINATOR).put_bytes(key, b"hello")
     assert connect(max(destination, 0)).get_bytes(key, SOON_S) == b"hello"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
+def test_what_is_held_is_the_message(
+    connect: Connect, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    sent = tensor(shape, dtype)
+    assert put(connect(1), KEY, sent)
+    reader = connect(0)
+    held = reader.hold(KEY, Header(KEY.operation, dtype, shape), SOON_S)
+    assert held.dtype == dtype
+    assert torch.equal(held, sent)
+    assert reader.traffic.bytes_down == HEADER_BYTES + sent.nbytes
+    by_copy = Channel.hold(reader, KEY, Header(KEY.operation, dtype, shape), SOON_S)
+    assert torch.equal(by_copy, sent)
+
+
+def test_what_cannot_be_held_is_named(connect: Connect) -> None:
+    channel = connect(0)
+    header = Header(KEY.operation, torch.float32, (4,))
+    with pytest.raises(WaitTimeout, match=f"{KEY} .*0.01 s"):
+        channel.hold(KEY, header, 0.01)
+    put(connect(1), KEY, tensor((5,)))
+    with pytest.raises(WireError, match=rf"^{KEY}: expected .*\[4\], found .*\[5\]"):
+        channel.hold(KEY, header, SOON_S)
 
 
 def test_a_message_stays_after_it_was_read(connect: Connect) -> None:
@@ -125,9 +152,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("of_bytes", [False, True], ids=["get", "get_bytes"])
+@pytest.mark.parametrize("way", ["get", "get_bytes", "hold"])
 def test_a_damaged_message_is_refused(
-    connect: Connect, place: Place, damage: str, of_bytes: bool
+    connect: Connect, place: Place, damage: str, way: str
 ) -> None:
     writer, reader = connect(1), connect(0)
     sent = tensor((8,), torch.uint8)
@@ -135,9 +162,13 @@ def test_a_damaged_message_is_refused(
     whole = place.raw(NAMESPACE, KEY)
     writer.drop([KEY])
     place.plant(NAMESPACE, KEY, DAMAGE[damage](whole))
-    more = (SOON_S,) if of_bytes else (torch.zeros_like(sent), SOON_S)
+    read = {
+        "get": lambda: reader.get(KEY, torch.zeros_like(sent), SOON_S),
+        "get_bytes": lambda: reader.get_bytes(KEY, SOON_S),
+        "hold": lambda: reader.hold(KEY, Header(KEY.operation, torch.uint8, (8,)), SOON_S),
+    }
     with pytest.raises(WireError, match=f"^{KEY}: ") as refused:
-        (reader.get_bytes if of_bytes else reader.get)(KEY, *more)
+        read[way]()
     said = str(refused.value)
     # Either what was expected and found, or the two checksums.
     assert ("expected" in said and "found" in said) or said.count("checksum") == 1, said

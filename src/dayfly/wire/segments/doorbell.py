@@ -29,20 +29,13 @@ class _Timespec(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
-_ARGUMENTS = (
-    ctypes.c_long,
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_uint32,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_uint32,
-)
+_FIRST = (ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
 # While one waits other threads run; waking takes no time, so it does not let go of the interpreter.
 _wait = ctypes.CDLL(None, use_errno=True).syscall
-_wait.argtypes, _wait.restype = _ARGUMENTS, ctypes.c_long
+_wait.argtypes = (*_FIRST, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 _wake = ctypes.PyDLL(None).syscall
-_wake.argtypes, _wake.restype = _ARGUMENTS, ctypes.c_long
+_wake.argtypes = _FIRST
+_wait.restype = _wake.restype = ctypes.c_long
 
 
 def futex_number() -> int | None:
@@ -72,7 +65,7 @@ class Doorbells:
         # The time, as two who count up at once would count one ring.
         self._numbers[bell] = time.monotonic_ns() & 0xFFFFFFFF
         if self._futex is not None:
-            _wake(self._futex, self._address + 4 * bell, _WAKE, _EVERYBODY, None, None, 0)
+            _wake(self._futex, self._address + 4 * bell, _WAKE, _EVERYBODY)
 
     def wait(self, bell: int, seen: int, timeout_s: float) -> None:
         """Return once the number is not `seen`, or after the lesser of timeout and look."""

@@ -124,7 +124,7 @@ class Writer:
             self._take_back()
             offset = self._arena.allocate(room)
         if offset is None:
-            raise self._full()
+            raise self._full(self._over_budget)
         stop = offset + room
         if stop > words[layout.W_USED_BYTES]:
             words[layout.W_USED_BYTES] = stop
@@ -139,7 +139,7 @@ class Writer:
         if not self._free_slots and self._next_slot == self._segment.layout.slots:
             self._take_back()
             if not self._free_slots:
-                raise self._full()
+                raise self._full(f"{self._next_slot} messages of one worker wait there")
         if self._free_slots:
             slot = heapq.heappop(self._free_slots)
         else:
@@ -166,7 +166,7 @@ class Writer:
                 if words[layout.W_GONE]:
                     raise self._gone()
                 if words[layout.W_REFUSED] == layout.REFUSED_BUDGET:
-                    raise self._full()
+                    raise self._full(self._over_budget)
                 if words[layout.W_REFUSED] == layout.REFUSED_DISK:
                     raise no_space(segment.path.parent)
                 left = until - time.monotonic()
@@ -218,12 +218,16 @@ class Writer:
         self._free_slots = sorted(set(range(self._next_slot)) - set(slots))
         self._bytes_since = self._messages_since = 0
 
+    @property
+    def _over_budget(self) -> str:
+        budget_mib = self._segment.layout.arena_bytes / 2**20
+        return f"the messages fill their {budget_mib:.1f} MiB"
+
     def _gone(self) -> WireError:
         return WireError(f"the run's messages at {self._segment.path.parent} were removed")
 
-    def _full(self) -> WireError:
-        place, most = self._segment.path.parent, self._segment.layout.arena_bytes / 2**20
-        return WireError(f"the messages at {place} fill their {most:.1f} MiB: raise --log-budget")
+    def _full(self, what: str) -> WireError:
+        return WireError(f"no room at {self._segment.path.parent}: {what}; raise --log-budget")
 
 
 def no_space(place: Path) -> WireError:
