@@ -21,6 +21,8 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
+from dayfly.wire.shaped import ShapedChannel
+from dayfly.wire.shaping import Lines, Rates
 from dayfly.wire.tensors import as_bytes
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
@@ -68,17 +70,26 @@ class FilePlace:
         return self.root / namespace.run / f"{namespace.generation:06d}" / key.box / key.name
 
 
+class ShapedFilePlace(FilePlace):
+    """The same behind a line, at rates that nobody notices."""
+
+    def open(self, namespace: Namespace, reader: int) -> Channel:
+        fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
+        return ShapedChannel(super().open(namespace, reader), Lines(fast))
+
+
 @contextmanager
-def files_on(parent: str | None) -> Iterator[FilePlace]:
+def files_on(parent: str | None, kind: type[FilePlace] = FilePlace) -> Iterator[FilePlace]:
     """A file channel's place under a private directory; None: on the normal disk."""
     with tempfile.TemporaryDirectory(prefix="dayfly-test-", dir=parent) as root:
-        yield FilePlace(Path(root))
+        yield kind(Path(root))
 
 
 #: Every channel, by the name that its tests carry. To test a new channel, add its line.
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-tmpfs": lambda: files_on("/dev/shm"),
     "files-disk": lambda: files_on(None),
+    "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
 }
 
 

@@ -1,0 +1,134 @@
+"""A channel and a store behind a shaped line: every message and every byte of data passes it.
+
+What waits is the call: a put is stored, and a get returns, when its bytes and its latency had
+their time. Dropping a message is not waited for, as in virtual time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import torch
+
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.keys import Key
+from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.shaping import Lines
+from dayfly.wire.store import FileStore
+
+Result = TypeVar("Result")
+
+
+class ShapedChannel(Channel):
+    """Any channel, at the rates of `lines`. It is closed with this one."""
+
+    def __init__(self, channel: Channel, lines: Lines) -> None:
+        super().__init__(channel.namespace)
+        self.traffic = channel.traffic
+        self._channel = channel
+        self._lines = lines
+        # Seconds a byte that storing took at its fastest: put begins that much before its time.
+        self._store_s_per_byte = float("inf")
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        """As `Channel.put`; a message whose key is taken has crossed the line all the same."""
+        line, size = self._lines.up, HEADER_BYTES + payload.nbytes
+        ahead_s = size * self._store_s_per_byte if self._store_s_per_byte < float("inf") else 0.0
+        free_s = line.carry(size, line.ask(), ahead_s)
+        began = time.perf_counter()
+        won = self._channel.put(key, header, payload)
+        self._store_s_per_byte = min(self._store_s_per_byte, (time.perf_counter() - began) / size)
+        line.done(free_s)
+        return won
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
+        """As `Channel.get`; `timeout_s` is for the message to be there, not for its bytes."""
+        self._down(lambda: self._channel.get(key, into, timeout_s), lambda _: into.nbytes)
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        """As `get`."""
+        return self._down(lambda: self._channel.get_bytes(key, timeout_s), len)
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        self._lines.ask_only()
+        return self._channel.stored(keys)
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        self._lines.ask_only()
+        return self._channel.waiting(destination)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        self._channel.drop(keys)
+
+    def trim(self, before_step: int) -> None:
+        self._channel.trim(before_step)
+
+    def size_bytes(self) -> int:
+        return self._channel.size_bytes()
+
+    def destroy(self) -> None:
+        self._channel.destroy()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _down(self, get: Callable[[], Result], payload_bytes: Callable[[Result], int]) -> Result:
+        """Get a message, then let its bytes through.
+
+        Waiting for a message takes no processor time, and reading it takes little else: that is
+        how the moment is known from which it was there.
+        """
+        line = self._lines.down
+        asked_s, called_s, cpu_s = line.ask(), self._lines.now(), time.thread_time()
+        result = get()
+        came_s = self._lines.now() - (time.thread_time() - cpu_s)
+        start_s = line.came(asked_s, called_s, came_s)
+        line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))
+        return result
+
+
+class ShapedStore(FileStore):
+    """A file store, at the rates of `lines`. To look whether an object is there is not shaped."""
+
+    def __init__(self, root: Path, lines: Lines) -> None:
+        super().__init__(root)
+        self._lines = lines
+
+    def get(self, name: str) -> bytes:
+        asked_s = self._lines.down.ask()
+        data = super().get(name)
+        self._down(len(data), asked_s)
+        return data
+
+    def read_into(self, name: str, offset: int, into: memoryview) -> None:
+        asked_s = self._lines.down.ask()
+        super().read_into(name, offset, into)
+        self._down(into.nbytes, asked_s)
+
+    def _down(self, nbytes: int, asked_s: float) -> None:
+        self._lines.down.done(self._lines.down.carry(nbytes, asked_s))
+
+    def _write(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
+        """Every put writes through here, beside the object's place, before it gives it its name."""
+        line = self._lines.up
+        asked_s = line.ask()
+        temporary = super()._write(name, write)
+        try:
+            line.done(line.carry(temporary.stat().st_size, asked_s))
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
+
+
+def shaped_channel(channel: Channel, lines: Lines | None) -> Channel:
+    """The channel behind the lines; as it is without any."""
+    return channel if lines is None else ShapedChannel(channel, lines)
+
+
+def shaped_store(store: FileStore, lines: Lines | None) -> FileStore:
+    """The store behind the lines; as it is without any."""
+    return store if lines is None else ShapedStore(store.root, lines)
