@@ -14,7 +14,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Payloads and results are at most this long, as JSON, in bytes (Lambda's synchronous limit).
+#: Payloads and results are at most this long unless a function's limits say otherwise, as JSON, in
+#: bytes (Lambda's synchronous limit).
 PAYLOAD_LIMIT_BYTES = 6 * 2**20
 
 _HEADER = struct.Struct("!I")
@@ -26,9 +27,9 @@ def encode(value: Any, what: str, limit_bytes: int | None = None) -> bytes:
     """`value`, a JSON object, as bytes.
 
     Raises ValueError if it is no JSON object (NaN and infinity are not JSON) or is longer than
-    `limit_bytes` (None: as much as can travel); `what` names it in the message.
+    `limit_bytes` (None: PAYLOAD_LIMIT_BYTES); `what` names it in the message.
     """
-    most_bytes = min(PAYLOAD_LIMIT_BYTES, limit_bytes or PAYLOAD_LIMIT_BYTES)
+    most_bytes = PAYLOAD_LIMIT_BYTES if limit_bytes is None else limit_bytes
     if not isinstance(value, Mapping):
         raise ValueError(f"{what} must be a JSON object (a dict), not {type(value).__name__}")
     try:
