@@ -38,7 +38,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import HEADER_BYTES, Header
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Lines, Rates
+from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes
 
 RATES_MB_PER_S = (10.0, 20.0, 40.0, 70.0)
@@ -162,10 +162,10 @@ def _peer(
     wire_bytes = message_bytes + HEADER_BYTES
     times = max(1, round(rate * seconds / wire_bytes))
     channel = FileChannel(root, Namespace("bench", 0), rank)
-    lines = Lines(Rates(up_bytes_per_s=rate, down_bytes_per_s=rate))
+    way = Way(Rates(up_bytes_per_s=rate, down_bytes_per_s=rate))
     waiting = Key(0, "bench", rank, rank)
     channel.put(waiting, header, as_bytes(value))
-    with ShapedChannel(channel, lines) as shaped:
+    with ShapedChannel(channel, way) as shaped:
         # Once without counting, so that the measured ones find everything loaded and in place.
         shaped.get(waiting, value.clone(), 10.0)
         shaped.put(Key(1, "bench", rank, EVERYONE), header, as_bytes(value))

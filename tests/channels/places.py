@@ -22,7 +22,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Lines, Rates
+from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
@@ -75,7 +75,7 @@ class ShapedFilePlace(FilePlace):
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
         fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
-        return ShapedChannel(super().open(namespace, reader), Lines(fast))
+        return ShapedChannel(super().open(namespace, reader), Way(fast))
 
 
 @contextmanager

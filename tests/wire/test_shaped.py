@@ -21,7 +21,7 @@ from dayfly.wire.engine import Engine
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
 from dayfly.wire.shaped import ShapedChannel, ShapedStore, shaped_channel, shaped_store
-from dayfly.wire.shaping import Lines, Rates
+from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.store import FileStore
 from dayfly.wire.tensors import as_bytes
 from dayfly.wire.virtual import Link, finish_s, simulate
@@ -50,7 +50,7 @@ def timed_s(action: object) -> float:
 
 
 def test_a_put_takes_its_time_and_is_not_there_before(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(lambda: (put(channel), time.monotonic()))
@@ -64,14 +64,14 @@ def test_a_put_takes_its_time_and_is_not_there_before(plain: Channel) -> None:
 
 
 def test_the_first_put_wins_behind_a_line_too(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     assert put(plain)
     assert not put(channel)
 
 
 @pytest.mark.parametrize("as_tensor", [True, False])
 def test_a_get_takes_its_time(plain: Channel, as_tensor: bool) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     plain.put_bytes(KEY, b"x" * 4 * ELEMENTS)
     into = torch.empty(4 * ELEMENTS, dtype=torch.uint8)
     if as_tensor:
@@ -83,7 +83,7 @@ def test_a_get_takes_its_time(plain: Channel, as_tensor: bool) -> None:
 
 
 def test_a_get_takes_its_time_from_when_the_message_came(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     came: list[float] = []
 
     def send() -> None:
@@ -99,21 +99,21 @@ def test_a_get_takes_its_time_from_when_the_message_came(plain: Channel) -> None
 
 
 def test_a_message_that_does_not_come_is_no_traffic(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     with pytest.raises(WaitTimeout):
         channel.get(KEY, torch.empty(ELEMENTS), 0.0)
 
 
 def test_looking_costs_the_latency(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Lines(RATES))
+    channel = ShapedChannel(plain, Way(RATES))
     assert timed_s(lambda: channel.stored([KEY])) >= 0.98 * 0.03
     assert timed_s(lambda: channel.waiting(1)) >= 0.98 * 0.03
 
 
 def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) -> None:
     FileStore(tmp_path / "store").put("data", bytes(1_000_000))
-    lines = Lines(RATES)
-    channel, store = ShapedChannel(plain, lines), ShapedStore(tmp_path / "store", lines)
+    way = Way(RATES)
+    channel, store = ShapedChannel(plain, way), ShapedStore(tmp_path / "store", way)
     put(plain)
     into = memoryview(bytearray(1_000_000))
     began = time.monotonic()
@@ -125,7 +125,7 @@ def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) ->
 
 
 def test_a_store_takes_its_time(tmp_path: Path) -> None:
-    store = ShapedStore(tmp_path, Lines(RATES))
+    store = ShapedStore(tmp_path, Way(RATES))
     data = bytes(1_000_000)
     assert timed_s(lambda: store.put("a", data)) >= 0.98 * UP_S
     time.sleep(0.02)  # no row
@@ -154,7 +154,7 @@ def test_an_all_reduce_takes_what_virtual_time_says(size: int, tmp_path: Path) -
         engines = []
         for rank in range(size):
             channel = FileChannel(tmp_path, Namespace("run", 0), rank)
-            shaped = stack.enter_context(ShapedChannel(channel, Lines(RATES)))
+            shaped = stack.enter_context(ShapedChannel(channel, Way(RATES)))
             engine = Engine(shaped, COLLECTIVES["scatter-reduce"], rank, size, timeout_s=30)
             engines.append(stack.enter_context(engine))
         pool = stack.enter_context(ThreadPoolExecutor(size))

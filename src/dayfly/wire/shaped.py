@@ -16,26 +16,26 @@ import torch
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
-from dayfly.wire.shaping import Lines
+from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore
 
 Result = TypeVar("Result")
 
 
 class ShapedChannel(Channel):
-    """Any channel, at the rates of `lines`. It is closed with this one."""
+    """Any channel, at the rates of `way`; closed with this one."""
 
-    def __init__(self, channel: Channel, lines: Lines) -> None:
+    def __init__(self, channel: Channel, way: Way) -> None:
         super().__init__(channel.namespace)
         self.traffic = channel.traffic
         self._channel = channel
-        self._lines = lines
+        self._way = way
         # Seconds a byte that storing took at its fastest: put begins that much before its time.
         self._store_s_per_byte = float("inf")
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         """As `Channel.put`; a message whose key is taken has crossed the line all the same."""
-        line, size = self._lines.up, HEADER_BYTES + payload.nbytes
+        line, size = self._way.up, HEADER_BYTES + payload.nbytes
         ahead_s = size * self._store_s_per_byte if self._store_s_per_byte < float("inf") else 0.0
         free_s = line.carry(size, line.ask(), ahead_s)
         began = time.perf_counter()
@@ -53,11 +53,11 @@ class ShapedChannel(Channel):
         return self._down(lambda: self._channel.get_bytes(key, timeout_s), len)
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
-        self._lines.ask_only()
+        self._way.ask_only()
         return self._channel.stored(keys)
 
     def waiting(self, destination: int) -> Sequence[Key]:
-        self._lines.ask_only()
+        self._way.ask_only()
         return self._channel.waiting(destination)
 
     def drop(self, keys: Iterable[Key]) -> None:
@@ -81,39 +81,39 @@ class ShapedChannel(Channel):
         Waiting for a message takes no processor time, and reading it takes little else: that is
         how the moment is known from which it was there.
         """
-        line = self._lines.down
-        asked_s, called_s, cpu_s = line.ask(), self._lines.now(), time.thread_time()
+        line = self._way.down
+        asked_s, called_s, cpu_s = line.ask(), self._way.now(), time.thread_time()
         result = get()
-        came_s = self._lines.now() - (time.thread_time() - cpu_s)
+        came_s = self._way.now() - (time.thread_time() - cpu_s)
         start_s = line.came(asked_s, called_s, came_s)
         line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))
         return result
 
 
 class ShapedStore(FileStore):
-    """A file store, at the rates of `lines`. To look whether an object is there is not shaped."""
+    """A file store, at the rates of `way`. To look whether an object is there is not shaped."""
 
-    def __init__(self, root: Path, lines: Lines) -> None:
+    def __init__(self, root: Path, way: Way) -> None:
         super().__init__(root)
-        self._lines = lines
+        self._way = way
 
     def get(self, name: str) -> bytes:
-        asked_s = self._lines.down.ask()
+        asked_s = self._way.down.ask()
         data = super().get(name)
         self._down(len(data), asked_s)
         return data
 
     def read_into(self, name: str, offset: int, into: memoryview) -> None:
-        asked_s = self._lines.down.ask()
+        asked_s = self._way.down.ask()
         super().read_into(name, offset, into)
         self._down(into.nbytes, asked_s)
 
     def _down(self, nbytes: int, asked_s: float) -> None:
-        self._lines.down.done(self._lines.down.carry(nbytes, asked_s))
+        self._way.down.done(self._way.down.carry(nbytes, asked_s))
 
     def _write(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
         """Every put writes through here, beside the object's place, before it gives it its name."""
-        line = self._lines.up
+        line = self._way.up
         asked_s = line.ask()
         temporary = super()._write(name, write)
         try:
@@ -124,11 +124,11 @@ class ShapedStore(FileStore):
         return temporary
 
 
-def shaped_channel(channel: Channel, lines: Lines | None) -> Channel:
-    """The channel behind the lines; as it is without any."""
-    return channel if lines is None else ShapedChannel(channel, lines)
+def shaped_channel(channel: Channel, way: Way | None) -> Channel:
+    """The channel at the end of the way; as it is without one."""
+    return channel if way is None else ShapedChannel(channel, way)
 
 
-def shaped_store(store: FileStore, lines: Lines | None) -> FileStore:
-    """The store behind the lines; as it is without any."""
-    return store if lines is None else ShapedStore(store.root, lines)
+def shaped_store(store: FileStore, way: Way | None) -> FileStore:
+    """The store at the end of the way; as it is without one."""
+    return store if way is None else ShapedStore(store.root, way)

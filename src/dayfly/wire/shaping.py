@@ -126,8 +126,8 @@ class Line:
             self._sleep(left_s)
 
 
-class Lines:
-    """Both directions of one function; its channel and its store share them.
+class Way:
+    """A function's way to the store and back; its channel and its store share them.
 
     clock, sleep: for tests.
     """
