@@ -31,6 +31,12 @@ from tests.cli import command
         (["--cold-start", "inf"], "--cold-start inf s: give a number above 0"),
         (["--payload", "0"], "--payload 0 KB: give a number above 0"),
         (["--payload", "1"], "payloads of 1 KB are too small"),
+        (["--imitate", "aws-lambda"], "--imitate aws-lambda needs --memory"),
+        (
+            ["--imitate", "aws-lambda", "--memory", "20480"],
+            "aws-lambda has no functions of 20480 MiB: give 128 to 10240 MiB",
+        ),
+        (["--imitate", "nowhere", "--memory", "1024"], "the catalogue has no platform 'nowhere'"),
         (["--epochs", "0"], "epochs is 0"),
         (["--batch-size", "0"], "batch_size is 0"),
         (["--target-accuracy", "97"], "such as 0.97"),

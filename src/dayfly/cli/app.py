@@ -121,6 +121,13 @@ def train(
         float | None,
         typer.Option(help="Largest payload and result of a call, in KB.", show_default="6291"),
     ] = None,
+    imitate: Annotated[
+        str | None,
+        typer.Option(
+            help="Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
+            "payload and prices count where no other is given."
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the data.", show_default="the job's")
     ] = None,
@@ -170,6 +177,7 @@ def train(
         "latency_ms": latency,
         "cold_start_s": cold_start,
         "payload_kb": payload,
+        "imitate": imitate,
         "target_accuracy": target_accuracy,
         "log_budget_mib": log_budget,
         # A run that goes on keeps the catalogue that it had, unless another is named.

@@ -17,7 +17,7 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
-from dayfly.runs.allotment import allotted, check_task, crowding
+from dayfly.runs.allotment import allotment, check_task, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
 from dayfly.runs.prepare import log_steps
@@ -74,7 +74,7 @@ class OneLife:
         self._job = job
         self._record = record
         self._settings = record.settings
-        self._allotment = allotted(record.settings)
+        self._allotment = allotment(record.settings)
         self._store = store
         self._display = display
         self._faults = tuple(faults)
@@ -112,6 +112,8 @@ class OneLife:
         limits = self._allotment.limits
         self._platform.check(limits)
         check_task(self._task(0, 0, self._checkpoint, 0, 0.0), limits.payload_bytes)
+        if self._settings.imitate is not None:
+            self._display.note(in_words(self._allotment, self._settings.imitate))
         if limit is not None and not self._platform.memory_by_cgroup:
             self._display.note(
                 "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "

@@ -28,7 +28,8 @@ class Settings:
     time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
     and data together; MB is 10^6 bytes. latency_ms: of each request to the store. cold_start_s:
     seconds that each start takes longer. payload_kb: of an invocation and of its result; KB is
-    1000 bytes.
+    1000 bytes. imitate: platform of the catalogue; it gives what of lifetime_s, cpu_cores, uplink,
+    downlink and payload is None, and the prices of the bill.
 
     log_budget_mib: bound of the messages in the channel; None: the lesser of 1 GiB and a quarter
     of the free space. checkpoint_every_s: longest time between run checkpoints.
@@ -49,6 +50,7 @@ class Settings:
     latency_ms: float | None = None
     cold_start_s: float | None = None
     payload_kb: float | None = None
+    imitate: str | None = None
     target_accuracy: float | None = None
     log_budget_mib: int | None = None
     checkpoint_every_s: float = 60.0
