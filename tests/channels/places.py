@@ -25,6 +25,8 @@ from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.pool import segment_path
 from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
+from dayfly.wire.shaped import ShapedChannel
+from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
@@ -102,17 +104,26 @@ def make(
     )
 
 
+class ShapedFilePlace(FilePlace):
+    """The same behind a line, at rates that nobody notices."""
+
+    def open(self, namespace: Namespace, reader: int) -> Channel:
+        fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
+        return ShapedChannel(super().open(namespace, reader), Way(fast))
+
+
 @contextmanager
-def files_on(parent: str | None) -> Iterator[FilePlace]:
+def files_on(parent: str | None, kind: type[FilePlace] = FilePlace) -> Iterator[FilePlace]:
     """A file channel's place under a private directory; None: on the normal disk."""
     with tempfile.TemporaryDirectory(prefix="dayfly-test-", dir=parent) as root:
-        yield FilePlace(Path(root))
+        yield kind(Path(root))
 
 
 #: Every channel, by the name that its tests carry. To test a new channel, add its line.
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-tmpfs": lambda: files_on("/dev/shm"),
     "files-disk": lambda: files_on(None),
+    "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
 }
 
 

@@ -123,6 +123,14 @@ def sleep(payload: Json, context: Context) -> Json:
     return {"slept_s": payload["seconds"]}
 
 
+def spin(payload: Json, context: Context) -> Json:
+    """Use so much CPU time, and tell how long that took."""
+    began, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < payload["cpu_s"]:
+        pass
+    return {"wall_s": time.monotonic() - began}
+
+
 def wait_for_file(payload: Json, context: Context) -> Json:
     """Tell its pid, and end as soon as a file is there."""
     tell_pid(payload)

@@ -17,15 +17,14 @@ def call(
     handler: str,
     payload: Json | None = None,
     attempt: int = 0,
-    memory_mib: int | None = None,
-    lifetime_s: float | None = None,
+    **limits: Any,
 ) -> Invocation:
     return Invocation(
         function=function,
         attempt=attempt,
         handler=f"platform_handlers:{handler}",
         payload=payload or {},
-        limits=Limits(memory_mib=memory_mib, lifetime_s=lifetime_s),
+        limits=Limits(**limits),
     )
 
 

@@ -53,7 +53,7 @@ def test_what_a_function_left_in_the_background_goes(platform: Platform) -> None
     same, other = ended.result["pids"]
     assert not Path(f"/proc/{same}").exists()
     assert isinstance(platform, LocalPlatform)
-    if "cgroup" in platform.enforcement:  # else it goes when the platform is closed
+    if platform.memory_by_cgroup:  # else it goes when the platform is closed
         assert not Path(f"/proc/{other}").exists()
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_left_after_close(
 def test_running_out_of_memory_in_a_child_counts(platform: Platform) -> None:
     assert isinstance(platform, LocalPlatform)
     ended = run(platform, "allocate_in_child", {"mib": 400}, memory_mib=500)
-    if "cgroup" in platform.enforcement:
+    if platform.memory_by_cgroup:
         assert ended.outcome is Outcome.OUT_OF_MEMORY
     assert "the child ended with" in ended.detail
 

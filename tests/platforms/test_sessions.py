@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.life.platforms.cgroups import Controller, candidates
 from dayfly.life.sessions import Session
 
 
@@ -101,20 +100,6 @@ def test_only_cgroups_of_this_session_are_recorded(tmp_path: Path) -> None:
         pytest.raises(ValueError, match="must contain the session id"),
     ):
         session.record_cgroup(Path("/sys/fs/cgroup/memory/somebody-elses"))
-
-
-def test_where_memory_cgroups_are_looked_for() -> None:
-    v1 = "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n"
-    cpu = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n"
-    v2 = "41 31 0:38 / /cg rw,relatime - cgroup2 cgroup2 rw\n"
-    assert candidates(cpu + v1, "4:memory:/x\n0::/\n") == [Controller(1, Path("/cg/memory"))]
-    assert candidates(v2, "0::/user.slice/app.slice/run.scope\n") == [
-        Controller(2, Path("/cg/user.slice/app.slice")),
-        Controller(2, Path("/cg/user.slice")),
-        Controller(2, Path("/cg")),
-    ]
-    assert candidates(v2, "0::/\n") == [Controller(2, Path("/cg"))]
-    assert candidates(v2, "0::/../outside\n") == []
 
 
 def sessions_in(home: Path) -> list[Path]:

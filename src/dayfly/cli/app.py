@@ -103,6 +103,36 @@ def train(
     lifetime: Annotated[
         float | None, typer.Option(help="A function's life, in s.", show_default="not limited")
     ] = None,
+    cpu: Annotated[
+        float | None,
+        typer.Option(help="A function's CPU time a second, in cores.", show_default="not limited"),
+    ] = None,
+    uplink: Annotated[
+        float | None,
+        typer.Option(help="A function's way to the store, in MB/s.", show_default="not limited"),
+    ] = None,
+    downlink: Annotated[
+        float | None, typer.Option(help="And back, in MB/s.", show_default="not limited")
+    ] = None,
+    latency: Annotated[
+        float | None,
+        typer.Option(help="Added to each request to the store, in ms.", show_default="none"),
+    ] = None,
+    cold_start: Annotated[
+        float | None,
+        typer.Option(help="Added to each start of a function, in s.", show_default="none"),
+    ] = None,
+    payload: Annotated[
+        float | None,
+        typer.Option(help="Largest payload and result of a call, in KB.", show_default="6291"),
+    ] = None,
+    imitate: Annotated[
+        str | None,
+        typer.Option(
+            help="Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
+            "payload and prices count where no other is given."
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the data.", show_default="the job's")
     ] = None,
@@ -147,6 +177,13 @@ def train(
         "collective": collective,
         "memory_mib": memory,
         "lifetime_s": lifetime,
+        "cpu_cores": cpu,
+        "uplink_mb_per_s": uplink,
+        "downlink_mb_per_s": downlink,
+        "latency_ms": latency,
+        "cold_start_s": cold_start,
+        "payload_kb": payload,
+        "imitate": imitate,
         "target_accuracy": target_accuracy,
         "log_budget_mib": log_budget,
         # A run that goes on keeps the catalogue that it had, unless another is named.

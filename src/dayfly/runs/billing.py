@@ -13,7 +13,7 @@ from dayfly.runs.settings import Settings
 
 def price_list(settings: Settings) -> str:
     """Name of the platform under whose prices a run is billed."""
-    return "aws-lambda"
+    return settings.imitate or "aws-lambda"
 
 
 def catalogue(settings: Settings) -> Catalogue:

@@ -12,6 +12,7 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
+from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import Record, locked, made_with, new_directory, new_run_id
 from dayfly.runs.one_life import OneLife, Workplace
 from dayfly.runs.prepare import check_shares, prepare
@@ -40,6 +41,7 @@ def begin(
     that fails afterwards is returned, with its error in the result.
     """
     check_shares(job, settings.workers)
+    allotment(settings)  # before anything is made
     run_id = new_run_id(name)
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)

@@ -14,9 +14,10 @@ from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.coordinator import Coordinator
 from dayfly.life.faults import Fault, Faults
-from dayfly.life.platforms.base import Invocation, Limits
+from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
+from dayfly.runs.allotment import allotment, check_task, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
 from dayfly.runs.prepare import log_budget_bytes, log_rounds
@@ -76,6 +77,7 @@ class OneLife:
         self._job = job
         self._record = record
         self._settings = record.settings
+        self._allotment = allotment(record.settings)
         self._store = store
         self._display = display
         self._faults = tuple(faults)
@@ -99,7 +101,10 @@ class OneLife:
         self._steps = epochs.steps * job.epochs
 
     def check(self) -> None:
-        """Raise RequestError for what cannot be carried out; nothing was started by then."""
+        """Raise RequestError for what cannot be carried out; nothing was started by then.
+
+        What is enforced in another way than asked for is said.
+        """
         self._log_rounds = log_rounds(
             self._settings,
             self._record.round_bytes,
@@ -111,6 +116,18 @@ class OneLife:
             raise RequestError(
                 f"--memory {limit}: a function with PyTorch in it needs at least {least} MiB here"
             )
+        limits = self._allotment.limits
+        self._platform.check(limits)
+        check_task(self._task(0, 0, self._checkpoint, 0, 0.0), limits.payload_bytes)
+        if self._settings.imitate is not None:
+            self._display.note(in_words(self._allotment, self._settings.imitate))
+        if limit is not None and not self._platform.memory_by_cgroup:
+            self._display.note(
+                "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "
+                "beyond the limit fails, and each child of a function has the limit for itself"
+            )
+        if (crowded := crowding(self._settings.workers, limits.cpu_cores)) is not None:
+            self._display.note(crowded)
         try:
             with self._fresh_channel():
                 pass
@@ -169,49 +186,23 @@ class OneLife:
                 channel.destroy()
 
     def _coordinate(self, channel: Channel, recorder: Recorder) -> str:
-        settings, record = self._settings, self._record
-
         def invocation(
             rank: int, attempt: int, checkpoint: Checkpoint, trimmed_step: int
         ) -> Invocation:
-            task = Task(
-                run=record.run_id,
-                generation=record.generation,
-                rank=rank,
-                attempt=attempt,
-                world_size=settings.workers,
-                store=self._store.url,
-                channel=self._channel_url,
-                shipped=record.shipped,
-                parts=record.parts,
-                samples=record.samples,
-                steps=self._steps,
-                sync=settings.sync,
-                k=settings.round_steps,
-                collective=settings.collective,
-                target_accuracy=settings.target_accuracy,
-                log_rounds=self._log_rounds,
-                checkpoint_every_s=settings.checkpoint_every_s,
-                wait_timeout_s=settings.wait_timeout_s,
-                scratch=str(self._session.root / "scratch"),
-                checkpoint=checkpoint,
-                trimmed_step=trimmed_step,
-                checkpoint_age_s=recorder.checkpoint_age_s,
-                faults=self._faults,
-            )
+            age_s = recorder.checkpoint_age_s
             return Invocation(
                 function=f"worker-{rank}",
                 attempt=attempt,
                 handler=_HANDLER,
-                payload=task.dump(),
-                limits=Limits(memory_mib=settings.memory_mib, lifetime_s=settings.lifetime_s),
+                payload=self._task(rank, attempt, checkpoint, trimmed_step, age_s).dump(),
+                limits=self._allotment.limits,
             )
 
         coordinator = Coordinator(
             platform=self._platform,
             channel=channel,
             store=self._store,
-            world_size=settings.workers,
+            world_size=self._settings.workers,
             checkpoint=self._checkpoint,
             invocation=invocation,
             stop_asked=lambda: self._signals.received is not None,
@@ -222,6 +213,42 @@ class OneLife:
             return coordinator.run()
         finally:
             self._checkpoint = coordinator.checkpoint
+
+    def _task(
+        self,
+        rank: int,
+        attempt: int,
+        checkpoint: Checkpoint,
+        trimmed_step: int,
+        checkpoint_age_s: float,
+    ) -> Task:
+        settings, record = self._settings, self._record
+        return Task(
+            run=record.run_id,
+            generation=record.generation,
+            rank=rank,
+            attempt=attempt,
+            world_size=settings.workers,
+            store=self._store.url,
+            channel=self._channel_url,
+            shipped=record.shipped,
+            parts=record.parts,
+            samples=record.samples,
+            steps=self._steps,
+            sync=settings.sync,
+            k=settings.round_steps,
+            collective=settings.collective,
+            target_accuracy=settings.target_accuracy,
+            log_rounds=self._log_rounds,
+            checkpoint_every_s=settings.checkpoint_every_s,
+            wait_timeout_s=settings.wait_timeout_s,
+            scratch=str(self._session.root / "scratch"),
+            checkpoint=checkpoint,
+            trimmed_step=trimmed_step,
+            checkpoint_age_s=checkpoint_age_s,
+            faults=self._faults,
+            rates=self._allotment.rates,
+        )
 
     def _write_results(self, status: str, error: str | None, recorder: Recorder) -> Result:
         """The run counts as done once `run.json` says so, after its results are written.

@@ -22,11 +22,19 @@ class Settings:
 
     workers: functions that train at once. platform: where they run. channel: URL of the store
     through which they talk; None: files in memory. sync: protocol. k: steps between two averages
-    of local SGD, or "epoch". collective: all-reduce algorithm. memory_mib: a function's memory;
-    None: not limited. lifetime_s: a function's life; None: not limited. target_accuracy: end early
-    once the validation accuracy is at least this. log_budget_mib: bound of the messages in the
-    channel; None: the lesser of 1 GiB and a quarter of the free space. checkpoint_every_s: longest
-    time between run checkpoints (of local SGD, between a worker's own, too).
+    of local SGD, or "epoch". collective: all-reduce algorithm. target_accuracy: end early once the
+    validation accuracy is at least this.
+
+    Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
+    time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
+    and data together; MB is 10^6 bytes. latency_ms: of each request to the store. cold_start_s:
+    seconds that each start takes longer. payload_kb: of an invocation and of its result; KB is
+    1000 bytes. imitate: platform of the catalogue; it gives what of lifetime_s, cpu_cores, uplink,
+    downlink and payload is None, and the prices of the bill.
+
+    log_budget_mib: bound of the messages in the channel; None: the lesser of 1 GiB and a quarter
+    of the free space. checkpoint_every_s: longest time between run checkpoints (of local SGD,
+    between a worker's own, too).
     wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
     of the user's own limits and prices, whose rows go before the built-in ones.
     """
@@ -39,6 +47,13 @@ class Settings:
     collective: str = "scatter-reduce"
     memory_mib: int | None = None
     lifetime_s: float | None = None
+    cpu_cores: float | None = None
+    uplink_mb_per_s: float | None = None
+    downlink_mb_per_s: float | None = None
+    latency_ms: float | None = None
+    cold_start_s: float | None = None
+    payload_kb: float | None = None
+    imitate: str | None = None
     target_accuracy: float | None = None
     log_budget_mib: int | None = None
     checkpoint_every_s: float = 60.0
@@ -54,10 +69,10 @@ class Settings:
             check_channel(self.channel)
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
-        for name in ("memory_mib", "lifetime_s", "log_budget_mib"):
+        for name in _FLAGS:
             _above_zero(name, getattr(self, name))
-        for name in ("checkpoint_every_s", "wait_timeout_s"):
-            _above_zero(name, getattr(self, name))
+        if self.cpu_cores is not None and self.cpu_cores < 0.001:
+            raise RequestError(f"--cpu {self.cpu_cores:g}: give at least 0.001 cores")
         if self.catalogue is not None:
             # The run may go on from another directory.
             absolute = Path(self.catalogue).expanduser().absolute()
@@ -97,10 +112,23 @@ def _among(name: str, value: str, known: tuple[str, ...]) -> None:
         raise RequestError(f"--{name} {value!r} is not known: give one of {', '.join(known)}")
 
 
+#: Numbers that are above zero if they are given: what the command line calls them, and their unit.
+_FLAGS = {
+    "memory_mib": ("--memory", "MiB"),
+    "lifetime_s": ("--lifetime", "s"),
+    "cpu_cores": ("--cpu", "cores"),
+    "uplink_mb_per_s": ("--uplink", "MB/s"),
+    "downlink_mb_per_s": ("--downlink", "MB/s"),
+    "latency_ms": ("--latency", "ms"),
+    "cold_start_s": ("--cold-start", "s"),
+    "payload_kb": ("--payload", "KB"),
+    "log_budget_mib": ("--log-budget", "MiB"),
+    "checkpoint_every_s": ("--checkpoint-every", "s"),
+    "wait_timeout_s": ("--wait-timeout", "s"),
+}
+
+
 def _above_zero(name: str, value: float | None) -> None:
     if value is not None and not 0 < value < math.inf:
-        flag, _, unit = name.rpartition("_")
-        unit = {"mib": "MiB"}.get(unit, unit)
-        raise RequestError(
-            f"--{flag.replace('_', '-')} {value:g} {unit}: give a number above 0, or leave it out"
-        )
+        flag, unit = _FLAGS[name]
+        raise RequestError(f"{flag} {value:g} {unit}: give a number above 0, or leave it out")

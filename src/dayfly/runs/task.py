@@ -11,6 +11,7 @@ from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.faults import Fault
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
+from dayfly.wire.shaping import Rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class Task:
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
     epoch. log_rounds: rounds whose messages the log may hold; None: any. trimmed_step: the log
     before it is gone. checkpoint_age_s: of the checkpoint, when the function was invoked. scratch:
-    a directory to unpack code in, removed with the functions' machine.
+    a directory to unpack code in, removed with the functions' machine. rates: of its way to
+    channel and store; None: not limited.
     """
 
     run: str
@@ -47,6 +49,7 @@ class Task:
     trimmed_step: int
     checkpoint_age_s: float
     faults: tuple[Fault, ...]
+    rates: Rates | None = None
 
     def dump(self) -> dict[str, Any]:
         """For JSON."""
@@ -60,5 +63,6 @@ class Task:
             "parts": tuple(Part.load(part) for part in tree["parts"]),
             "checkpoint": checkpoints.load(tree["checkpoint"]),
             "faults": tuple(Fault(**fault) for fault in tree["faults"]),
+            "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
         }
         return cls(**{**tree, **made})

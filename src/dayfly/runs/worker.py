@@ -42,6 +42,8 @@ from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine, wait_patiently
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
+from dayfly.wire.shaped import shaped_channel, shaped_store
+from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore, open_store
 
 #: Longest time between two looks for a wish to stop, in seconds.
@@ -51,10 +53,12 @@ _LOOK_FOR_STOP_S = 0.1
 def main(payload: Json, context: Context) -> Json:
     """The handler of a training function; returns its status and the step it got to."""
     task = Task.load(payload)
-    store = open_store(task.store)
+    way = Way(task.rates) if task.rates is not None else None
+    store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.checkpoint.step, "start")
-    with open_channel(task.channel, Namespace(task.run, task.generation), task.rank) as channel:
+    here = open_channel(task.channel, Namespace(task.run, task.generation), task.rank)
+    with shaped_channel(here, way) as channel:
         worker = Worker(task, context, store, channel, faults)
         try:
             status = worker.run()

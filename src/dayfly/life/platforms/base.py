@@ -31,17 +31,30 @@ class Limits:
     """What a function gets. None: not limited.
 
     memory_mib: memory in MiB, as the platforms count it, the runtime's own included.
-    lifetime_s: seconds from the start of the handler's process to its kill.
+    lifetime_s: seconds from the start of the handler's process to its kill; the cold start comes
+    before, as Lambda's 900 s do not count initialisation.
+    cpu_cores: seconds of CPU time a second, from 0.001, all threads together.
+    cold_start_s: seconds that each start takes longer, before the handler begins.
+    payload_bytes: the longest payload, and the longest result, as JSON.
     """
 
     memory_mib: int | None = None
     lifetime_s: float | None = None
+    cpu_cores: float | None = None
+    cold_start_s: float = 0.0
+    payload_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.memory_mib is not None and self.memory_mib < 1:
             raise ValueError(f"memory of {self.memory_mib} MiB: must be at least 1")
         if self.lifetime_s is not None and not self.lifetime_s > 0:
             raise ValueError(f"lifetime of {self.lifetime_s} s: must be above 0")
+        if self.cpu_cores is not None and not self.cpu_cores >= 0.001:
+            raise ValueError(f"a share of {self.cpu_cores} CPUs: must be at least 0.001")
+        if not 0 <= self.cold_start_s < float("inf"):
+            raise ValueError(f"a cold start of {self.cold_start_s} s: must be 0 or more")
+        if self.payload_bytes is not None and self.payload_bytes < 1:
+            raise ValueError(f"payloads of {self.payload_bytes} bytes: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +77,8 @@ class Invocation:
 class Context:
     """What a handler is told about its own life, as Lambda's context object tells it.
 
-    started_at, deadline: `time.monotonic()` of this machine; deadline None: no lifetime imposed.
+    started_at, deadline: begin and end of its lifetime, `time.monotonic()` of this machine;
+    deadline None: no lifetime imposed.
     """
 
     function: str
@@ -119,11 +133,16 @@ class Platform(Closing):
     name: str
 
     @abstractmethod
+    def check(self, limits: Limits) -> None:
+        """Raise RequestError for limits that a function cannot have here; starts nothing."""
+
+    @abstractmethod
     def invoke(self, invocation: Invocation) -> None:
         """Start a function; returns as soon as the request is taken.
 
         Raises ValueError if an invocation of this function is still running (one at a time by
-        name) and RunFailed if the platform cannot start functions at all.
+        name) or its payload is no JSON object or longer than its limit, RequestError as `check`
+        does, and RunFailed if the platform cannot start functions at all.
         """
 
     @abstractmethod

@@ -1,29 +1,43 @@
-"""Memory cgroups, of either version: one for each attempt of a function."""
+"""Cgroups that limit memory and CPU time, of either version: made for each attempt of a function.
+
+Version 2 has one tree: a process is in one cgroup, which limits both. Version 1 has a tree for each
+resource, so that a function may be in two cgroups.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dayfly.life.platforms import processes
 
 _POLL_S = 0.002
+#: A function gets its share of the CPU anew so often, in microseconds; Lambda's period. The longer
+#: it is, the longer a function that has used its share stands still: with the kernel's default of
+#: 100 ms, one of half a core stands still for 50 ms at a time, and its messages with it.
+_PERIOD_US = 20_000
+#: The kernel takes no smaller share of a period, in microseconds.
+_LEAST_QUOTA_US = 1_000
+
+Resource = Literal["memory", "cpu"]
+RESOURCES: tuple[Resource, ...] = ("memory", "cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Where memory cgroups can be made, and what their files are called in this version."""
+    """Where cgroups can be made, and what their files are called in this version."""
 
     version: int
     parent: Path
 
     @property
     def limit_file(self) -> str:
-        """Where the limit is written, in bytes."""
+        """Where the memory limit is written, in bytes."""
         return "memory.limit_in_bytes" if self.version == 1 else "memory.max"
 
     @property
@@ -36,16 +50,19 @@ class Controller:
         """Where the kills for want of memory are counted."""
         return "memory.oom_control" if self.version == 1 else "memory.events"
 
-    def usable(self, probe_name: str) -> bool:
-        """Whether we may make a cgroup here and limit its memory; found out by doing it."""
+    def usable(self, probe_name: str, *resources: Resource) -> bool:
+        """Whether we may make a cgroup here that limits these; found out by doing it."""
         probe = Cgroup(self, self.parent / probe_name)
         try:
             probe.path.mkdir()
         except OSError:
             return False
         try:
-            # Writing the limit, and not only looking: the file may be there and not be ours.
-            (probe.path / self.limit_file).write_text(str(2**40))
+            # Writing limits, and not only looking: the files may be there and not be ours.
+            if "memory" in resources:
+                probe.limit_memory(2**40)
+            if "cpu" in resources:
+                probe.limit_cpu(1.0)
             return os.access(probe.path / "cgroup.procs", os.W_OK) and self._may_move()
         except OSError:
             return False
@@ -64,9 +81,8 @@ class Cgroup:
     controller: Controller
     path: Path
 
-    def create(self, limit_bytes: int) -> None:
-        """Make it with its limit, swap excluded where the kernel counts swap."""
-        self.path.mkdir()
+    def limit_memory(self, limit_bytes: int) -> None:
+        """Swap is excluded where the kernel counts swap."""
         self._set(self.controller.limit_file, limit_bytes)
         if self.controller.version == 1:
             self._set("memory.swappiness", 0)
@@ -74,6 +90,15 @@ class Cgroup:
         else:
             self._set_if_there("memory.swap.max", 0)
             self._set_if_there("memory.oom.group", 1)
+
+    def limit_cpu(self, cores: float) -> None:
+        """So many seconds of CPU time a second, all its processes and threads together."""
+        period_us, quota_us = cpu_quota_us(cores)
+        if self.controller.version == 1:
+            self._set("cpu.cfs_period_us", period_us)
+            self._set("cpu.cfs_quota_us", quota_us)
+        else:
+            self._set("cpu.max", f"{quota_us} {period_us}")
 
     @property
     def procs_path(self) -> Path:
@@ -98,7 +123,7 @@ class Cgroup:
         """As the function `remove`."""
         return remove(self.path, timeout_s)
 
-    def _set(self, file: str, value: int) -> None:
+    def _set(self, file: str, value: int | str) -> None:
         (self.path / file).write_text(str(value))
 
     def _set_if_there(self, file: str, value: int) -> None:
@@ -127,38 +152,105 @@ def remove(path: Path, timeout_s: float = 2.0) -> bool:
         time.sleep(_POLL_S)
 
 
-def find_controller(probe_name: str, record: Callable[[Path], None]) -> Controller | None:
-    """The nearest place where this process may make memory cgroups, if there is one.
+def cpu_quota_us(cores: float) -> tuple[int, int]:
+    """(period, CPU time in it), in microseconds: short periods, as far as the kernel takes them."""
+    period_us = max(_PERIOD_US, round(_LEAST_QUOTA_US / cores))
+    return period_us, round(period_us * cores)
+
+
+def find_controllers(
+    probe_name: str, record: Callable[[Path], None]
+) -> Mapping[Resource, Controller]:
+    """The nearest places where this process may make cgroups that limit memory and CPU time.
 
     `record` is told of every cgroup before it is made.
     """
-    own = Path("/proc/self/cgroup").read_text()
-    for candidate in candidates(Path("/proc/self/mountinfo").read_text(), own):
-        record(candidate.parent / probe_name)
-        if candidate.usable(probe_name):
-            return candidate
-    return None
+    found = _find(probe_name, record)
+    if not found:
+        own = own_cgroup(*_own_texts())
+        if own is not None and make_room(own):
+            found = _find(probe_name, record)
+    return found
 
 
-def candidates(mountinfo: str, own_cgroups: str) -> list[Controller]:
+def _own_texts() -> tuple[str, str]:
+    return Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
+
+
+def _find(probe_name: str, record: Callable[[Path], None]) -> Mapping[Resource, Controller]:
+    mountinfo, own = _own_texts()
+
+    def nearest(*resources: Resource) -> Controller | None:
+        for candidate in candidates(mountinfo, own, *resources):
+            record(candidate.parent / probe_name)
+            if candidate.usable(probe_name, *resources):
+                return candidate
+        return None
+
+    both = nearest(*RESOURCES)
+    if both is not None:
+        return dict.fromkeys(RESOURCES, both)
+    memory, cpu = nearest("memory"), nearest("cpu")
+    if memory is not None and cpu is not None and memory.version == cpu.version == 2:
+        cpu = None  # a process is in one cgroup only, and no place has both
+    places: dict[Resource, Controller | None] = {"memory": memory, "cpu": cpu}
+    return {resource: place for resource, place in places.items() if place is not None}
+
+
+def candidates(mountinfo: str, own_cgroups: str, *resources: Resource) -> list[Controller]:
     """Places to try, from the texts of /proc/self/mountinfo and /proc/self/cgroup.
 
-    Version 1: the root of the memory controller. Version 2: from the parent of our own cgroup
-    upwards, because a cgroup that holds processes cannot give controllers to its children (its
-    parent can: systemd's user slices are delegated so).
+    Version 1: the root of the tree that has these controllers. Version 2: from the parent of our
+    own cgroup upwards, because a cgroup that holds processes cannot give controllers to its
+    children (its parent can: systemd's user slices are delegated so).
     """
     found = []
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         mount_point = Path(left.split()[4])
         kind, _, options = right.split()[:3]
-        if kind == "cgroup" and "memory" in options.split(","):
+        if kind == "cgroup" and set(resources) <= set(options.split(",")):
             found.append(Controller(1, mount_point))
         elif kind == "cgroup2":
-            own = next((li[3:] for li in own_cgroups.splitlines() if li.startswith("0::")), "/")
-            if not own.startswith("/.."):  # outside of our cgroup namespace: out of reach
-                relative = Path(own.lstrip("/"))
-                found += [Controller(2, mount_point / parent) for parent in relative.parents]
+            own = _own_v2(own_cgroups)
+            if own is not None:
+                found += [Controller(2, mount_point / parent) for parent in own.parents]
                 # In a namespace our own cgroup is the root, which has no parent.
-                found += [Controller(2, mount_point)] if not relative.parents else []
+                found += [Controller(2, mount_point)] if not own.parents else []
     return found
+
+
+def own_cgroup(mountinfo: str, own_cgroups: str) -> Path | None:
+    """The directory of our own cgroup of version 2; None without one, or if it is the root."""
+    own = _own_v2(own_cgroups)
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        if right.split()[0] == "cgroup2" and own is not None and own.parents:
+            return Path(left.split()[4]) / own
+    return None
+
+
+def _own_v2(own_cgroups: str) -> Path | None:
+    own = next((li[3:] for li in own_cgroups.splitlines() if li.startswith("0::")), "/")
+    return None if own.startswith("/..") else Path(own.lstrip("/"))  # outside of our namespace
+
+
+def make_room(own: Path) -> bool:
+    """Move this process into a cgroup below its own, so that others can be made beside it.
+
+    For a process that is alone in a cgroup that was delegated to it, as
+    `systemd-run --user --scope -p Delegate=yes` starts it; systemd removes all of it at the end.
+    """
+    try:
+        alone = (own / "cgroup.procs").read_text().split() == [str(os.getpid())]
+        there = (own / "cgroup.controllers").read_text().split()
+        control = own / "cgroup.subtree_control"
+        if not alone or not set(RESOURCES) & set(there) or not os.access(control, os.W_OK):
+            return False
+        leaf = own / "dayfly-self"
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+        control.write_text(" ".join(f"+{resource}" for resource in RESOURCES if resource in there))
+    except OSError:
+        return False
+    return True

@@ -14,7 +14,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Payloads and results are at most this long, as JSON, in bytes (Lambda's synchronous limit).
+#: Payloads and results are at most this long unless a function's limits say otherwise, as JSON, in
+#: bytes (Lambda's synchronous limit).
 PAYLOAD_LIMIT_BYTES = 6 * 2**20
 
 _HEADER = struct.Struct("!I")
@@ -22,21 +23,22 @@ _READ_BYTES = 2**16
 _MOST_FDS = 4
 
 
-def encode(value: Any, what: str) -> bytes:
+def encode(value: Any, what: str, limit_bytes: int | None = None) -> bytes:
     """`value`, a JSON object, as bytes.
 
-    Raises ValueError if it is no JSON object (NaN and infinity are not JSON) or is too long; `what`
-    names it in the message.
+    Raises ValueError if it is no JSON object (NaN and infinity are not JSON) or is longer than
+    `limit_bytes` (None: PAYLOAD_LIMIT_BYTES); `what` names it in the message.
     """
+    most_bytes = PAYLOAD_LIMIT_BYTES if limit_bytes is None else limit_bytes
     if not isinstance(value, Mapping):
         raise ValueError(f"{what} must be a JSON object (a dict), not {type(value).__name__}")
     try:
         body = json.dumps(dict(value), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} is not JSON: {error}") from None
-    if len(body) > PAYLOAD_LIMIT_BYTES:
+    if len(body) > most_bytes:
         raise ValueError(
-            f"{what} has {len(body)} bytes, at most {PAYLOAD_LIMIT_BYTES} can travel: "
+            f"{what} has {len(body)} bytes, at most {most_bytes} can travel: "
             "put large data into the channel and send its key"
         )
     return body

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from dayfly.errors import RunFailed
 from dayfly.life.platforms import memory_limits, processes
-from dayfly.life.platforms.base import Ended, Invocation, Platform
+from dayfly.life.platforms.base import Ended, Invocation, Limits, Platform
+from dayfly.life.platforms.confinement import Confiner, Enforcer
 from dayfly.life.platforms.lifeline import Lifeline
 from dayfly.life.platforms.local_call import LocalCall
 from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.platforms.local_zygote import LocalZygote
-from dayfly.life.platforms.memory_limits import Enforcer, MemoryLimits
 from dayfly.life.sessions import Session
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -60,7 +60,7 @@ class LocalPlatform(Platform):
         self._logs = logs.absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
         self._preload = tuple(preload)
-        self._limits = MemoryLimits(session, enforcer)
+        self._confiner = Confiner(session, enforcer)
         self._lifeline = Lifeline()
         self._owner_pid = os.getpid()
         self._closed = False
@@ -70,7 +70,12 @@ class LocalPlatform(Platform):
     @property
     def enforcement(self) -> str:
         """What is enforced, and how, in words."""
-        return f"{self._limits.enforcement}; lifetime by SIGKILL at the deadline"
+        return f"{self._confiner.enforcement}; lifetime by SIGKILL at the deadline"
+
+    @property
+    def memory_by_cgroup(self) -> bool:
+        """Whether the kernel kills at the memory limit; otherwise allocations fail."""
+        return self._confiner.memory_by_cgroup
 
     def warm_up(self) -> None:
         """Have a zygote ready soon (seconds: it imports torch); does not wait for it."""
@@ -80,11 +85,16 @@ class LocalPlatform(Platform):
         """The smallest memory limit that a function can have here, in MiB; warms up to know it."""
         return memory_limits.least_mib(self._monitor.base_bytes())
 
+    def check(self, limits: Limits) -> None:
+        """As `Platform.check`; warms up if memory is limited, to know what torch alone takes."""
+        self._confiner.check(limits)
+        if limits.memory_mib is not None:
+            memory_limits.own_bytes("a function", limits.memory_mib, self._monitor.base_bytes())
+
     def invoke(self, invocation: Invocation) -> None:
         """As `Platform.invoke`; the first with a memory limit waits for the zygote.
 
-        Raises also ValueError for a name, handler or payload that cannot be, and RequestError for a
-        memory limit that is too small for the interpreter and torch alone.
+        Raises also ValueError for a name or handler that cannot be.
         """
         if self._closed:
             raise RunFailed("the local platform is closed")
@@ -99,10 +109,9 @@ class LocalPlatform(Platform):
         if memory_mib is not None:
             own_bytes = memory_limits.own_bytes(function, memory_mib, self._monitor.base_bytes())
         with ExitStack() as undo:
-            cgroup = self._limits.make_cgroup(function, invocation.attempt, own_bytes)
-            if cgroup is not None:
-                undo.callback(cgroup.remove)
-            call = LocalCall(invocation, self.log_path(function), cgroup, own_bytes)
+            confinement = self._confiner.make(invocation, own_bytes)
+            undo.callback(confinement.remove)
+            call = LocalCall(invocation, self.log_path(function), confinement)
             undo.callback(call.discard)
             self._monitor.submit(call)
             undo.pop_all()

@@ -13,7 +13,7 @@ from typing import Any
 
 from dayfly.life.platforms import control, processes
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
-from dayfly.life.platforms.cgroups import Cgroup
+from dayfly.life.platforms.confinement import Confinement
 from dayfly.life.platforms.control import Receiver
 from dayfly.life.platforms.local_outcome import Facts, ended
 from dayfly.life.platforms.local_zygote import LocalZygote
@@ -35,9 +35,7 @@ class LocalCall:
     opened.
     """
 
-    def __init__(
-        self, invocation: Invocation, log: Path, cgroup: Cgroup | None, own_bytes: int | None
-    ) -> None:
+    def __init__(self, invocation: Invocation, log: Path, confinement: Confinement) -> None:
         self.invocation = invocation
         self.pidfd = -1
         self.tries = 0
@@ -46,19 +44,23 @@ class LocalCall:
         self.give_up_at = 0.0
         self.kill_at: float | None = None
         self.stopped: Outcome | None = None
-        self._cgroup = cgroup
+        self._confinement = confinement
         self._pid = -1
         self._hello_rss_bytes = 0
         self._requested_at = time.monotonic()
         self._begun_at: float | None = None
         self._said: Mapping[str, Any] | None = None
         self._receiver: Receiver | None = None
-        payload = control.encode(invocation.payload, f"the payload of {invocation.function}")
+        payload = control.encode(
+            invocation.payload,
+            f"the payload of {invocation.function}",
+            invocation.limits.payload_bytes,
+        )
         self._log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         # In a descriptor and not through the socket: nobody has to wait until it was read.
         self._request_fd = os.memfd_create(f"dayfly-{invocation.function}", os.MFD_CLOEXEC)
         with os.fdopen(os.dup(self._request_fd), "wb") as file:
-            file.write(_request(invocation, payload, cgroup, own_bytes))
+            file.write(_request(invocation, payload, confinement))
 
     @property
     def function(self) -> str:
@@ -130,11 +132,11 @@ class LocalCall:
             processes.kill_session(self._pid)
             if base_bytes is not None:
                 peak_bytes = self._peak_bytes(base_bytes, death.peak_rss_bytes)
-        if self._cgroup is not None:
+        if (cgroup := self._confinement.memory) is not None:
             own_peak_bytes = None
             with suppress(OSError):  # somebody removed the cgroup
-                oom_killed = self._cgroup.oom_killed()
-                own_peak_bytes = self._cgroup.peak_bytes()
+                oom_killed = cgroup.oom_killed()
+                own_peak_bytes = cgroup.peak_bytes()
             if own_peak_bytes is not None and base_bytes is not None:
                 peak_bytes = base_bytes + own_peak_bytes
         self.discard()
@@ -161,9 +163,8 @@ class LocalCall:
             if fd >= 0:
                 os.close(fd)
         self.pidfd = self._request_fd = self._log_fd = -1
-        if self._cgroup is not None:
-            self._cgroup.remove()  # if it stays busy, the session removes it at its end
-            self._cgroup = None
+        self._confinement.remove()
+        self._confinement = Confinement()
 
     def _peak_bytes(self, base_bytes: int, peak_rss_bytes: int) -> int:
         """The peak, counted as the limit counts: base and what came later.
@@ -183,9 +184,10 @@ class LocalCall:
                 self.pidfd = self._receiver.fds.pop()
                 self._pid = int(message["pid"])
                 self._hello_rss_bytes = int(message["resident_bytes"])
-                lifetime_s = self.invocation.limits.lifetime_s
-                if lifetime_s is not None:
-                    self.kill_at = float(message["started_at"]) + lifetime_s
+                limits = self.invocation.limits
+                if limits.lifetime_s is not None:
+                    started_at = float(message["started_at"]) + limits.cold_start_s
+                    self.kill_at = started_at + limits.lifetime_s
                 if self.stopped is not None:
                     processes.kill(self.pidfd)
             case "begun":
@@ -194,18 +196,19 @@ class LocalCall:
                 self._said = message
 
 
-def _request(
-    invocation: Invocation, payload: bytes, cgroup: Cgroup | None, own_bytes: int | None
-) -> bytes:
+def _request(invocation: Invocation, payload: bytes, confinement: Confinement) -> bytes:
+    limits = invocation.limits
     head = {
         "function": invocation.function,
         "attempt": invocation.attempt,
         "handler": invocation.handler,
         "limits": {
-            "memory_mib": invocation.limits.memory_mib,
-            "lifetime_s": invocation.limits.lifetime_s,
-            "own_bytes": own_bytes,
+            "memory_mib": limits.memory_mib,
+            "lifetime_s": limits.lifetime_s,
+            "cold_start_s": limits.cold_start_s,
+            "payload_bytes": limits.payload_bytes,
+            "data_bytes": confinement.own_bytes if confinement.memory is None else None,
         },
-        "cgroup_procs": None if cgroup is None else str(cgroup.procs_path),
+        "cgroups": [str(cgroup.procs_path) for cgroup in confinement.cgroups],
     }
     return json.dumps(head).encode()[:-1] + b', "payload": ' + payload + b"}"

@@ -3,7 +3,7 @@
     zygote            function                                  coordinator
       | fork, fork ->   |  hello: pid, its own pidfd, start        |
       |                 | ----------------------------------------> |
-      |                 |  lifeline, session, log, memory limit    |
+      |                 |  lifeline, session, log, limits          |
       |                 |  begun: the handler is called now        |
       |                 | ----------------------------------------> |
       |                 |  result, or raised: its error            |
@@ -107,12 +107,15 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
     """Call the handler and report; returns the exit code."""
     limits = request["limits"]
     try:
-        if request["cgroup_procs"] is not None:
-            with open(request["cgroup_procs"], "w") as file:
+        for procs in request["cgroups"]:
+            with open(procs, "w") as file:
                 file.write("0")
-        elif limits["own_bytes"] is not None:
-            memory_limits.limit_data_of_this_process(limits["own_bytes"])
+        if limits["data_bytes"] is not None:
+            memory_limits.limit_data_of_this_process(limits["data_bytes"])
         torch.set_num_threads(1)
+        # What a platform's cold start takes longer than ours; its lifetime begins afterwards.
+        time.sleep(limits["cold_start_s"])
+        started_at += limits["cold_start_s"]
         lifetime_s = limits["lifetime_s"]
         context = Context(
             function=request["function"],
@@ -124,7 +127,8 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         handler = _resolve(request["handler"])
         control.send(connection, {"kind": "begun", "at": time.monotonic()})
         result = handler(request["payload"], context)
-        body = control.encode(result, f"the result of {request['handler']}")
+        what = f"the result of {request['handler']}"
+        body = control.encode(result, what, limits["payload_bytes"])
         control.send_encoded(connection, b'{"kind": "result", "result": ' + body + b"}")
         return 0
     except SystemExit as exit:

@@ -15,59 +15,12 @@ import math
 import os
 import resource
 from pathlib import Path
-from typing import Literal
 
 from dayfly.errors import RequestError
-from dayfly.life.platforms.cgroups import Cgroup, Controller, find_controller
-from dayfly.life.sessions import Session
 
 MIB = 2**20
 #: What a function must have beside its base to start at all, in bytes.
 LEAST_OWN_BYTES = 16 * MIB
-
-Enforcer = Literal["auto", "cgroup", "rlimit"]
-
-
-class MemoryLimits:
-    """Makes the limits of one platform's functions. controller None: by RLIMIT_DATA.
-
-    Raises RequestError if `enforcer` is cgroup and no memory cgroup can be made here.
-    """
-
-    def __init__(self, session: Session, enforcer: Enforcer) -> None:
-        if enforcer not in ("auto", "cgroup", "rlimit"):
-            raise RequestError(f"enforcer {enforcer!r}: must be auto, cgroup or rlimit")
-        self._session = session
-        self.controller: Controller | None = None
-        if enforcer != "rlimit":
-            probe_name = f"dayfly-{session.id}-probe"
-            self.controller = find_controller(probe_name, session.record_cgroup)
-        if enforcer == "cgroup" and self.controller is None:
-            raise RequestError(
-                "memory cannot be limited by cgroup: this user may not make memory cgroups here; "
-                "use enforcer auto or rlimit, run as root, or run under systemd-run --user --scope"
-            )
-
-    @property
-    def enforcement(self) -> str:
-        """In words."""
-        if self.controller is None:
-            return "memory by RLIMIT_DATA: an allocation beyond the limit fails in the function"
-        where = f"version {self.controller.version}, under {self.controller.parent}"
-        return f"memory by cgroup ({where}): the kernel kills the function at its limit"
-
-    def make_cgroup(self, function: str, attempt: int, own_bytes: int | None) -> Cgroup | None:
-        """The cgroup of one attempt, limited to what it may use beside its base; recorded first.
-
-        None without a limit, and where limits are not made by cgroup.
-        """
-        if self.controller is None or own_bytes is None:
-            return None
-        name = f"dayfly-{self._session.id}-{function}-{attempt}"
-        cgroup = Cgroup(self.controller, self.controller.parent / name)
-        self._session.record_cgroup(cgroup.path)
-        cgroup.create(own_bytes)
-        return cgroup
 
 
 def least_mib(base_bytes: int) -> int:

@@ -1,0 +1,119 @@
+"""Two network namespaces, a cable between them, and the kernel's token bucket on both its ends.
+
+    dayfly-bench-<pid>-a  [ end  tbf ]=========[ tbf  end ]  dayfly-bench-<pid>-b
+
+A namespace's name has the process that made it; what a killed one left is removed by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dayfly.errors import RunFailed
+
+_NAME = re.compile(r"dayfly-bench-(\d+)-[ab]")
+_HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2"}  # for documentation only: nobody's
+_DEVICE = "end"
+_PORT = 5001
+#: What the bucket may save up while idle, in bytes, and how much may wait before it, so that TCP
+#: loses nothing.
+_BURST_BYTES, _QUEUE_BYTES = 32 * 1024, 16 * 2**20
+_PEER = Path(__file__).with_name("tcp_peer.py")
+
+
+def possible() -> bool:
+    """Whether this user can make network namespaces and has the tools."""
+    return os.geteuid() == 0 and all(shutil.which(tool) for tool in ("ip", "tc"))
+
+
+def shares_of_tbf(rate_bytes_per_s: float, nbytes: int) -> list[float]:
+    """Rate reached / asked for, each way, while both ends send so many bytes at once.
+
+    Counted are the bytes that went through the bucket, TCP's and Ethernet's headers included.
+    Raises RunFailed if it cannot be measured.
+    """
+    with _cable(rate_bytes_per_s) as names:
+        before = {end: _sent_bytes(name) for end, name in names.items()}
+        peers: dict[str, subprocess.Popen[str]] = {}
+        try:
+            for end, name in names.items():
+                here, there = _HOSTS[end], _HOSTS["b" if end == "a" else "a"]
+                arguments = (end, here, there, _PORT, nbytes, os.getpid())
+                peers[end] = subprocess.Popen(
+                    ["ip", "netns", "exec", name, sys.executable, _PEER, *map(str, arguments)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            told = {end: peer.communicate(timeout=120)[0] for end, peer in peers.items()}
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(f"sending between network namespaces took too long: {error}") from error
+        finally:
+            for peer in peers.values():
+                peer.kill()
+                peer.wait()
+        if any(peer.returncode for peer in peers.values()):
+            raise RunFailed("sending between network namespaces failed; see above")
+        shares = []
+        for end, other in (("a", "b"), ("b", "a")):
+            # What one end sent, the other received, and timed.
+            wire_bytes = _sent_bytes(names[end]) - before[end]
+            shares.append(wire_bytes / float(told[other]) / rate_bytes_per_s)
+        return shares
+
+
+@contextmanager
+def _cable(rate_bytes_per_s: float) -> Iterator[dict[str, str]]:
+    """Names of the namespaces at its ends."""
+    sweep()
+    names = {end: f"dayfly-bench-{os.getpid()}-{end}" for end in _HOSTS}
+    try:
+        for name in names.values():
+            _do("ip", "netns", "add", name)
+        cable = ("type", "veth", "peer", "name", _DEVICE, "netns", names["b"])
+        _do("ip", "-n", names["a"], "link", "add", _DEVICE, *cable)
+        for end, name in names.items():
+            _do("ip", "-n", name, "address", "add", f"{_HOSTS[end]}/24", "dev", _DEVICE)
+            _do("ip", "-n", name, "link", "set", _DEVICE, "up")
+            bucket = ("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit")
+            sizes = ("burst", str(_BURST_BYTES), "limit", str(_QUEUE_BYTES))
+            _do("tc", "-n", name, "qdisc", "add", "dev", _DEVICE, "root", *bucket, *sizes)
+        yield names
+    finally:
+        for name in names.values():
+            _remove(name)
+
+
+def sweep() -> None:
+    """Remove the namespaces of processes that are gone."""
+    for line in _do("ip", "netns", "list").splitlines():
+        found = _NAME.fullmatch(line.split()[0])
+        if found is not None and not Path(f"/proc/{found.group(1)}").exists():
+            _remove(found.group(0))
+
+
+def _remove(name: str) -> None:
+    with suppress(RunFailed):
+        for pid in _do("ip", "netns", "pids", name).split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        _do("ip", "netns", "del", name)
+
+
+def _sent_bytes(name: str) -> int:
+    (qdisc,) = json.loads(_do("tc", "-n", name, "-s", "-j", "qdisc", "show", "dev", _DEVICE))
+    return int(qdisc["bytes"])
+
+
+def _do(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        raise RunFailed(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

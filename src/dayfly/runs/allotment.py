@@ -1,0 +1,144 @@
+"""What each function of a run gets: what was asked for, over what the imitated platform gives."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.errors import RequestError
+from dayfly.life.checkpoints import Checkpoint, Part
+from dayfly.life.platforms.base import Limits
+from dayfly.runs.billing import catalogue
+from dayfly.runs.settings import Settings
+from dayfly.runs.task import Task
+from dayfly.wire.shaping import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """limits: of the function, kept by where it runs. rates: of its way to the store; None: any."""
+
+    limits: Limits
+    rates: Rates | None
+
+
+def allotment(settings: Settings) -> Allotment:
+    """What these settings allot, with the catalogue that they name. Raises as `allotted` does."""
+    name = settings.imitate
+    return allotted(settings, None if name is None else catalogue(settings).platform(name))
+
+
+def allotted(settings: Settings, imitated: FunctionPlatform | None = None) -> Allotment:
+    """What these settings allot: what they ask for, and otherwise what the imitated platform gives.
+
+    That is its lifetime and payload, and vCPUs and bandwidth by memory. Latency is the store's, and
+    cold starts do not happen at every start there: both only come if they are asked for.
+
+    Raises RequestError for what the platform does not have, without a memory size, and for a
+    platform with GPUs, as local functions have none.
+    """
+    memory_mib, lifetime_s, cpu_cores = settings.memory_mib, settings.lifetime_s, settings.cpu_cores
+    up_bytes_per_s = _times(1e6, settings.uplink_mb_per_s)
+    down_bytes_per_s = _times(1e6, settings.downlink_mb_per_s)
+    payload_bytes = _times(1000, settings.payload_kb)
+    if imitated is not None:
+        if imitated.gpu is not None:
+            raise RequestError(
+                f"--imitate {imitated.name}: its functions have GPUs and local ones have none; "
+                "imitate one without, or see the bill afterwards by dayfly report DIR --prices "
+                f"{imitated.name}"
+            )
+        if memory_mib is None:
+            raise RequestError(
+                f"--imitate {imitated.name} needs --memory, as CPU and bandwidth come with it: "
+                f"give MiB, {imitated.memory_min_mib or 1} to {imitated.memory_max_mib or 'any'}"
+            )
+        imitated.check(memory_mib=memory_mib, lifetime_s=lifetime_s)
+        lifetime_s = lifetime_s or imitated.lifetime_max_s
+        cpu_cores = cpu_cores or imitated.vcpus(memory_mib)
+        up_bytes_per_s = up_bytes_per_s or imitated.up_bytes_per_s(memory_mib)
+        down_bytes_per_s = down_bytes_per_s or imitated.down_bytes_per_s(memory_mib)
+        payload_bytes = payload_bytes or imitated.payload_sync_bytes
+    rates = Rates(
+        up_bytes_per_s=up_bytes_per_s,
+        down_bytes_per_s=down_bytes_per_s,
+        latency_s=(settings.latency_ms or 0.0) / 1000,
+    )
+    limits = Limits(
+        memory_mib=memory_mib,
+        lifetime_s=lifetime_s,
+        cpu_cores=cpu_cores,
+        cold_start_s=settings.cold_start_s or 0.0,
+        payload_bytes=None if payload_bytes is None else max(1, int(payload_bytes)),
+    )
+    return Allotment(limits, rates if rates.limited else None)
+
+
+def check_task(task: Task, payload_bytes: int | None) -> None:
+    """Raise RequestError if a worker's task may become longer than a payload can be.
+
+    task: as it is now. What it may become: that of the last worker, at the last step, with a
+    checkpoint that all workers wrote.
+    """
+    if payload_bytes is None:
+        return
+    size = len(json.dumps(_largest(task).dump()).encode())
+    if size > payload_bytes:
+        raise RequestError(
+            f"payloads of {payload_bytes / 1000:g} KB are too small: what a worker is told when it "
+            f"starts takes up to {size / 1000:.1f} KB here; give --payload {-(-size // 1000)} or "
+            "more, or use fewer workers"
+        )
+
+
+def _largest(task: Task) -> Task:
+    step, size, digest = 10**9 - 1, 10**12 - 1, "f" * 32
+    ranks = range(task.world_size)
+    names = [f"checkpoint/{step}/part-{rank}-of-{task.world_size}" for rank in ranks]
+    parts = tuple(Part(name, size, digest) for name in [*names, f"checkpoint/{step}/tree.json"])
+    return replace(
+        task,
+        rank=task.world_size - 1,
+        attempt=10**4 - 1,
+        checkpoint=Checkpoint(step, parts),
+        trimmed_step=step,
+        checkpoint_age_s=123456.78901234567,
+    )
+
+
+def in_words(allotment: Allotment, name: str) -> str:
+    """What an imitation means: `imitating aws-lambda: 1024 MiB, 0.579 CPUs, ...`."""
+    limits, rates = allotment.limits, allotment.rates or Rates()
+    up, down = rates.up_bytes_per_s, rates.down_bytes_per_s
+    given = {
+        "CPU": None if limits.cpu_cores is None else f"{limits.cpu_cores:.3g} CPUs",
+        "lifetime": None if limits.lifetime_s is None else f"{limits.lifetime_s:g} s to live",
+        "uplink": None if up is None else f"{up / 1e6:g} MB/s up",
+        "downlink": None if down is None else f"{down / 1e6:g} MB/s down",
+        "payload": None
+        if limits.payload_bytes is None
+        else f"payloads of {limits.payload_bytes / 1000:g} KB",
+    }
+    known = [f"{limits.memory_mib} MiB", *(words for words in given.values() if words is not None)]
+    missing = [what for what, words in given.items() if words is None]
+    said = f"imitating {name}: {', '.join(known)}"
+    return (
+        f"{said}; not limited, as the catalogue lacks it: {', '.join(missing)}" if missing else said
+    )
+
+
+def crowding(workers: int, cpu_cores: float | None) -> str | None:
+    """Says it if this machine has too few cores for all shares at once."""
+    cores = len(os.sched_getaffinity(0))
+    if cpu_cores is None or workers * cpu_cores <= cores:
+        return None
+    return (
+        f"{workers} functions of {cpu_cores:.3g} CPUs want {workers * cpu_cores:.3g} cores, and "
+        f"this machine has {cores}: they may be slower than asked for"
+    )
+
+
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None else factor * value

@@ -1,0 +1,182 @@
+"""Lines in virtual time: exact to the rate, never faster, and nothing saved up while idle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.wire.shaping import Line, Rates
+
+RATE, LATENCY_S = 10e6, 0.04
+
+
+class Clock:
+    """A clock that moves by sleeping; `late_s` is how much later than asked every sleep ends."""
+
+    def __init__(self, late_s: float = 0.0) -> None:
+        self.now_s = 1000.0
+        self.late_s = late_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds + self.late_s
+
+
+def line(clock: Clock, rate: float | None = RATE, latency_s: float = 0.0) -> Line:
+    return Line(rate, latency_s, clock=clock, sleep=clock.sleep)
+
+
+def transfer(one: Line, clock: Clock, nbytes: int, storing_s: float = 0.0) -> float:
+    """What a transfer takes, with storing beside it, as a put does it."""
+    began_s = clock.now_s
+    free_s = one.carry(nbytes, one.ask())
+    clock.now_s += storing_s
+    one.done(free_s)
+    return clock.now_s - began_s
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "latency_s", "takes_s"),
+    [(1_000_000, 0.0, 0.1), (128, 0.0, 12.8e-6), (1_000_000, 0.04, 0.14), (0, 0.04, 0.04)],
+)
+def test_what_one_transfer_takes(nbytes: int, latency_s: float, takes_s: float) -> None:
+    clock = Clock()
+    one = line(clock, latency_s=latency_s)
+    assert transfer(one, clock, nbytes) == pytest.approx(takes_s, abs=1e-9)
+
+
+def test_without_a_rate_only_the_latency_counts() -> None:
+    clock = Clock()
+    assert transfer(line(clock, None, 0.04), clock, 10**9) == pytest.approx(0.04)
+
+
+def test_an_idle_line_saves_nothing_up() -> None:
+    clock = Clock()
+    one = line(clock, latency_s=LATENCY_S)
+    for idle_s in (0.011, 1.0, 1000.0):
+        transfer(one, clock, 1_000_000)
+        clock.now_s += idle_s
+        assert transfer(one, clock, 1_000_000) == pytest.approx(0.1 + LATENCY_S)
+
+
+def test_a_row_pays_the_latency_once() -> None:
+    clock = Clock()
+    one = line(clock, latency_s=LATENCY_S)
+    taken = [transfer(one, clock, 1_000_000) for _ in range(5)]
+    assert taken == pytest.approx([0.1 + LATENCY_S, 0.1, 0.1, 0.1, 0.1])
+
+
+def test_a_row_with_short_pauses_pays_the_pauses() -> None:
+    clock = Clock()
+    one = line(clock, latency_s=LATENCY_S)
+    began_s = clock.now_s
+    for _ in range(5):
+        transfer(one, clock, 1_000_000)
+        clock.now_s += 0.002
+    assert clock.now_s - began_s == pytest.approx(0.5 + LATENCY_S + 5 * 0.002)
+
+
+SIZES = st.lists(st.integers(1, 20_000_000), min_size=1, max_size=20)
+LATE = st.floats(0, 0.005)
+
+
+@given(sizes=SIZES, late_s=LATE, storing_s=LATE, latency_s=st.sampled_from([0.0, 0.001, 0.04]))
+def test_a_row_takes_its_bytes_at_the_rate(
+    sizes: list[int], late_s: float, storing_s: float, latency_s: float
+) -> None:
+    """However late it wakes up: what one transfer was late, the next does not pay again."""
+    clock = Clock(late_s)
+    one = line(clock, latency_s=latency_s)
+    began_s, sent = clock.now_s, 0
+    for size in sizes:
+        transfer(one, clock, size, storing_s)
+        sent += size
+        least_s = sent / RATE + latency_s
+        assert least_s - 1e-6 <= clock.now_s - began_s
+        # A message of less than a late wake-up has that to catch up with.
+        assert clock.now_s - began_s <= least_s + len(sizes) * (late_s + storing_s) + 1e-6
+    if min(sizes) / RATE > 2 * (late_s + storing_s):
+        assert clock.now_s - began_s <= least_s + 2 * (late_s + storing_s) + 1e-6
+
+
+@given(sizes=SIZES, pauses_s=st.lists(st.floats(0, 3), min_size=20, max_size=20))
+def test_no_transfer_is_faster_than_the_rate(sizes: list[int], pauses_s: list[float]) -> None:
+    clock = Clock()
+    one = line(clock, latency_s=LATENCY_S)
+    for size, pause_s in zip(sizes, pauses_s, strict=False):
+        assert transfer(one, clock, size) >= size / RATE - 1e-6
+        clock.now_s += pause_s
+
+
+ASKED = st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 1)), min_size=2, max_size=30)
+
+
+@given(asked=ASKED)
+def test_whoever_asks_the_line_is_never_faster_than_its_rate(
+    asked: list[tuple[int, float]],
+) -> None:
+    """Transfers of several threads, each from when it was asked for, end one after another."""
+    clock = Clock()
+    one = line(clock)
+    ends_s = []
+    for size, later_s in asked:
+        start_s = 1000.0 + later_s
+        ends_s.append((one.carry(size, start_s), size))
+    for (before_s, _), (end_s, size) in pairwise(ends_s):
+        assert end_s - before_s >= size / RATE - 1e-6 or size == 0
+
+
+def test_a_message_that_was_waited_for_starts_when_it_came() -> None:
+    one = line(Clock())
+    assert one.came(asked_s=9.9, called_s=10.0, came_s=12.0) == 12.0
+    assert one.came(asked_s=9.9, called_s=10.0, came_s=10.0) == 9.9
+
+
+def test_being_early_is_made_up_for() -> None:
+    """A put stores ahead of its time, by what storing takes."""
+    clock = Clock()
+    one = line(clock, latency_s=LATENCY_S)
+    free_s = one.carry(1_000_000, one.ask(), ahead_s=0.02)
+    assert clock.now_s == pytest.approx(1000 + 0.1 + LATENCY_S - 0.02)
+    one.done(free_s)
+    assert clock.now_s == pytest.approx(1000 + 0.1 + LATENCY_S)
+
+
+def test_threads_share_a_line() -> None:
+    """In real time: together no faster than the rate, and a small one is not stuck for long."""
+    one = Line(RATE, 0.0)
+    ends_s: dict[int, float] = {}
+    began_s = time.monotonic()
+
+    def send(nbytes: int) -> None:
+        one.done(one.carry(nbytes, one.ask()))
+        ends_s[nbytes] = time.monotonic() - began_s
+
+    threads = [threading.Thread(target=send, args=[size]) for size in (4_000_000, 300_000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(ends_s.values()) >= 0.43
+    assert ends_s[300_000] < ends_s[4_000_000]
+
+
+@pytest.mark.parametrize(
+    "rates", [{"up_bytes_per_s": 0.0}, {"down_bytes_per_s": -1.0}, {"latency_s": -0.1}]
+)
+def test_rates_that_cannot_be(rates: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Rates(**rates)
+
+
+def test_nothing_is_limited_unless_asked_for() -> None:
+    assert not Rates().limited
+    assert Rates(latency_s=0.01).limited
+    assert Rates(up_bytes_per_s=1.0).limited
