@@ -81,12 +81,13 @@ def by_epoch(records: Sequence[Json]) -> list[Json]:
     """Figures of losses, accuracy, and each metric of the job's own, those that were measured."""
     names = list(dict.fromkeys(name for record in records for name in record))
     others = [name for name in names if name not in ("epoch", *_LOSSES)]
+    short = {"train_loss": "training", "val_loss": "validation"}
     groups = [("Loss by epoch", "loss", _LOSSES), *((_title(n), _spoken(n), (n,)) for n in others)]
     figures: list[Json] = []
     for title, y, members in groups:
         series = [
             {
-                "name": _spoken(name),
+                "name": short.get(name, y),
                 "role": "second" if name == "train_loss" else "bold",
                 "dots": True,
                 "line": _rounded(
@@ -115,7 +116,7 @@ def _title(name: str) -> str:
 
 
 def _spoken(name: str) -> str:
-    return {"train_loss": "training loss"}.get(name, name.replace("val_", "validation ", 1))
+    return name.replace("val_", "validation ", 1).replace("_", " ")
 
 
 def _rounded(rows: Iterable[tuple[Any, ...]]) -> list[list[float]]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
+from math import inf
 from typing import Any
 
 from dayfly.runs.report.spans import Span, Step
@@ -47,9 +48,16 @@ class Detail:
         """The bins of which only shares are shown."""
         if self.bin_s is not None:
             for place in range(self.bins):
-                middle_s = (place + 0.5) * self.bin_s
-                if not any(start_s <= middle_s < end_s for start_s, end_s in self.windows):
+                if not self.shows((place + 0.5) * self.bin_s):
                     yield place
+
+    def shows(self, at_s: float) -> bool:
+        """Whether a moment lies in a window; the end belongs to the last one."""
+        place = bisect_right(self.windows, (at_s, inf)) - 1
+        if place < 0:
+            return False
+        end_s = self.windows[place][1]
+        return at_s < end_s or (at_s == end_s and place == len(self.windows) - 1)
 
 
 def choose(timeline: Timeline, *, spans: int = SPANS, shares: int = SHARES) -> Detail:
@@ -127,8 +135,11 @@ def _band(band: Band, detail: Detail, coarse: Sequence[int]) -> dict[str, Any]:
 def _clipped(spans: Iterable[Span], windows: Sequence[tuple[float, float]]) -> Iterator[Span]:
     """The parts of spans that lie in the windows."""
     for span in spans:
-        for start_s, end_s in windows:
-            if span.start_s < end_s and span.end_s > start_s:
+        first = max(0, bisect_right(windows, (span.start_s, inf)) - 1)
+        for start_s, end_s in islice(windows, first, None):
+            if start_s >= span.end_s:
+                break
+            if span.start_s < end_s:
                 yield Span(span.kind, max(span.start_s, start_s), min(span.end_s, end_s))
 
 
@@ -144,11 +155,8 @@ def _encoded(spans: Iterable[Span]) -> list[int]:
 def _encoded_steps(steps: Iterable[Step], detail: Detail) -> list[int]:
     """Steps that begin in a window, whole."""
     numbers, last = [], 0
-    ends_s = [end_s for _, end_s in detail.windows]
     for step in steps:
-        place = bisect_right(ends_s, step.start_s)
-        at_the_end = place == len(ends_s) and step.start_s == detail.windows[-1][1]
-        if at_the_end or (place < len(ends_s) and detail.windows[place][0] <= step.start_s):
+        if detail.shows(step.start_s):
             start, end = _units(step.start_s), _units(step.end_s)
             numbers += [start - last, end - start, step.number, int(step.computed)]
             last = end
