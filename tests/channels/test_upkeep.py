@@ -142,6 +142,7 @@ def test_traffic_is_counted_exactly(connect: Connect) -> None:
     assert counted() == (2 * HEADER_BYTES + 1005, 2 * HEADER_BYTES + 1005, 5)
     channel.stored(HERE)  # one request, however many keys
     assert counted() == (2 * HEADER_BYTES + 1005, 2 * HEADER_BYTES + 1005, 6)
+    assert (channel.traffic.puts, channel.traffic.gets) == (3, 2)  # a lost put was asked, too
     assert connect(0).traffic.requests == 0  # each channel counts its own
 
 

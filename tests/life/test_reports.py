@@ -98,7 +98,7 @@ def test_a_report_tells_the_traffic_so_far(root: Path) -> None:
         for step in range(2):
             reporter.add("step", urgent=True, step=step)
         first, second = read_reports(down)
-        assert sorted(first.traffic) == ["bytes_down", "bytes_up", "requests"]
+        assert sorted(first.traffic) == ["bytes_down", "bytes_up", "gets", "puts", "requests"]
         assert second.traffic["requests"] > first.traffic["requests"]
         assert second.traffic["bytes_up"] > first.traffic["bytes_up"]
 

@@ -100,7 +100,7 @@ def test_a_run_that_is_being_run_is_not_resumed(data: Path, tmp_path: Path) -> N
 
 
 def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(dayfly.RequestError, match=r"holds no run to resume: it has no run\.json"):
+    with pytest.raises(dayfly.RequestError, match=r"holds no run: it has no run\.json"):
         dayfly.resume(tmp_path, progress=False)
 
 

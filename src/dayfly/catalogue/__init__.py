@@ -1,1 +1,1 @@
-"""Limits and prices of platforms, as data files with source and date."""
+"""Limits and prices of platforms and stores, as data files: each value has its source and date."""

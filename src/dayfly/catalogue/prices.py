@@ -1,46 +1,112 @@
-"""What functions cost, from the catalogue's data files: each figure with its source and date."""
+"""What functions cost: from the figures as their sources print them to dollars a second.
+
+A GB of memory is 1024 MiB, as the platforms count it.
+"""
 
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
-from importlib import resources
+from typing import Self
 
 from dayfly.errors import RequestError
+
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceFigures:
+    """The rows of a platform's prices; at most one of those that price the same thing.
+
+    usd_per_gb_s, usd_per_gb_hour, usd_per_vcpu_s, usd_per_vcpu_hour, usd_per_gpu_hour: of time.
+    usd_per_machine_hour: of a machine that is rented whole. usd_per_request: of an invocation.
+    usd_per_cu and cu_per_...: the same by way of compute units, as Alibaba bills. billing_step_ms:
+    billed time is rounded up to it. billing_min_ms: least time billed.
+    """
+
+    usd_per_gb_s: float | None = None
+    usd_per_gb_hour: float | None = None
+    usd_per_vcpu_s: float | None = None
+    usd_per_vcpu_hour: float | None = None
+    usd_per_gpu_hour: float | None = None
+    usd_per_machine_hour: float | None = None
+    usd_per_request: float | None = None
+    usd_per_cu: float | None = None
+    cu_per_gb_s: float | None = None
+    cu_per_vcpu_s: float | None = None
+    cu_per_gpu_gb_s: float | None = None
+    cu_per_request: float | None = None
+    billing_step_ms: int | None = None
+    billing_min_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionPrices:
-    """One platform's price list. A GB of memory is 1024 MiB.
+    """A price list of functions, in USD.
 
-    usd_per_gb_s, usd_per_request: USD. billing_step_ms: billed time is rounded up to it.
-    mib_per_vcpu: memory, in MiB, that comes with one vCPU.
+    usd_per_gb_s, usd_per_vcpu_s: of each GB and vCPU. usd_per_s: of the whole, such as a machine
+    or its GPUs. usd_per_request: of an invocation. Billed time is rounded up to billing_step_ms,
+    and is billing_min_ms at least.
     """
 
-    name: str
-    usd_per_gb_s: float
-    usd_per_request: float
-    billing_step_ms: int
-    mib_per_vcpu: int
+    usd_per_gb_s: float = 0.0
+    usd_per_vcpu_s: float = 0.0
+    usd_per_s: float = 0.0
+    usd_per_request: float = 0.0
+    billing_step_ms: int = 1
+    billing_min_ms: int = 0
 
     def billed_ms(self, seconds: float) -> int:
         """Milliseconds billed for an invocation of this length, initialisation included."""
-        steps = max(1, math.ceil(round(seconds * 1000, 6) / self.billing_step_ms))
-        return steps * self.billing_step_ms
+        # A float is a little off: a billionth of a second must not cost a step.
+        used_ms = max(round(seconds * 1000, 6), self.billing_min_ms)
+        return max(1, math.ceil(used_ms / self.billing_step_ms)) * self.billing_step_ms
 
+    def usd_for_1_s(self, memory_mib: float, vcpus: float) -> float:
+        """Dollars a second of a function of this size."""
+        memory_usd = self.usd_per_gb_s * memory_mib / 1024
+        return memory_usd + self.usd_per_vcpu_s * vcpus + self.usd_per_s
 
-def function_prices(name: str) -> FunctionPrices:
-    """The price list of a platform. Raises RequestError if the catalogue has none."""
-    catalogue = resources.files(__package__)
-    file = catalogue / f"{name}.toml"
-    if not name.replace("-", "").isalnum() or not file.is_file():
-        known = sorted(
-            f.name.removesuffix(".toml") for f in catalogue.iterdir() if ".toml" in f.name
+    @classmethod
+    def of(
+        cls, name: str, figures: PriceFigures, gpus: int | None, gpu_memory_mib: int | None
+    ) -> Self | None:
+        """The price list of a platform; None if no figure prices its time.
+
+        gpus, gpu_memory_mib: what each function has. Raises RequestError if two figures price the
+        same thing, or compute units have no price.
+        """
+        f = figures
+        cu_usd = f.usd_per_cu
+        units = (f.cu_per_gb_s, f.cu_per_vcpu_s, f.cu_per_gpu_gb_s, f.cu_per_request)
+        if cu_usd is None and any(unit is not None for unit in units):
+            raise RequestError(f"{name} has prices in compute units, but no usd_per_cu: add it")
+
+        def one(what: str, usd: float | None, hour_usd: float | None, units: float | None) -> float:
+            ways = [
+                usd,
+                None if hour_usd is None else hour_usd / _HOUR_S,
+                None if units is None or cu_usd is None else units * cu_usd,
+            ]
+            given = [way for way in ways if way is not None]
+            if len(given) > 1:
+                raise RequestError(
+                    f"{name} prices {what} in two ways: give one of a second, an hour, and "
+                    "compute units"
+                )
+            return given[0] if given else 0.0
+
+        machine = one("a machine", None, f.usd_per_machine_hour, None)
+        gpu_gb = (gpu_memory_mib or 0) / 1024
+        gpu_units = None if f.cu_per_gpu_gb_s is None else f.cu_per_gpu_gb_s * gpu_gb
+        gpu = one("a GPU", None, f.usd_per_gpu_hour, gpu_units)
+        prices = cls(
+            usd_per_gb_s=one("memory", f.usd_per_gb_s, f.usd_per_gb_hour, f.cu_per_gb_s),
+            usd_per_vcpu_s=one("vCPUs", f.usd_per_vcpu_s, f.usd_per_vcpu_hour, f.cu_per_vcpu_s),
+            usd_per_s=machine + gpu * (gpus or 0),
+            usd_per_request=one("requests", f.usd_per_request, None, f.cu_per_request),
+            billing_step_ms=f.billing_step_ms or 1,
+            billing_min_ms=f.billing_min_ms or 0,
         )
-        raise RequestError(
-            f"the catalogue has no price list {name!r}: give one of {', '.join(known)}"
-        )
-    tree = tomllib.loads(file.read_text())
-    figures = {key: row["value"] for key, row in tree.items() if isinstance(row, dict)}
-    return FunctionPrices(name=tree["name"], **figures)
+        timed = prices.usd_per_gb_s or prices.usd_per_vcpu_s or prices.usd_per_s
+        return prices if timed else None

@@ -1,4 +1,4 @@
-"""The command line: `dayfly demo`, `dayfly train`."""
+"""The command line: `dayfly demo`, `dayfly train`, `dayfly report`, `dayfly catalogue`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ AsJson = Annotated[
 ]
 RunDir = Annotated[
     Path | None, typer.Option(help="Directory of the run's files.", show_default="runs/<run id>")
+]
+Own = Annotated[
+    Path | None,
+    typer.Option(
+        "--catalogue",
+        help="Directory of limits and prices of your own.",
+        show_default="~/.config/dayfly/catalogue",
+    ),
 ]
 
 
@@ -108,6 +116,7 @@ def train(
             help="Bound of the message log, in MiB.", show_default="1024 or a quarter of the space"
         ),
     ] = None,
+    own: Own = None,
     run_dir: RunDir = None,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this directory.")
@@ -115,6 +124,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
+    from dayfly.cli.catalogue import own_catalogue
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
@@ -133,6 +143,8 @@ def train(
         "lifetime_s": lifetime,
         "target_accuracy": target_accuracy,
         "log_budget_mib": log_budget,
+        # A run that goes on keeps the catalogue that it had, unless another is named.
+        "catalogue": own_catalogue(own) if resume is None or own is not None else None,
     }
     given = {name: value for name, value in settings.items() if value is not None}
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
@@ -164,6 +176,39 @@ def train(
         )
 
     raise typer.Exit(conclude(action, as_json=as_json))
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")],
+    prices: Annotated[
+        str | None,
+        typer.Option(help="Price list: a platform's name.", show_default="the run's own"),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Store whose prices count.", show_default="none")
+    ] = None,
+    own: Own = None,
+) -> None:
+    """Print the bill of the run in DIR, under its own price list or any other."""
+    from dayfly.cli.outcome import shown
+    from dayfly.cli.report import print_bill
+
+    raise typer.Exit(shown(lambda: print_bill(directory, prices, store, own)))
+
+
+@app.command()
+def catalogue(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A platform or a store; none: list them.")
+    ] = None,
+    own: Own = None,
+) -> None:
+    """Show what the catalogue has of a platform or a store: values, sources and dates."""
+    from dayfly.cli.catalogue import print_entry
+    from dayfly.cli.outcome import shown
+
+    raise typer.Exit(shown(lambda: print_entry(name, own)))
 
 
 def main() -> None:

@@ -56,6 +56,16 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
     return DONE if result.status == "done" else FAILED
 
 
+def shown(action: Callable[[], None]) -> int:
+    """Do what only prints; return the exit code, and say what was wrong with the request."""
+    try:
+        action()
+    except RequestError as error:
+        StandardError().print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        return WRONG
+    return DONE
+
+
 def _summary(run: Run) -> str:
     result = run.result
     rows = {

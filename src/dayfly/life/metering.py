@@ -1,63 +1,235 @@
-"""The bill: what each invocation took, under a price list."""
+"""The bill: what each invocation took and what went through the store, under price lists.
+
+             billed time                          requests        store
+    |init|------- run -------|~ rounding ~|       of functions    puts, gets, bytes, storage
+    '----'-------------------'------------'
+    initialisation    compute
+
+Initialisation is billed like the rest of an invocation's time, and shown apart; what rounding and
+a minimum add belongs to compute.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.prices import FunctionPrices
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """One invocation, as metered. Times in seconds; both are billed."""
+    """One invocation, as metered. Times in seconds; both are billed.
+
+    memory_mib: its limit; None: it had none, and is billed for what comes with one vCPU. vcpus:
+    None: what the platform gives with the memory.
+    """
 
     function: str
     attempt: int
-    memory_mib: int
+    memory_mib: int | None
     init_s: float
     run_s: float
     outcome: str
+    vcpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What one function, over all its invocations, put into the store and got out of it.
+
+    requests: puts, gets, and questions whether something is there, which are billed as gets.
+    """
+
+    puts: int = 0
+    gets: int = 0
+    requests: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What a run cost under a price list: dollars, and what they are for."""
+    """What a run cost under a price list: dollars, and what they are for.
+
+    store: whose prices the store's part has; None: a store that costs nothing. requests: of
+    functions, which are invocations. compute_usd: all billed time, initialisation included.
+    requests_usd: of invocations. by_kind: dollars that add up to the cost. functions,
+    invocations: a row each. overridden: rows of the catalogue that were the user's own. notes:
+    what the price list's platform would not have done.
+    """
 
     price_list: str
+    store: str | None
     billed_s: float
+    init_s: float
     gb_s: float
+    vcpu_s: float
     requests: int
     compute_usd: float
     requests_usd: float
+    by_kind: Mapping[str, float]
+    functions: tuple[dict[str, Any], ...]
     invocations: tuple[dict[str, Any], ...]
+    overridden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def cost_usd(self) -> float:
         """The sum."""
-        return self.compute_usd + self.requests_usd
+        return sum(self.by_kind.values())
 
     def dump(self) -> dict[str, Any]:
         """For JSON."""
         return {"cost_usd": self.cost_usd, **asdict(self)}
 
 
-def bill(used: Sequence[Used], prices: FunctionPrices) -> Bill:
-    """Bill invocations: billed time x memory, and a price a request."""
-    rows = []
-    for one in used:
-        billed_ms = prices.billed_ms(one.init_s + one.run_s)
-        gb_s = billed_ms / 1000 * one.memory_mib / 1024
-        usd = gb_s * prices.usd_per_gb_s + prices.usd_per_request
-        rows.append({**asdict(one), "billed_ms": billed_ms, "gb_s": gb_s, "cost_usd": usd})
-    gb_s = sum(row["gb_s"] for row in rows)
+def bill(
+    used: Sequence[Used],
+    platform: FunctionPlatform,
+    store: StoreFacts | None = None,
+    moved: Mapping[str, Moved] | None = None,
+    stored_bytes: int = 0,
+) -> Bill:
+    """Bill invocations, and what functions moved through the store.
+
+    moved: by function. stored_bytes: the most that the store held; billed as long as the function
+    that ran longest. Raises RequestError if the catalogue has no prices for this.
+    """
+    prices = platform.prices
+    if prices is None:
+        raise RequestError(f"the catalogue has no prices of {platform.name}: name another list")
+    if store is not None:
+        store.check_priced()
+    invocations = [_invocation(one, platform, prices) for one in used]
+    traffic = moved or {}
+    names = sorted({one.function for one in used} | traffic.keys(), key=_in_order)
+    functions = [
+        _function(
+            name,
+            [row for row in invocations if row["function"] == name],
+            traffic.get(name, Moved()),
+            store,
+        )
+        for name in names
+    ]
+    longest_s = max((row["billed_ms"] / 1000 for row in functions), default=0.0)
+    compute_usd = sum(row["compute_usd"] for row in invocations)
+    init_usd = sum(row["init_usd"] for row in invocations)
+    requests_usd = len(invocations) * prices.usd_per_request
+    by_kind = {
+        "compute": compute_usd - init_usd,
+        "initialisation": init_usd,
+        "invocation_requests": requests_usd,
+        "store_requests": sum(row["store_requests_usd"] for row in functions),
+        "store_transfer": sum(row["store_transfer_usd"] for row in functions),
+        "store_storage": store.storage_usd(stored_bytes, longest_s) if store else 0.0,
+    }
     return Bill(
-        price_list=prices.name,
-        billed_s=sum(row["billed_ms"] for row in rows) / 1000,
-        gb_s=gb_s,
-        requests=len(rows),
-        compute_usd=gb_s * prices.usd_per_gb_s,
-        requests_usd=len(rows) * prices.usd_per_request,
-        invocations=tuple(rows),
+        price_list=platform.name,
+        store=store.name if store else None,
+        billed_s=sum(row["billed_ms"] for row in invocations) / 1000,
+        init_s=sum(row["init_ms"] for row in invocations) / 1000,
+        gb_s=sum(row["gb_s"] for row in invocations),
+        vcpu_s=sum(row["vcpu_s"] for row in invocations),
+        requests=len(invocations),
+        compute_usd=compute_usd,
+        requests_usd=requests_usd,
+        by_kind=by_kind,
+        functions=tuple(functions),
+        invocations=tuple(invocations),
+        overridden=_overridden(platform, store),
+        notes=_notes(used, platform, store, traffic),
     )
+
+
+def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) -> dict[str, Any]:
+    """A row: what was used, in the size that the platform would have given it, and its dollars."""
+    if used.memory_mib is None:
+        memory_mib = platform.next_size_mib(platform.one_vcpu_mib or 1)
+        vcpus = used.vcpus or platform.machine_vcpus or 1.0
+    else:
+        memory_mib = platform.next_size_mib(used.memory_mib)
+        vcpus = platform.machine_vcpus or used.vcpus or platform.vcpus(memory_mib) or 1.0
+    billed_ms = prices.billed_ms(used.init_s + used.run_s)
+    init_ms = min(round(used.init_s * 1000, 3), billed_ms)
+    usd_for_1_s = prices.usd_for_1_s(memory_mib, vcpus)
+    compute_usd = billed_ms / 1000 * usd_for_1_s
+    return {
+        **asdict(used),
+        "memory_mib": memory_mib,
+        "vcpus": vcpus,
+        "billed_ms": billed_ms,
+        "init_ms": init_ms,
+        "gb_s": billed_ms / 1000 * memory_mib / 1024,
+        "vcpu_s": billed_ms / 1000 * vcpus,
+        "compute_usd": compute_usd,
+        "init_usd": init_ms / 1000 * usd_for_1_s,
+        "cost_usd": compute_usd + prices.usd_per_request,
+    }
+
+
+def _function(
+    name: str, rows: Sequence[Mapping[str, Any]], moved: Moved, store: StoreFacts | None
+) -> dict[str, Any]:
+    """A row: all invocations of one function, and what it moved."""
+    asked = moved.requests - moved.puts
+    requests_usd = transfer_usd = 0.0
+    if store is not None:
+        requests_usd = store.puts_usd(moved.puts, moved.bytes_up)
+        requests_usd += store.gets_usd(asked, moved.bytes_down)
+        transfer_usd = store.transfer_usd(moved.bytes_up, moved.bytes_down)
+    sums = {
+        key: sum(row[key] for row in rows) for key in ("billed_ms", "init_ms", "gb_s", "vcpu_s")
+    }
+    return {
+        "function": name,
+        "invocations": len(rows),
+        **sums,
+        **asdict(moved),
+        "store_requests_usd": requests_usd,
+        "store_transfer_usd": transfer_usd,
+        "cost_usd": sum(row["cost_usd"] for row in rows) + requests_usd + transfer_usd,
+    }
+
+
+def _in_order(function: str) -> tuple[str, int]:
+    """worker-2 comes before worker-10."""
+    word, _, number = function.rpartition("-")
+    return (word, int(number)) if number.isdecimal() else (function, 0)
+
+
+def _overridden(platform: FunctionPlatform, store: StoreFacts | None) -> tuple[str, ...]:
+    entries: list[FunctionPlatform | StoreFacts] = [platform]
+    if store is not None:
+        entries.append(store)
+    return tuple(f"{entry.name}: {key}" for entry in entries for key in entry.overridden)
+
+
+def _notes(
+    used: Sequence[Used],
+    platform: FunctionPlatform,
+    store: StoreFacts | None,
+    moved: Mapping[str, Moved],
+) -> tuple[str, ...]:
+    """What was metered and could not have been there: priced all the same, and said."""
+    found: dict[str, None] = {}
+    for one in used:
+        memory_mib = None if one.memory_mib is None else platform.next_size_mib(one.memory_mib)
+        for check in (
+            partial(platform.check, memory_mib=memory_mib),
+            partial(platform.check, lifetime_s=one.init_s + one.run_s),
+            partial(platform.check, vcpus=one.vcpus),
+        ):
+            try:
+                check()
+            except RequestError as refusal:
+                found[f"{one.function}: {refusal}"] = None
+    if store is None and any(one.requests for one in moved.values()):
+        found["what went through the store is counted, and costs nothing: name a store"] = None
+    return tuple(found)

@@ -43,12 +43,7 @@ class Reporter:
         """Send what is noted."""
         if not self._records:
             return
-        traffic = self._channel.traffic
-        counters = {
-            "bytes_up": traffic.bytes_up,
-            "bytes_down": traffic.bytes_down,
-            "requests": traffic.requests,
-        }
+        counters = self._channel.traffic.counters()
         text = json.dumps({"traffic": counters, "records": plain(self._records)}, allow_nan=False)
         key = Key(self._messages, self._operation, self._rank, COORDINATOR)
         self._channel.put_bytes(key, text.encode())

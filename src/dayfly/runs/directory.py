@@ -59,9 +59,7 @@ class Record:
         try:
             tree = json.loads(file.read_text())
         except FileNotFoundError:
-            raise RequestError(
-                f"{str(directory)!r} holds no run to resume: it has no run.json"
-            ) from None
+            raise RequestError(f"{str(directory)!r} holds no run: it has no run.json") from None
         except (OSError, json.JSONDecodeError) as error:
             raise RequestError(f"{file} cannot be read: {error}") from error
         if tree.pop("format", None) != _FORMAT:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from dayfly.catalogue.prices import function_prices
 from dayfly.errors import DayflyError, RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -18,6 +17,7 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation, Limits
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
+from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
 from dayfly.runs.prepare import log_steps
 from dayfly.runs.recorder import Display, Recorder
@@ -35,7 +35,6 @@ _HANDLER = "dayfly.runs.worker:main"
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
 #: first made, which would cost every function most of a second.
 _PRELOAD = ("torch._dynamo", "dayfly.runs.worker")
-_PRICES = "aws-lambda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class OneLife:
         self._platform = workplace.platform
         self._signals = workplace.signals
         self._coordinator_faults = Faults(self._faults, COORDINATOR, store)
-        self._prices = function_prices(_PRICES)
+        self._priced_as = catalogue(self._settings).platform(price_list(self._settings))
         self._began = time.monotonic()
         self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
         self._log_steps: int | None = None
@@ -120,15 +119,18 @@ class OneLife:
         recorder = Recorder(
             self._store.root,
             self._record.generation,
-            self._billed_mib,
+            self._settings.memory_mib,
             self._display,
             self._platform.log_path,
         )
         status, error = "failed", None
+        if own := self._priced_as.overridden:
+            self._display.note(f"{self._priced_as.name}: your own catalogue gives {', '.join(own)}")
         self._display.started(self._checkpoint.step, self._steps)
         with self._signals.patiently():
             try:
                 with self._fresh_channel() as channel:
+                    recorder.measure(channel.size_bytes)
                     status = self._coordinate(channel, recorder)
             except RunFailed as failure:
                 error = str(failure)
@@ -138,11 +140,6 @@ class OneLife:
                 status = "stopped"
             result = self._write_results(status, error, recorder)
         return Run(self._store.root, self._job, result, self._signals.received)
-
-    @property
-    def _billed_mib(self) -> int:
-        """Memory that functions are billed for: theirs, or what comes with one vCPU."""
-        return self._settings.memory_mib or self._prices.mib_per_vcpu
 
     @contextmanager
     def _fresh_channel(self) -> Iterator[Channel]:
@@ -226,7 +223,7 @@ class OneLife:
         )
         try:
             result = write_results(
-                self._store, self._job, self._checkpoint, recorder, self._prices, summary
+                self._store, self._job, self._checkpoint, recorder, self._priced_as, summary
             )
             checkpoints.tidy(self._store, self._checkpoint)
             self._coordinator_faults.at(self._checkpoint.step, "save")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -20,9 +20,10 @@ from typing import Any, Protocol
 
 from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.coordinator import Audience
-from dayfly.life.metering import Used
+from dayfly.life.metering import Moved, Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
+from dayfly.runs import events
 
 Json = Mapping[str, Any]
 
@@ -52,14 +53,14 @@ class Display(Protocol):
 class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
-    memory_mib: what a function is billed for. generation: the number of this life.
+    memory_mib: a function's limit, or None. generation: the number of this life.
     """
 
     def __init__(
         self,
         directory: Path,
         generation: int,
-        memory_mib: int,
+        memory_mib: int | None,
         display: Display,
         log_path: Callable[[str], Path],
     ) -> None:
@@ -75,6 +76,8 @@ class Recorder(Audience):
         self.step_s: list[float] = []
         self.computed: Counter[tuple[int, int]] = Counter()
         self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
+        self.stored_bytes = 0
+        self._size_bytes: Callable[[], int] | None = None
         self._shown_epochs = 0
         self._committed_at = time.monotonic()
         self._read_back()
@@ -91,13 +94,26 @@ class Recorder(Audience):
 
     @property
     def traffic(self) -> Counter[str]:
-        """bytes_up, bytes_down and requests of all workers, as far as they were reported."""
+        """bytes_up, bytes_down, requests, … of all workers, as far as they were reported."""
         return sum(self._traffic.values(), Counter[str]())
+
+    @property
+    def moved(self) -> dict[str, Moved]:
+        """The same by function."""
+        found: dict[str, Counter[str]] = {}
+        for (rank, _, _), counters in self._traffic.items():
+            name = f"worker-{rank}"
+            found[name] = found.get(name, Counter()) + counters
+        return {name: Moved(**counters) for name, counters in found.items()}
 
     @property
     def redone_steps(self) -> int:
         """Gradients that were computed again, by successors of workers that died."""
         return sum(times - 1 for times in self.computed.values())
+
+    def measure(self, size_bytes: Callable[[], int]) -> None:
+        """From now on, note at each checkpoint how much the channel holds."""
+        self._size_bytes = size_bytes
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
         self._write(
@@ -139,7 +155,9 @@ class Recorder(Audience):
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
-        self._write("coordinator", kind="checkpoint", step=checkpoint.step)
+        stored = self._size_bytes() if self._size_bytes is not None else 0
+        self.stored_bytes = max(self.stored_bytes, stored)
+        self._write("coordinator", kind="checkpoint", step=checkpoint.step, stored_bytes=stored)
 
     def stopping(self) -> None:
         self._write("coordinator", kind="stopping")
@@ -150,9 +168,8 @@ class Recorder(Audience):
     def _note(self, rank: int, record: Json, *, show: bool) -> None:
         match record["kind"]:
             case "traffic":
-                counters = ("bytes_up", "bytes_down", "requests")
                 life = rank, record["generation"], record["attempt"]
-                self._traffic[life] = Counter({name: record[name] for name in counters})
+                self._traffic[life] = events.traffic(record)
             case "step":
                 self._note_step(rank, record, show=show)
             case "epoch" if record["record"]["epoch"] >= self._shown_epochs:
@@ -177,34 +194,16 @@ class Recorder(Audience):
             file.write(line + "\n")
 
     def _read_back(self) -> None:
-        """What the lives before this one left. A function that ran when its coordinator was killed
-        is billed until the last that was heard of it."""
+        """What the lives before this one left."""
         for file in self._directory.glob("*.jsonl"):
             _end_last_line(file)
-        running: dict[str, tuple[float, int]] = {}
-        heard: dict[str, float] = {}
-        for file in sorted(self._directory.glob("worker-*.jsonl")):
-            for record in _lines(file):
+        for file in events.worker_files(self._directory):
+            for record in events.records(file):
                 self._note(int(file.stem.removeprefix("worker-")), record, show=False)
-                heard[file.stem] = record["at"]
-        for record in _lines(self._directory / "coordinator.jsonl"):
-            if record["kind"] == "invoked":
-                running[record["function"]] = record["at"], record["attempt"]
-            elif record["kind"] == "ended":
-                self.used.append(Used(**record["used"]))
-                self.restarts += record["death"]
-                running.pop(record["used"]["function"], None)
-        for function, (began, attempt) in running.items():
-            self.used.append(
-                Used(
-                    function=function,
-                    attempt=attempt,
-                    memory_mib=self._memory_mib,
-                    init_s=0.0,
-                    run_s=max(0.0, heard.get(function, began) - began),
-                    outcome="coordinator killed",
-                )
-            )
+        self.used.extend(events.read_used(self._directory, self._memory_mib))
+        self.stored_bytes = events.read_stored_bytes(self._directory)
+        ends = events.records(self._directory / "coordinator.jsonl")
+        self.restarts += sum(record.get("death", False) for record in ends)
 
 
 def _end_last_line(file: Path) -> None:
@@ -212,14 +211,3 @@ def _end_last_line(file: Path) -> None:
     with file.open("rb+") as raw:
         if raw.seek(0, 2) and raw.seek(-1, 2) is not None and raw.read(1) != b"\n":
             raw.write(b"\n")
-
-
-def _lines(file: Path) -> Iterator[Json]:
-    """The records of an event file; a last line that a kill cut short is passed over."""
-    if not file.exists():
-        return
-    for line in file.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            continue

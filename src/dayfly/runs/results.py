@@ -7,7 +7,7 @@ from dataclasses import replace
 import safetensors
 import safetensors.torch
 
-from dayfly.catalogue.prices import FunctionPrices
+from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint
@@ -26,14 +26,15 @@ def write_results(
     job: Job,
     checkpoint: Checkpoint,
     recorder: Recorder,
-    prices: FunctionPrices,
+    platform: FunctionPlatform,
     summary: Result,
 ) -> Result:
     """Write `bill.json`, `history.json` and, of a run that is done, `weights.safetensors`.
 
-    summary: what is known of the run otherwise; returned with the results filled in.
+    platform: under whose prices. summary: what is known of the run otherwise; returned with the
+    results filled in.
     """
-    billed = bill(recorder.used, prices)
+    billed = bill(recorder.used, platform, moved=recorder.moved, stored_bytes=recorder.stored_bytes)
     write_json(store, "bill.json", billed.dump())
     tree, tensors = checkpoints.read(store, checkpoint)
     history = Progress.load(tree["progress"]).history

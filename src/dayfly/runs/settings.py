@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from dayfly.errors import RequestError
@@ -25,7 +26,8 @@ class Settings:
     None: not limited. target_accuracy: end early once the validation accuracy is at least this.
     log_budget_mib: bound of the messages in the channel; None: the lesser of 1 GiB and a quarter
     of the free space. checkpoint_every_s: longest time between run checkpoints.
-    wait_timeout_s: how long a worker waits for a message before it gives up.
+    wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
+    of the user's own limits and prices, whose rows go before the built-in ones.
     """
 
     workers: int = 1
@@ -39,6 +41,7 @@ class Settings:
     log_budget_mib: int | None = None
     checkpoint_every_s: float = 60.0
     wait_timeout_s: float = 900.0
+    catalogue: str | None = None
 
     def __post_init__(self) -> None:
         _among("platform", self.platform, PLATFORMS)
@@ -52,6 +55,10 @@ class Settings:
             _above_zero(name, getattr(self, name))
         for name in ("checkpoint_every_s", "wait_timeout_s"):
             _above_zero(name, getattr(self, name))
+        if self.catalogue is not None:
+            # The run may go on from another directory.
+            absolute = Path(self.catalogue).expanduser().absolute()
+            object.__setattr__(self, "catalogue", str(absolute))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise RequestError(
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"

@@ -18,6 +18,9 @@ from dayfly.closing import Closing
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 
+#: What is counted of a channel's traffic, by name.
+COUNTERS = ("bytes_up", "bytes_down", "requests", "puts", "gets")
+
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -41,19 +44,35 @@ class Namespace:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went through a channel, counted by this process. Payload and header bytes."""
+    """What went through a channel, counted by this process. Payload and header bytes.
+
+    requests: puts, gets, and questions whether messages are there.
+    """
 
     bytes_up: int = 0
     bytes_down: int = 0
     requests: int = 0
+    puts: int = 0
+    gets: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def count(self, *, up: int = 0, down: int = 0, requests: int = 1) -> None:
-        """Add to the counters; safe from any thread."""
+    def count(self, *, up: int | None = None, down: int | None = None, requests: int = 1) -> None:
+        """Add requests to the counters; safe from any thread.
+
+        up: bytes of puts, 0 for one that came second. down: bytes of gets. Neither: what was
+        asked moved nothing.
+        """
         with self._lock:
-            self.bytes_up += up
-            self.bytes_down += down
+            self.bytes_up += up or 0
+            self.bytes_down += down or 0
             self.requests += requests
+            self.puts += requests if up is not None else 0
+            self.gets += requests if down is not None else 0
+
+    def counters(self) -> dict[str, int]:
+        """All of them, by name."""
+        with self._lock:
+            return {name: getattr(self, name) for name in COUNTERS}
 
 
 class Channel(Closing):

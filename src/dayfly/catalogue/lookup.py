@@ -1,0 +1,120 @@
+"""Finds a platform or a store by its name: in the built-in data files, under the user's own.
+
+platforms/aws-lambda.toml    stores/s3.toml    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.prices import FunctionPrices, PriceFigures
+from dayfly.catalogue.rows import Row, kinds, read_rows
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+
+#: Folder to the rows that its files may have.
+_KNOWN: Mapping[str, Mapping[str, str]] = {
+    "platforms": kinds(FunctionPlatform) | kinds(PriceFigures),
+    "stores": kinds(StoreFacts),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All platforms and stores that are known.
+
+    own: a directory of the user's, of the same layout, whose rows go before the built-in ones.
+    Raises RequestError if it is not there, or holds something else.
+    """
+
+    own: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.own is None:
+            return
+        if not self.own.is_dir():
+            raise RequestError(
+                f"the catalogue {str(self.own)!r} is no directory: name one of your own with "
+                "--catalogue"
+            )
+        for path in _seen(self.own):
+            folder = path.name in _KNOWN and path.is_dir()
+            for file in _seen(path) if folder else [path]:
+                if not folder or file.suffix != ".toml":
+                    raise RequestError(
+                        f"{file} is no part of a catalogue: it has platforms/*.toml and "
+                        "stores/*.toml"
+                    )
+
+    def platforms(self) -> list[str]:
+        """Names of the platforms."""
+        return self._names("platforms")
+
+    def stores(self) -> list[str]:
+        """Names of the stores."""
+        return self._names("stores")
+
+    def platform(self, name: str) -> FunctionPlatform:
+        """A platform. Raises RequestError if there is none, or a data file is wrong."""
+        rows = self.rows("platforms", name)
+        values: dict[str, Any] = {key: row.value for key, row in rows.items()}
+        figures = {key: values.pop(key) for key in kinds(PriceFigures) if key in values}
+        prices = FunctionPrices.of(
+            name, PriceFigures(**figures), values.get("gpus"), values.get("gpu_memory_mib")
+        )
+        return FunctionPlatform(name=name, overridden=_own(rows), prices=prices, **values)
+
+    def store(self, name: str) -> StoreFacts:
+        """A store. Raises RequestError if there is none, or a data file is wrong."""
+        rows = self.rows("stores", name)
+        values: dict[str, Any] = {key: row.value for key, row in rows.items()}
+        return StoreFacts(name=name, overridden=_own(rows), **values)
+
+    def rows(self, folder: str, name: str) -> dict[str, Row]:
+        """The rows of an entry, the user's over the built-in ones. folder: platforms or stores."""
+        found: dict[str, Row] = {}
+        names = self._names(folder)
+        if name not in names:
+            what = "platform" if folder == "platforms" else "store"
+            raise RequestError(
+                f"the catalogue has no {what} {name!r}: give one of {', '.join(names)}"
+            )
+        for file, own in self._files(folder):
+            if file.name == f"{name}.toml":
+                place = str(file) if own else f"{folder}/{file.name}"
+                try:
+                    text = file.read_text(encoding="utf-8")
+                except (OSError, UnicodeDecodeError) as error:
+                    raise RequestError(f"{place} cannot be read: {error}") from error
+                found |= read_rows(text, place, _KNOWN[folder], own=own)
+        return found
+
+    def _names(self, folder: str) -> list[str]:
+        return sorted({file.name.removesuffix(".toml") for file, _ in self._files(folder)})
+
+    def _files(self, folder: str) -> Iterator[tuple[Traversable, bool]]:
+        """Data files, and whether they are the user's; the built-in ones come first."""
+        built_in = resources.files(__package__).joinpath(folder)
+        places: list[tuple[Traversable, bool]] = [(built_in, False)]
+        if self.own is not None:
+            places.append((self.own / folder, True))
+        for place, own in places:
+            if place.is_dir():
+                for file in place.iterdir():
+                    if file.name.endswith(".toml") and not file.name.startswith("."):
+                        yield file, own
+
+
+def _seen(directory: Path) -> list[Path]:
+    """What is in a directory, hidden files apart."""
+    return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+
+
+def _own(rows: Mapping[str, Row]) -> tuple[str, ...]:
+    return tuple(sorted(key for key, row in rows.items() if row.own))

@@ -1,0 +1,182 @@
+"""A platform on which functions run, as the catalogue knows it: its limits, speeds and prices.
+
+What no source gives is None: it is then neither checked nor known. Memory is MiB, as the platforms
+count it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dayfly.catalogue.prices import FunctionPrices
+from dayfly.catalogue.rows import Pairs
+from dayfly.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionPlatform:
+    """Limits, speeds and prices of one platform's functions. A machine is a function of one size.
+
+    overridden: the rows that are the user's own. prices: None if no source gives any.
+
+    memory_min_mib, memory_max_mib, memory_step_mib: sizes that can be had. memory_steps_mib: pairs
+    (up to this size, in steps of so many MiB) where the step is not always the same.
+    lifetime_max_s: after which a function is ended. payload_sync_bytes, payload_async_bytes: of
+    an invocation. mib_per_vcpu: memory that comes with one vCPU. vcpus_by_memory: pairs (up to
+    this size, the fewest vCPUs that it can be had with). vcpus_min, vcpus_max: bounds.
+    machine_vcpus: of a machine. uplink_bytes_per_s, downlink_bytes_per_s: of a function of any
+    size; uplink_by_memory, downlink_by_memory: pairs (memory, bytes a second) in their place.
+    cold_start_s: from the request to the handler, if nothing is warm. gpu: its type. gpus: of a
+    function. gpu_memory_mib: of one. gpu_memory_step_mib: steps in which a part of one is had.
+    """
+
+    name: str
+    overridden: tuple[str, ...] = ()
+    prices: FunctionPrices | None
+    memory_min_mib: int | None = None
+    memory_max_mib: int | None = None
+    memory_step_mib: int | None = None
+    memory_steps_mib: Pairs | None = None
+    lifetime_max_s: float | None = None
+    payload_sync_bytes: int | None = None
+    payload_async_bytes: int | None = None
+    mib_per_vcpu: float | None = None
+    vcpus_by_memory: Pairs | None = None
+    vcpus_min: float | None = None
+    vcpus_max: float | None = None
+    machine_vcpus: float | None = None
+    uplink_bytes_per_s: float | None = None
+    downlink_bytes_per_s: float | None = None
+    uplink_by_memory: Pairs | None = None
+    downlink_by_memory: Pairs | None = None
+    cold_start_s: float | None = None
+    gpu: str | None = None
+    gpus: int | None = None
+    gpu_memory_mib: int | None = None
+    gpu_memory_step_mib: int | None = None
+
+    def vcpus(self, memory_mib: float) -> float | None:
+        """vCPUs that come with this memory; where the user may choose, the fewest."""
+        if self.machine_vcpus is not None:
+            return self.machine_vcpus
+        if self.vcpus_by_memory is not None:
+            return _up_to(self.vcpus_by_memory, memory_mib)
+        if self.mib_per_vcpu is None:
+            return None
+        most = math.inf if self.vcpus_max is None else self.vcpus_max
+        return min(max(memory_mib / self.mib_per_vcpu, self.vcpus_min or 0.0), most)
+
+    def up_bytes_per_s(self, memory_mib: float) -> float | None:
+        """Bytes a second that a function of this size can send."""
+        if self.uplink_by_memory is not None:
+            return _between(self.uplink_by_memory, memory_mib)
+        return self.uplink_bytes_per_s
+
+    def down_bytes_per_s(self, memory_mib: float) -> float | None:
+        """Bytes a second that a function of this size can receive."""
+        if self.downlink_by_memory is not None:
+            return _between(self.downlink_by_memory, memory_mib)
+        return self.downlink_bytes_per_s
+
+    @property
+    def one_vcpu_mib(self) -> int | None:
+        """The most memory that comes with one vCPU; all of a machine's."""
+        if self.machine_vcpus is not None:
+            return self.memory_max_mib
+        if self.vcpus_by_memory is not None:
+            sizes = [size for size, vcpus in self.vcpus_by_memory if vcpus <= 1]
+            return int(sizes[-1]) if sizes else self.memory_min_mib
+        return None if self.mib_per_vcpu is None else int(self.mib_per_vcpu)
+
+    def next_size_mib(self, memory_mib: float) -> int:
+        """The smallest size that can be had and has this memory; above the largest, just as much.
+
+        A machine has one size.
+        """
+        if self.machine_vcpus is not None and self.memory_max_mib is not None:
+            return max(self.memory_max_mib, math.ceil(memory_mib))
+        least = max(memory_mib, self.memory_min_mib or 1)
+        step = self._step_mib(least)
+        size = math.ceil(least / step) * step
+        most = self.memory_max_mib
+        return math.ceil(memory_mib) if most is not None and size > most >= least else size
+
+    def check(
+        self,
+        *,
+        memory_mib: int | None = None,
+        vcpus: float | None = None,
+        lifetime_s: float | None = None,
+        payload_bytes: int | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        """Raise RequestError, with the limit, for what cannot be had on this platform.
+
+        payload_bytes: of one invocation, which is asynchronous or waits for its result. What the
+        catalogue has no limit for, or is None here, is not checked.
+        """
+        if memory_mib is not None and not self._has_size(memory_mib):
+            raise RequestError(
+                f"{self.name} has no functions of {memory_mib} MiB: give {self._sizes()}"
+            )
+        least, most = self.vcpus_min, self.machine_vcpus or self.vcpus_max
+        if vcpus is not None and not (least or 0) <= vcpus <= (most or math.inf):
+            bounds = f"at most {most or math.inf:g}" if least is None else f"{least:g} to {most:g}"
+            raise RequestError(f"{self.name} has no functions of {vcpus:g} vCPUs: give {bounds}")
+        longest = self.lifetime_max_s
+        if lifetime_s is not None and longest is not None and lifetime_s > longest:
+            raise RequestError(
+                f"{self.name} ends functions after {longest:g} s, so none lives {lifetime_s:g} s: "
+                f"give a lifetime of at most {longest:g} s"
+            )
+        largest = self.payload_async_bytes if asynchronous else self.payload_sync_bytes
+        if payload_bytes is not None and largest is not None and payload_bytes > largest:
+            way = "an asynchronous" if asynchronous else "a synchronous"
+            raise RequestError(
+                f"{self.name} takes at most {largest} bytes with {way} invocation, not "
+                f"{payload_bytes}: send the rest through a store"
+            )
+
+    def _step_mib(self, memory_mib: float) -> int:
+        if self.memory_steps_mib is not None:
+            return int(_up_to(self.memory_steps_mib, memory_mib))
+        return self.memory_step_mib or 1
+
+    def _has_size(self, memory_mib: int) -> bool:
+        if memory_mib > (self.memory_max_mib or math.inf):
+            return False
+        if self.machine_vcpus is not None:
+            return True  # a part of the machine's memory
+        if memory_mib < (self.memory_min_mib or 1):
+            return False
+        return memory_mib % self._step_mib(memory_mib) == 0
+
+    def _sizes(self) -> str:
+        least, most = self.memory_min_mib, self.memory_max_mib
+        if self.machine_vcpus is not None or least is None:
+            bounds = f"at most {most} MiB" if most is not None else "another size"
+        else:
+            bounds = f"{least} to {most} MiB" if most is not None else f"at least {least} MiB"
+        if self.memory_steps_mib is not None:
+            steps = [f"{step:g} up to {size:g}" for size, step in self.memory_steps_mib]
+            return f"{bounds} in steps of {', of '.join(steps)}"
+        return (
+            bounds
+            if self.memory_step_mib is None
+            else (f"{bounds} in steps of {self.memory_step_mib}")
+        )
+
+
+def _up_to(pairs: Pairs, size: float) -> float:
+    """What belongs to the first size that is at least this one; to the last, beyond it."""
+    return next((number for most, number in pairs if size <= most), pairs[-1][1])
+
+
+def _between(pairs: Pairs, size: float) -> float:
+    """Linear between two sizes, level outside."""
+    for (low, at_low), (high, at_high) in pairwise(pairs):
+        if low <= size <= high:
+            return at_low + (at_high - at_low) * (size - low) / (high - low)
+    return pairs[0][1] if size < pairs[0][0] else pairs[-1][1]

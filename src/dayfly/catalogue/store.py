@@ -1,0 +1,82 @@
+"""A store through which functions talk, as the catalogue knows it: its limits, speeds and prices.
+
+What no source gives is None. A GB is 2**30 bytes here, as the stores bill it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dayfly.errors import RequestError
+
+_GB = 2**30
+_HOURS_A_MONTH = 730
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """Limits, speeds and prices of one store.
+
+    overridden: the rows that are the user's own. latency_s: from a request to its first byte.
+    puts_per_s, gets_per_s: requests that it takes; of one prefix where it has any. bytes_per_s: of
+    the whole store, all functions together, each way. item_max_bytes: the largest item.
+
+    usd_per_put, usd_per_get: of a request; of each put_unit_bytes or get_unit_bytes begun, where
+    given. usd_per_gb_up, usd_per_gb_down: of bytes moved. usd_per_gb_hour, usd_per_gb_month: of
+    bytes kept, storage_min_bytes at least.
+    """
+
+    name: str
+    overridden: tuple[str, ...] = ()
+    latency_s: float | None = None
+    puts_per_s: float | None = None
+    gets_per_s: float | None = None
+    bytes_per_s: float | None = None
+    item_max_bytes: int | None = None
+    usd_per_put: float | None = None
+    usd_per_get: float | None = None
+    put_unit_bytes: int | None = None
+    get_unit_bytes: int | None = None
+    usd_per_gb_up: float | None = None
+    usd_per_gb_down: float | None = None
+    usd_per_gb_hour: float | None = None
+    usd_per_gb_month: float | None = None
+    storage_min_bytes: int | None = None
+
+    def check_priced(self) -> None:
+        """Raise RequestError if no source gives prices of requests."""
+        if self.usd_per_put is None or self.usd_per_get is None:
+            raise RequestError(
+                f"the catalogue has no prices of store {self.name}: add usd_per_put and "
+                "usd_per_get to a catalogue of your own, or name another store"
+            )
+
+    def puts_usd(self, puts: int, size_bytes: int) -> float:
+        """Dollars for so many puts, of so many bytes together; see `_units`."""
+        return (self.usd_per_put or 0) * self._units(puts, size_bytes, self.put_unit_bytes)
+
+    def gets_usd(self, gets: int, size_bytes: int) -> float:
+        """Dollars for so many gets, of so many bytes together; see `_units`."""
+        return (self.usd_per_get or 0) * self._units(gets, size_bytes, self.get_unit_bytes)
+
+    def transfer_usd(self, up_bytes: int, down_bytes: int) -> float:
+        """Dollars for bytes moved."""
+        up_usd, down_usd = self.usd_per_gb_up or 0, self.usd_per_gb_down or 0
+        return (up_usd * up_bytes + down_usd * down_bytes) / _GB
+
+    def storage_usd(self, stored_bytes: int, seconds: float) -> float:
+        """Dollars for bytes kept for a time."""
+        hour_usd = (self.usd_per_gb_hour or 0) + (self.usd_per_gb_month or 0) / _HOURS_A_MONTH
+        return hour_usd * max(stored_bytes, self.storage_min_bytes or 0) / _GB * seconds / 3600
+
+    def _units(self, requests: int, size_bytes: int, unit_bytes: int | None) -> int:
+        """Billed units of requests of which only the number and the bytes are known.
+
+        Exact for requests of equal size. Items that are too large are sent as several.
+        """
+        if self.item_max_bytes is not None:
+            requests = max(requests, math.ceil(size_bytes / self.item_max_bytes))
+        if unit_bytes is None or requests == 0:
+            return requests
+        return requests * max(1, math.ceil(size_bytes / requests / unit_bytes))

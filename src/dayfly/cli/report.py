@@ -1,0 +1,96 @@
+"""`dayfly report DIR`: the bill of a run, under its own price list or any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dayfly.cli.catalogue import own_catalogue
+from dayfly.life.metering import Bill
+from dayfly.runs.billing import rebill
+from dayfly.runs.directory import Record
+
+_KINDS = {
+    "compute": "compute",
+    "initialisation": "initialisation",
+    "invocation_requests": "invocations",
+    "store_requests": "store requests",
+    "store_transfer": "store transfer",
+    "store_storage": "store storage",
+}
+
+
+def print_bill(directory: Path, prices: str | None, store: str | None, given: Path | None) -> None:
+    """Print what a run cost, by function and by kind. prices, store: None: the run's own.
+
+    given: a catalogue of the user's; None: the run's, or the usual one. Raises RequestError if the
+    directory holds no run, or the catalogue lacks what is asked for.
+    """
+    recorded = Record.load(directory).settings.catalogue
+    own = own_catalogue(given) if given is not None or recorded is None else recorded
+    billed = rebill(directory, prices, store, Path(own) if own is not None else None)
+    console = Console()
+    console.print(_by_function(billed))
+    console.print(_by_kind(billed))
+    for row in billed.overridden:
+        console.print(f"your own catalogue says: {row}", markup=False, highlight=False)
+    for note in billed.notes:
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _by_function(billed: Bill) -> Table:
+    title = f"bill as on {billed.price_list}, store {billed.store or 'free'}"
+    table = _table(title)
+    table.add_column("function", "all", no_wrap=True)
+    columns = ("calls", "billed s", "init s", "GB-s", "puts", "gets", "MB up", "MB down", "USD")
+    for name, total in zip(columns, _cells(_total(billed)), strict=True):
+        table.add_column(name, total, justify="right", no_wrap=name not in ("billed s", "MB down"))
+    for row in billed.functions:
+        table.add_row(row["function"], *_cells(row))
+    return table
+
+
+def _by_kind(billed: Bill) -> Table:
+    table = _table("by kind")
+    table.add_column("kind", "all")
+    table.add_column("USD", f"{billed.cost_usd:.8f}", justify="right")
+    for kind, usd in billed.by_kind.items():
+        table.add_row(_KINDS[kind], f"{usd:.8f}")
+    return table
+
+
+def _table(title: str) -> Table:
+    """As narrow as it can be: a terminal has 80 columns."""
+    return Table(
+        title=title,
+        title_justify="left",
+        show_footer=True,
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _total(billed: Bill) -> dict[str, Any]:
+    """All functions in one row; its dollars are the bill's, with what no function has alone."""
+    keys = (key for key in billed.functions[0] if key != "function") if billed.functions else ()
+    sums = {key: sum(row[key] for row in billed.functions) for key in keys}
+    return {**sums, "cost_usd": billed.cost_usd}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        str(row.get("invocations", 0)),
+        f"{row.get('billed_ms', 0) / 1000:.1f}",
+        f"{row.get('init_ms', 0) / 1000:.1f}",
+        f"{row.get('gb_s', 0):.1f}",
+        str(row.get("puts", 0)),
+        str(row.get("gets", 0)),
+        f"{row.get('bytes_up', 0) / 1e6:.1f}",
+        f"{row.get('bytes_down', 0) / 1e6:.1f}",
+        f"{row['cost_usd']:.6f}",
+    ]

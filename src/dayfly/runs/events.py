@@ -1,0 +1,98 @@
+"""Reads the event files of a run: what its functions used and moved.
+
+events/coordinator.jsonl    functions invoked and ended, checkpoints
+events/worker-0.jsonl       the records of rank 0, in order of arrival
+...
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dayfly.life.metering import Moved, Used
+from dayfly.wire.channels.base import COUNTERS
+
+Json = Mapping[str, Any]
+
+
+def records(file: Path) -> Iterator[Json]:
+    """The records of an event file; a last line that a kill cut short is passed over."""
+    if not file.exists():
+        return
+    for line in file.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
+
+
+def worker_files(directory: Path) -> list[Path]:
+    """The workers' event files; the stem is the function's name. directory: `events/`."""
+    return sorted(directory.glob("worker-*.jsonl"))
+
+
+def read_used(directory: Path, memory_mib: int | None) -> list[Used]:
+    """All invocations of a run, in order of their end. directory: `events/`.
+
+    One whose end nobody recorded, as its coordinator was killed, is billed until the last that was
+    heard of it before its function was invoked anew. memory_mib: what such a one had.
+    """
+    heard: dict[str, list[float]] = defaultdict(list)
+    for file in worker_files(directory):
+        heard[file.stem] = [record["at"] for record in records(file)]
+    used: list[Used] = []
+    running: dict[str, tuple[float, int]] = {}
+
+    def end(function: str, before: float) -> None:
+        began, attempt = running.pop(function)
+        last = max((at for at in heard[function] if began <= at < before), default=began)
+        used.append(
+            Used(
+                function=function,
+                attempt=attempt,
+                memory_mib=memory_mib,
+                init_s=0.0,
+                run_s=last - began,
+                outcome="coordinator killed",
+            )
+        )
+
+    for record in records(directory / "coordinator.jsonl"):
+        if record["kind"] == "invoked":
+            function = record["function"]
+            if function in running:
+                end(function, record["at"])
+            running[function] = record["at"], record["attempt"]
+        elif record["kind"] == "ended":
+            used.append(Used(**record["used"]))
+            running.pop(record["used"]["function"], None)
+    for function in sorted(running):
+        end(function, float("inf"))
+    return used
+
+
+def traffic(record: Json) -> Counter[str]:
+    """The counters of a record of traffic, which count from the start of an attempt."""
+    return Counter({name: record.get(name, 0) for name in COUNTERS})
+
+
+def read_moved(directory: Path) -> dict[str, Moved]:
+    """What each function moved, as far as it was reported. directory: `events/`."""
+    moved = {}
+    for file in worker_files(directory):
+        lives: dict[tuple[int, int], Counter[str]] = {}
+        for record in records(file):
+            if record["kind"] == "traffic":
+                lives[record["generation"], record["attempt"]] = traffic(record)
+        moved[file.stem] = Moved(**sum(lives.values(), Counter[str]()))
+    return moved
+
+
+def read_stored_bytes(directory: Path) -> int:
+    """The most that the store held at a checkpoint, just before its log was trimmed."""
+    found = records(directory / "coordinator.jsonl")
+    return max((record.get("stored_bytes") or 0 for record in found), default=0)
