@@ -69,7 +69,11 @@ def loss_by_step(losses: Losses) -> Json:
         (step, loss) for step in _some(len(losses), stretch) if (loss := smooth[step]) is not None
     ]
     series: list[Json] = [
-        {"name": f"mean of {2 * reach + 1} steps", "role": "bold", "line": _rounded(mean)}
+        {
+            "name": f"mean of {2 * reach + 1} steps" if reach else "each step",
+            "role": "bold",
+            "line": _rounded(mean),
+        }
     ]
     if reach:
         each = _rounded(thinned(losses, POINTS))

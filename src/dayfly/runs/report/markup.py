@@ -10,7 +10,7 @@ from typing import Any
 
 #: How a value that was never measured is shown.
 NOTHING = "\N{EN DASH}"
-_NAMES = {"gb_s": "GB-s", "usd_per_gb_s": "USD a GB-s"}
+_NAMES = {"gb_s": "GB-s", "vcpu_s": "vCPU-s"}
 #: Endings of names that are units, as a reader writes them.
 _UNITS = {
     "usd": "USD",

@@ -203,8 +203,7 @@ def _checkpoints(times: Timeline) -> str:
     if not times.checkpoints:
         return ""
     rows = [(f"{at_s:.2f}", step) for at_s, step in times.checkpoints]
-    caption = f"All {len(rows)} checkpoints"
-    return folded(caption, tables.long_table("Checkpoints", ("at (s)", "step"), rows))
+    return folded("All checkpoints", tables.long_table("Checkpoints", ("at (s)", "step"), rows))
 
 
 def _policy(script: str) -> str:

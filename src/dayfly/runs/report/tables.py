@@ -25,6 +25,8 @@ Json = Mapping[str, Any]
 #: Rows of a table that may be long; the page says what it leaves out.
 ROWS = 500
 _COUNTERS = ("bytes_up", "bytes_down", "requests")
+#: Counted in bytes, shown in MB.
+_IN_MB = {"bytes_up": "up (MB)", "bytes_down": "down (MB)"}
 _OF_ALL = ("function", "invocations", "billed_ms", "gb_s", "cost_usd")
 
 
@@ -49,7 +51,7 @@ def bill(tree: Json | None) -> str:
     if invocations:
         parts.append(
             folded(
-                f"All {shown(len(invocations))} invocations",
+                "All invocations",
                 _records("By invocation", invocations, first="function"),
             )
         )
@@ -158,13 +160,13 @@ def _records(caption: str, rows: Sequence[Json], *, first: str) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     names.sort(key=lambda name: name != first)
     cells = [[_cell(name, row.get(name)) for name in names] for row in rows]
-    return long_table(caption, [spoken(name) for name in names], cells)
+    return long_table(caption, [_IN_MB.get(name, spoken(name)) for name in names], cells)
 
 
 def _cell(name: str, value: Any) -> Any:
     if name.endswith("_usd") and isinstance(value, int | float):
         return usd(value)
-    return value
+    return mb(value) if name in _IN_MB else value
 
 
 def long_table(
