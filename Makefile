@@ -20,6 +20,10 @@ TORCH_MADE := $(VENV)/.torch
 DEMO_MADE := $(VENV)/.demo
 TEST_MADE := $(VENV)/.test
 
+# Programs that tests need, named as their Debian packages are.
+PROGRAMS := chromium
+INSTALL_PROGRAMS := apt-get update && apt-get install -y --no-install-recommends
+
 define CHECK_PYTHON
 import os, sys
 if sys.version_info < (3, 11):
@@ -35,7 +39,7 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format clean
+.PHONY: help venv demo test programs lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
@@ -46,8 +50,20 @@ venv: $(DEMO_MADE)  ## .venv with dayfly and what the demo needs
 demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local functions
 	@$(BIN)/dayfly demo
 
-test: $(TEST_MADE)  ## the whole test suite, lint and type checks included
+test: $(TEST_MADE) programs  ## the whole test suite, lint and type checks included
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Root gets what is missing; others are told, and the tests that need it are skipped.
+programs:
+	@missing=; for one in $(PROGRAMS); do command -v $$one > /dev/null || missing="$$missing $$one"; done; \
+	[ -z "$$missing" ] && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "installing$$missing"; \
+		export DEBIAN_FRONTEND=noninteractive; log=$$(mktemp); \
+		( $(INSTALL_PROGRAMS)$$missing ) > "$$log" 2>&1 || cat "$$log" >&2; rm -f "$$log"; \
+	else \
+		echo "to run all tests: sudo sh -c '$(INSTALL_PROGRAMS)$$missing'" >&2; \
+	fi
 
 lint: $(TEST_MADE)  ## ruff and mypy, as the tests run them
 	@$(BIN)/ruff check .

@@ -232,12 +232,22 @@ def report(
         str | None, typer.Option(help="Store whose prices count.", show_default="none")
     ] = None,
     own: Own = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The page's file.", show_default="DIR/report.html")
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:
-    """Print the bill of the run in DIR, under its own price list or any other."""
+    """Write the run in DIR as one page of HTML, and print its bill; under any price list."""
+    from dayfly.cli import report as command
     from dayfly.cli.outcome import shown
-    from dayfly.cli.report import print_bill
 
-    raise typer.Exit(shown(lambda: print_bill(directory, prices, store, own)))
+    raise typer.Exit(
+        shown(
+            lambda: command.report(
+                directory, output, prices=prices, store=store, given=own, browse=browse
+            )
+        )
+    )
 
 
 @app.command()

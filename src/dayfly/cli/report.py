@@ -1,7 +1,8 @@
-"""`dayfly report DIR`: the bill of a run, under its own price list or any other."""
+"""`dayfly report DIR`: a run as a page, and its bill, under its own price list or any other."""
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dayfly.cli.catalogue import own_catalogue
+from dayfly.errors import RequestError
 from dayfly.life.metering import Bill
 from dayfly.runs.billing import rebill
 from dayfly.runs.directory import Record
+from dayfly.runs.report import write_report
 
 _KINDS = {
     "compute": "compute",
@@ -24,15 +27,33 @@ _KINDS = {
 }
 
 
-def print_bill(directory: Path, prices: str | None, store: str | None, given: Path | None) -> None:
-    """Print what a run cost, by function and by kind. prices, store: None: the run's own.
+def report(
+    directory: Path,
+    output: Path | None = None,
+    *,
+    prices: str | None = None,
+    store: str | None = None,
+    given: Path | None = None,
+    browse: bool = False,
+) -> None:
+    """Write a run's page, print its bill, by function and by kind, and where the page is.
 
-    given: a catalogue of the user's; None: the run's, or the usual one. Raises RequestError if the
-    directory holds no run, or the catalogue lacks what is asked for.
+    output: the page's file; None: in the run's directory. prices, store: what both bill by; None:
+    the run's own. given: a catalogue of the user's; None: the run's, or the usual one. browse: show
+    the page in a browser. Raises RequestError if the directory holds no run, the catalogue lacks
+    what is asked for, the page cannot be written, or there is no browser.
     """
     recorded = Record.load(directory).settings.catalogue
     own = own_catalogue(given) if given is not None or recorded is None else recorded
     billed = rebill(directory, prices, store, Path(own) if own is not None else None)
+    page = write_report(directory, output, bill=billed.dump())
+    _print_bill(billed)
+    print(f"report: {page}")
+    if browse and not webbrowser.open(page.resolve().as_uri()):
+        raise RequestError(f"--open: no browser was found; open {page} yourself")
+
+
+def _print_bill(billed: Bill) -> None:
     console = Console()
     console.print(_by_function(billed))
     console.print(_by_kind(billed))

@@ -64,12 +64,15 @@ class Record:
             raise RequestError(f"{file} cannot be read: {error}") from error
         if tree.pop("format", None) != _FORMAT:
             raise RequestError(f"{file} was written by another version of dayfly")
-        made = {
-            "settings": Settings.load(tree["settings"]),
-            "shipped": Shipped(**tree["shipped"]),
-            "parts": tuple(Part.load(part) for part in tree["parts"]),
-        }
-        return cls(**{**tree, **made})
+        try:
+            made = {
+                "settings": Settings.load(tree["settings"]),
+                "shipped": Shipped(**tree["shipped"]),
+                "parts": tuple(Part.load(part) for part in tree["parts"]),
+            }
+            return cls(**{**tree, **made})
+        except (KeyError, TypeError) as error:
+            raise RequestError(f"{file} was written by another version of dayfly") from error
 
     def next_life(self, **changes: Any) -> Self:
         """The record of the life that continues this run."""

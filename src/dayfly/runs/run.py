@@ -12,6 +12,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.life.reports import plain
+from dayfly.runs.report import write_report
 from dayfly.train.replica import build_model
 
 
@@ -72,6 +73,13 @@ class Run:
         """Dollars, and what they are for, by invocation."""
         whole: dict[str, Any] = json.loads((self.directory / "bill.json").read_text())
         return whole
+
+    def report(self, output: Path | None = None) -> Path:
+        """Write the run as one page of HTML, and return its path; see `dayfly report`.
+
+        output: the page's file; None: `report.html` in the run's directory.
+        """
+        return write_report(self.directory, output)
 
     def model(self) -> nn.Module:
         """The job's model with the final weights, in evaluation mode."""

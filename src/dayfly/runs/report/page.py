@@ -1,0 +1,228 @@
+"""Puts a run's report together: one file of HTML that needs nothing else, now or later."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from dayfly.errors import RequestError
+from dayfly.runs.report import curves, detail, tables
+from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
+from dayfly.runs.report.reading import Json, RunFiles
+from dayfly.runs.report.spans import ROWS
+from dayfly.runs.report.timeline import Timeline, timeline
+
+_SCRIPTS = (
+    "errors.js",
+    "data.js",
+    "view.js",
+    "draw.js",
+    "timeline.js",
+    "move.js",
+    "charts.js",
+    "page.js",
+)
+_WORDS = {
+    "done": "done",
+    "failed": "failed",
+    "stopped": "stopped; it can be resumed",
+    "interrupted": "interrupted: its coordinator is gone; it can be resumed",
+    "running": "running",
+}
+
+
+def write_report(directory: Path, output: Path | None = None, *, bill: Json | None = None) -> Path:
+    """Write the page of the run in `directory`, and return its path.
+
+    output: the page's file; None: `report.html` in the directory. bill: in place of the run's own,
+    such as one under another price list. The same files make the same page. Raises RequestError if
+    the directory holds no run, or the page cannot be written.
+    """
+    page = render(RunFiles.read(directory), bill)
+    file = directory / "report.html" if output is None else output
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise RequestError(
+            f"{file} cannot be written: {error.strerror}; name another file with --output"
+        ) from error
+    return file
+
+
+def render(run: RunFiles, bill: Json | None = None) -> str:
+    """The page of a run. bill: in place of the run's own."""
+    times = timeline(run.coordinator, run.workers, running=run.running)
+    shown_detail = detail.choose(times)
+    of_rank_0 = run.workers.get(0, ())
+    ended = run.history is not None and run.status not in ("running", "interrupted")
+    history = run.history if ended and run.history is not None else {}
+    billed = bill or (run.bill if ended else None)
+    epochs = history.get("epochs") or curves.epochs(of_rank_0)
+    losses = history.get("step_loss") or curves.step_losses(of_rank_0)
+    figures = [curves.loss_by_step(losses)] if losses else []
+    figures += curves.by_epoch(epochs)
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    sums = tables.traffic(run.workers)
+    return Template(_asset("template.html")).substitute(
+        policy=_policy(script),
+        title=text(run.record.get("run_id")),
+        style=_asset("style.css"),
+        script=script,
+        data=script_json(
+            {"timeline": detail.tree(times, shown_detail), "figures": figures, "rows": ROWS}
+        ),
+        status=text(run.status),
+        lead=text(_lead(run, times)),
+        error=_error(run),
+        tiles=_tiles(run, times, sums, epochs, billed),
+        detail_note=text(_detail_note(shown_detail, times)),
+        timeline_tables=folded("What each worker did, in seconds", tables.work_table(times))
+        + folded("All attempts", tables.attempts_table(times)),
+        curve_tables=folded("All epochs", tables.epochs_table(epochs)) if epochs else "",
+        curve_note="" if figures else '<p class="note">No step has been reported yet.</p>',
+        bill=tables.bill(billed),
+        traffic=tables.traffic_table(sums) if sums else '<p class="note">None was reported.</p>',
+        facts=_facts(run, times, history),
+    )
+
+
+def _lead(run: RunFiles, times: Timeline) -> str:
+    """One sentence: what it is, and as of when."""
+    began = _utc(times.origin_s) if times.origin_s else "not yet"
+    if run.status == "running":
+        return f"Running, as of {_utc(times.as_of_s)}. Began {began}."
+    word = _WORDS.get(run.status, run.status)
+    return f"{word[:1].upper()}{word[1:]}. Began {began}; last event {_utc(times.as_of_s)}."
+
+
+def _error(run: RunFiles) -> str:
+    error = run.record.get("error")
+    if not error:
+        return ""
+    return f'<div class="error" role="note"><h2>Why it failed</h2><pre>{text(error)}</pre></div>'
+
+
+def _tiles(
+    run: RunFiles,
+    times: Timeline,
+    sums: Mapping[int, Mapping[str, int]],
+    epochs: Sequence[Json],
+    bill: Json | None,
+) -> str:
+    """The figures that one looks for first."""
+    result, last = run.result, epochs[-1] if epochs else {}
+    tiles: list[tuple[str, str, str]] = []
+    accuracy = last.get("val_accuracy")
+    if accuracy is not None:
+        tiles.append(("accuracy", f"{accuracy:.1%}", "validation"))
+    if last.get("val_loss") is not None:
+        tiles.append(("validation loss", shown(last["val_loss"]), "last epoch"))
+    elif last.get("train_loss") is not None:
+        tiles.append(("loss", shown(last["train_loss"]), "last epoch"))
+    steps = result.get("steps")
+    if steps is None or run.status in ("running", "interrupted"):
+        numbers = [step.number for band in times.bands for step in band.steps]
+        steps = max(numbers, default=-1) + 1
+    pace = f"{result['step_s'] * 1000:.1f} ms each" if result.get("step_s") else "so far"
+    tiles.append(("steps", shown(steps), pace))
+    wall_s = run.record.get("wall_s") or times.length_s
+    tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
+    lost = times.ends("lost")
+    also = f", {lost} lost with the coordinator" if lost else ""
+    tiles.append(
+        ("deaths", shown(times.ends("death")), f"{times.ends('hand-over')} hand-overs{also}")
+    )
+    if bill is not None:
+        tiles.append(("cost", usd(bill["cost_usd"]), f"as on {bill.get('price_list')}"))
+    up = sum(row["bytes_up"] for row in sums.values())
+    down = sum(row["bytes_down"] for row in sums.values())
+    if sums:
+        tiles.append(("traffic", f"{mb(up)} MB", f"up; {mb(down)} MB down"))
+    return "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+
+
+def _detail_note(chosen: detail.Detail, times: Timeline) -> str:
+    """What is drawn, and what is left out or joined: nothing in silence."""
+    parts = [
+        f"{shown(chosen.total)} spans and steps; those of a kind less than 0.1 ms apart are one."
+    ]
+    if chosen.bin_s is not None:
+        places = ", ".join(f"{start:.4g} to {end:.4g} s" for start, end in chosen.windows[:12])
+        more = len(chosen.windows) - 12
+        places += f" and {more} more" if more > 0 else ""
+        parts.append(
+            "Too many for a page: they are drawn one by one at the beginning, at the end and "
+            f"around deaths ({places or 'nowhere'}; a span is cut where such a stretch ends), and "
+            f"elsewhere as each kind's share of {chosen.bin_s:.3g} s."
+        )
+    if times.pauses:
+        parts.append("Times in which no function lived are left out, and marked.")
+    return " ".join(parts)
+
+
+def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
+    record = run.record
+    what = {
+        "run_id": record.get("run_id"),
+        "status": run.status,
+        "samples": record.get("samples"),
+        "step_bytes": record.get("step_bytes"),
+        "lives": record.get("generation", 0) + 1,
+        "wall_s": record.get("wall_s"),
+        "deaths": times.ends("death"),
+        "hand_overs": times.ends("hand-over"),
+        "redone_steps": history.get("redone_steps"),
+        "checkpoints": len(times.checkpoints),
+    }
+    result = run.result
+    if result.get("predicted_step_s") is not None:
+        what |= {name: result[name] for name in ("step_s", "predicted_step_s")}
+    if result.get("predicted_cost_usd") is not None:
+        what |= {name: result[name] for name in ("cost_usd", "predicted_cost_usd")}
+    if run.cut_lines:
+        what["event lines cut short, passed over"] = run.cut_lines
+    parts = [tables.facts("Run", what), tables.facts("Settings", record.get("settings") or {})]
+    if record.get("made_with"):
+        parts.append(tables.facts("Made with", record["made_with"]))
+    columns = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div class="columns">{columns}</div>{_checkpoints(times)}'
+
+
+def _checkpoints(times: Timeline) -> str:
+    if not times.checkpoints:
+        return ""
+    rows = [(f"{at_s:.2f}", step) for at_s, step in times.checkpoints]
+    return folded("All checkpoints", tables.long_table("Checkpoints", ("at (s)", "step"), rows))
+
+
+def _policy(script: str) -> str:
+    """The page may run this script and nothing else, and load nothing at all."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _utc(unix_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix_s))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

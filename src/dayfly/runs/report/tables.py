@@ -1,0 +1,187 @@
+"""The report's tables: bill, bytes, what workers did, and the run's facts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dayfly.runs.report.markup import (
+    NOTHING,
+    Barred,
+    folded,
+    mb,
+    pairs,
+    shown,
+    spoken,
+    table,
+    text,
+    usd,
+)
+from dayfly.runs.report.timeline import Timeline
+
+Json = Mapping[str, Any]
+
+#: Rows of a table that may be long; the page says what it leaves out.
+ROWS = 500
+_COUNTERS = ("bytes_up", "bytes_down", "requests")
+#: Counted in bytes, shown in MB.
+_IN_MB = {"bytes_up": "up (MB)", "bytes_down": "down (MB)"}
+_OF_ALL = ("function", "invocations", "billed_ms", "gb_s", "cost_usd")
+
+
+def bill(tree: Json | None) -> str:
+    """What the run cost, by kind and by function, as far as its `bill.json` says."""
+    if tree is None:
+        return '<p class="note">The bill is made when the run ends.</p>'
+    kinds = tree.get("by_kind") or {
+        name: value
+        for name, value in tree.items()
+        if name.endswith("_usd") and name != "cost_usd" and isinstance(value, int | float)
+    }
+    functions = tree.get("functions") or by_function(tree.get("invocations", ()))
+    total = usd(tree["cost_usd"])
+    parts = [
+        f'<div class="two">{_kinds(kinds, total, tree)}<div>{_scalars(tree)}</div></div>',
+        _records("By function", functions, first="function"),
+    ]
+    for note in (*tree.get("overridden", ()), *tree.get("notes", ())):
+        parts.append(f'<p class="note">{text(note)}</p>')
+    invocations = tree.get("invocations", ())
+    if invocations:
+        parts.append(
+            folded(
+                "All invocations",
+                _records("By invocation", invocations, first="function"),
+            )
+        )
+    return "".join(parts)
+
+
+def by_function(invocations: Iterable[Json]) -> list[dict[str, Any]]:
+    """Sums over the invocations of each function, in order of their names' numbers."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in invocations:
+        row = rows.setdefault(one["function"], dict.fromkeys(_OF_ALL, 0))
+        row["function"] = one["function"]
+        row["invocations"] += 1
+        for name in _OF_ALL[2:]:
+            row[name] += one[name]
+    return sorted(rows.values(), key=lambda row: _number_last(row["function"]))
+
+
+def traffic(workers: Mapping[int, Sequence[Json]]) -> dict[int, dict[str, int]]:
+    """bytes_up, bytes_down and requests by worker: each attempt's last word, summed."""
+    last: dict[tuple[int, int, int], Json] = {}
+    for rank, records in workers.items():
+        for record in records:
+            if record["kind"] == "traffic":
+                last[rank, record["generation"], record["attempt"]] = record
+    sums: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_COUNTERS, 0))
+    for (rank, _, _), record in last.items():
+        for name in _COUNTERS:
+            sums[rank][name] += record[name]
+    return dict(sorted(sums.items()))
+
+
+def traffic_table(sums: Mapping[int, Mapping[str, int]]) -> str:
+    """By worker, with a bar each."""
+    whole = {name: sum(row[name] for row in sums.values()) for name in _COUNTERS}
+    most = {name: max((row[name] for row in sums.values()), default=0) or 1 for name in _COUNTERS}
+    rows = [
+        (f"worker {rank}", *(Barred(_amount(n, row[n]), row[n] / most[n]) for n in _COUNTERS))
+        for rank, row in sums.items()
+    ]
+    heads = ("worker", "up (MB)", "down (MB)", "requests")
+    foot = ("all", *(_amount(name, count) for name, count in whole.items()))
+    return long_table("Bytes and requests by worker", heads, rows, foot=foot)
+
+
+def work_table(timeline: Timeline) -> str:
+    """Seconds of each worker by what it did; the timeline in numbers."""
+    kinds = list(dict.fromkeys(kind for band in timeline.bands for kind in band.spans))
+    rows = []
+    for band in timeline.bands:
+        seconds = band.seconds()
+        cells = [f"{seconds.get(kind, 0.0):.2f}" for kind in kinds]
+        rows.append((f"worker {band.worker}", *cells))
+    heads = ("worker", *(f"{kind} (s)" for kind in kinds))
+    return long_table("Seconds by what workers did; they may overlap", heads, rows)
+
+
+def attempts_table(timeline: Timeline) -> str:
+    """When every function began, how long it lived and how it ended."""
+    rows = [
+        (
+            f"worker {band.worker}",
+            one.life,
+            one.number,
+            f"{one.start_s:.2f}",
+            NOTHING if one.ready_s is None else f"{one.ready_s - one.start_s:.3f}",
+            f"{one.end_s - one.start_s:.2f}",
+            f"{one.end}: {one.why}" if one.why else one.end,
+        )
+        for band in timeline.bands
+        for one in band.attempts
+    ]
+    heads = ("worker", "life", "attempt", "from (s)", "cold start (s)", "lasted (s)", "end")
+    return long_table("Attempts", heads, rows)
+
+
+def epochs_table(records: Sequence[Json]) -> str:
+    """What each epoch measured."""
+    names = list(dict.fromkeys(name for record in records for name in record if name != "epoch"))
+    rows = [(record["epoch"] + 1, *(record.get(name) for name in names)) for record in records]
+    return long_table("Epochs", ("epoch", *map(spoken, names)), rows)
+
+
+def facts(title: str, tree: Json) -> str:
+    """A list of names and values."""
+    return f"<h3>{title}</h3>" + pairs({spoken(name): value for name, value in tree.items()})
+
+
+def _kinds(kinds: Mapping[str, float], total: str, tree: Json) -> str:
+    rows = [(spoken(name).removesuffix(" (USD)"), usd(value)) for name, value in kinds.items()]
+    caption = f"By kind, at the prices of {tree.get('price_list')}"
+    return table(caption, ("kind", "USD"), rows, foot=("all", total))
+
+
+def _scalars(tree: Json) -> str:
+    single = {
+        name: value
+        for name, value in tree.items()
+        if not isinstance(value, Mapping | list | tuple) and not name.endswith("_usd")
+    }
+    return pairs({spoken(name): value for name, value in single.items()})
+
+
+def _records(caption: str, rows: Sequence[Json], *, first: str) -> str:
+    """Any list of records, a column for each key."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names.sort(key=lambda name: name != first)
+    cells = [[_cell(name, row.get(name)) for name in names] for row in rows]
+    return long_table(caption, [_IN_MB.get(name, spoken(name)) for name in names], cells)
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name.endswith("_usd") and isinstance(value, int | float):
+        return usd(value)
+    return mb(value) if name in _IN_MB else value
+
+
+def long_table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], *, foot: Sequence[Any] = ()
+) -> str:
+    """A table of at most `ROWS` rows, which says so if there are more."""
+    left_out = len(rows) - ROWS
+    more = f"; the first {ROWS} of {len(rows)}, the others are in its files" if left_out > 0 else ""
+    return table(caption + more, heads, rows[:ROWS], foot=foot)
+
+
+def _amount(counter: str, count: int) -> str:
+    return shown(count) if counter == "requests" else mb(count)
+
+
+def _number_last(function: str) -> tuple[str, int]:
+    name, _, number = function.rpartition("-")
+    return (name, int(number)) if number.isdecimal() else (function, -1)

@@ -1,0 +1,276 @@
+"""The timeline of a run: events become one band a worker, with its attempts, steps and spans.
+
+events/coordinator.jsonl          invoked  invoked ... ended (death)  invoked (attempt 1) ...
+events/worker-1.jsonl                  caught up, step, step, step         step, step ...
+
+band of worker 1                  |//|##|==============|X|//|##|======|>
+                                  cold start, load     death, and its successor
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dayfly.runs.report.spans import APART_S, Span, Step, began, joined, spans_of, step_of
+
+Json = Mapping[str, Any]
+
+#: A time in which no function lived is drawn this wide at most, in seconds: a run may be resumed
+#: after days.
+PAUSE_S = 1.0
+#: Clocks of function and coordinator differ by less than this, in seconds.
+_SKEW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One invocation, in seconds of the timeline. life: counted from 0, by the attempts seen.
+
+    ready_s: the handler began; None: nobody told. end: "done", "stopped", "hand-over", "death",
+    "cancelled", "running", or "lost" if its coordinator was killed. why: the cause of a death.
+    """
+
+    life: int
+    number: int
+    start_s: float
+    ready_s: float | None = None
+    end_s: float = 0.0
+    end: str = "running"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One worker: its attempts, steps and spans, each in order."""
+
+    worker: int
+    attempts: tuple[Attempt, ...]
+    steps: tuple[Step, ...]
+    spans: Mapping[str, tuple[Span, ...]]
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by kind."""
+        return {
+            kind: sum(span.end_s - span.start_s for span in spans)
+            for kind, spans in self.spans.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time without any function that the timeline leaves out: `left_out_s` of it, at `at_s`."""
+
+    at_s: float
+    left_out_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Seconds count from the run's first event, pauses left out.
+
+    origin_s: that event, unix seconds. as_of_s: the last event, unix seconds.
+    checkpoints: (second, step).
+    """
+
+    origin_s: float
+    as_of_s: float
+    length_s: float
+    bands: tuple[Band, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    checkpoints: tuple[tuple[float, int], ...] = ()
+    stops: tuple[float, ...] = ()
+
+    def ends(self, kind: str) -> int:
+        """How many attempts ended so."""
+        return sum(one.end == kind for band in self.bands for one in band.attempts)
+
+
+def timeline(
+    coordinator: Sequence[Json], workers: Mapping[int, Sequence[Json]], *, running: bool
+) -> Timeline:
+    """running: functions without an end are alive; else they were lost with their coordinator."""
+    drafts = _drafts(coordinator, workers, running=running)
+    clock = _Clock(drafts)
+    bands = tuple(draft.band(clock) for _, draft in sorted(drafts.items()))
+    at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
+    return Timeline(
+        origin_s=clock.origin_s,
+        as_of_s=max(at, default=0.0),
+        length_s=max((one.end_s for band in bands for one in band.attempts), default=0.0),
+        bands=bands,
+        pauses=clock.pauses,
+        checkpoints=tuple(
+            (clock(record["at"]), record["step"])
+            for record in coordinator
+            if record["kind"] == "checkpoint"
+        ),
+        stops=tuple(clock(record["at"]) for record in coordinator if record["kind"] == "stopping"),
+    )
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A band in the making, in unix seconds."""
+
+    worker: int
+    attempts: list[Attempt] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    # By attempt: the first and the last that was heard of it.
+    first_s: dict[int, float] = field(default_factory=dict)
+    last_s: dict[int, float] = field(default_factory=dict)
+
+    def read(self, records: Iterable[Json]) -> None:
+        for record in records:
+            if record["kind"] == "traffic":
+                continue  # its time is the coordinator's
+            if record["kind"] == "step":
+                self.steps.append(step_of(record))
+            self.spans += spans_of(record)
+            place = self._place(record)
+            if place is not None:
+                self.first_s.setdefault(place, began(record))
+                self.last_s[place] = record["at"]
+
+    def _place(self, record: Json) -> int | None:
+        """Which of the attempts wrote a record: attempts count anew in each life."""
+        numbered = [
+            place for place, one in enumerate(self.attempts) if one.number == record["attempt"]
+        ]
+        begun = [p for p in numbered if self.attempts[p].start_s <= record["at"] + _SKEW_S]
+        return begun[-1] if begun else next(iter(numbered), None)
+
+    def close(self, as_of_s: float) -> None:
+        """Give an end to attempts that nobody saw end, and fill what is before the first step."""
+        loads = {place for span in self.spans if span.kind == "load" for place in [self._at(span)]}
+        for place, one in enumerate(self.attempts):
+            if one.end == "running":
+                one = replace(one, end_s=max(as_of_s, one.start_s))
+            elif one.end == "lost":
+                one = replace(one, end_s=max(self.last_s.get(place, 0.0), one.start_s))
+            self.attempts[place] = one
+            first_s = min(max(self.first_s.get(place, one.end_s), one.start_s), one.end_s)
+            ready_s = first_s if one.ready_s is None else min(one.ready_s, one.end_s)
+            if ready_s > one.start_s:
+                self.spans.append(Span("cold start", one.start_s, ready_s))
+            if place not in loads and first_s > ready_s:
+                self.spans.append(Span("load", ready_s, first_s))
+
+    def _at(self, span: Span) -> int:
+        """The attempt that was alive at the span's end."""
+        return sum(one.start_s <= span.end_s for one in self.attempts) - 1
+
+    def band(self, clock: _Clock) -> Band:
+        times: dict[str, list[tuple[float, float]]] = {}
+        for span in self.spans:
+            times.setdefault(span.kind, []).append((clock(span.start_s), clock(span.end_s)))
+        spans = {
+            kind: tuple(Span(kind, start_s, end_s) for start_s, end_s in joined(pairs, APART_S))
+            for kind, pairs in sorted(times.items())
+        }
+        attempts = tuple(
+            replace(
+                one,
+                start_s=clock(one.start_s),
+                ready_s=None if one.ready_s is None else clock(one.ready_s),
+                end_s=clock(one.end_s),
+            )
+            for one in self.attempts
+        )
+        steps = sorted(
+            (replace(s, start_s=clock(s.start_s), end_s=clock(s.end_s)) for s in self.steps),
+            key=lambda step: step.start_s,
+        )
+        return Band(self.worker, attempts, tuple(steps), spans)
+
+
+def _drafts(
+    coordinator: Sequence[Json], workers: Mapping[int, Sequence[Json]], *, running: bool
+) -> dict[int, _Draft]:
+    drafts: dict[int, _Draft] = {rank: _Draft(rank) for rank in workers}
+    life = 0
+    seen: set[tuple[int, int]] = set()
+    for record in coordinator:
+        if record["kind"] == "invoked":
+            call = _rank(record["function"]), record["attempt"]
+            if call in seen:  # attempts count anew: what still ran was lost with its coordinator
+                life += 1
+                seen.clear()
+                _lose(drafts.values())
+            seen.add(call)
+            draft = drafts.setdefault(call[0], _Draft(call[0]))
+            draft.attempts.append(Attempt(life=life, number=call[1], start_s=record["at"]))
+        elif record["kind"] == "ended":
+            _end(drafts, record)
+    if not running:
+        _lose(drafts.values())
+    at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
+    for rank, draft in drafts.items():
+        draft.read(workers.get(rank, ()))
+        draft.close(max(at, default=0.0))
+    return drafts
+
+
+def _end(drafts: Mapping[int, _Draft], record: Json) -> None:
+    used = record["used"]
+    draft = drafts.get(_rank(used["function"]))
+    if draft is None or not draft.attempts or draft.attempts[-1].number != used["attempt"]:
+        return
+    last = draft.attempts[-1]
+    ready_s = last.start_s + used["init_s"]
+    status = (record.get("result") or {}).get("status", used["outcome"])
+    draft.attempts[-1] = replace(
+        last,
+        ready_s=ready_s,
+        end_s=ready_s + used["run_s"],
+        end="death" if record["death"] else {"handed over": "hand-over"}.get(status, status),
+        why=(record.get("error") or used["outcome"]) if record["death"] else "",
+    )
+
+
+def _lose(drafts: Iterable[_Draft]) -> None:
+    for draft in drafts:
+        draft.attempts = [
+            replace(one, end="lost") if one.end == "running" else one for one in draft.attempts
+        ]
+
+
+def _rank(function: str) -> int:
+    """Functions are named `worker-<rank>`."""
+    return int(function.rpartition("-")[2])
+
+
+class _Clock:
+    """Unix seconds to seconds of the timeline, which leaves out the pauses between lives."""
+
+    def __init__(self, drafts: Mapping[int, _Draft]) -> None:
+        lives = [(o.start_s, o.end_s) for draft in drafts.values() for o in draft.attempts]
+        lives += [(s.start_s, s.end_s) for draft in drafts.values() for s in draft.spans]
+        alive = joined(lives, PAUSE_S)
+        self.origin_s = alive[0][0] if alive else 0.0
+        self._starts_s = [start_s for start_s, _ in alive]
+        self._left_out_s: list[float] = []
+        pauses, left_out_s = [], 0.0
+        for place, (start_s, _) in enumerate(alive):
+            if place:
+                before_s = alive[place - 1][1]
+                pause_s = start_s - before_s - PAUSE_S
+                at_s = before_s - self.origin_s - left_out_s + PAUSE_S / 2
+                pauses.append(Pause(at_s, pause_s))
+                left_out_s += pause_s
+            self._left_out_s.append(left_out_s)
+        self.pauses = tuple(pauses)
+
+    def __call__(self, unix_s: float) -> float:
+        """Never before the origin; what happens in a pause happens at its beginning or end."""
+        place = bisect_right(self._starts_s, unix_s) - 1
+        if place < 0:
+            return 0.0
+        shown_s = unix_s - self._left_out_s[place] - self.origin_s
+        if place + 1 < len(self._starts_s):
+            ends_s = self._starts_s[place + 1] - self._left_out_s[place + 1] - self.origin_s
+            return min(shown_s, ends_s)
+        return shown_s
