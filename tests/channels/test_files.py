@@ -146,8 +146,8 @@ def test_what_is_held_outlives_the_channel(tmp_path: Path) -> None:
     """It is the message itself, and nothing is unmapped under its reader's feet."""
     with make(tmp_path), opened(tmp_path) as channel:
         put(channel, KEY, tensor((10, 100)))
-        held = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
-        again = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
+        held, _ = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
+        again, _ = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
         assert again.data_ptr() == held.data_ptr()
         channel.destroy()
     assert torch.equal(held, tensor((10, 100)))
@@ -216,7 +216,7 @@ def test_every_size_arrives_whole(tmp_path: Path, size: int) -> None:
         assert put(channel, KEY, sent)
         got = torch.zeros(size + 1, dtype=torch.uint8)[1:]
         channel.get(KEY, got, SOON_S)
-        held = channel.hold(KEY, Header("a", torch.uint8, (size,)), SOON_S)
+        held, _ = channel.hold(KEY, Header("a", torch.uint8, (size,)), SOON_S)
         assert torch.equal(got, sent)
         assert torch.equal(held, sent)
         assert channel.get_bytes(KEY, SOON_S) == bytes(sent.tolist())

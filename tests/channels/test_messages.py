@@ -66,11 +66,11 @@ def test_what_is_held_is_the_message(
     sent = tensor(shape, dtype)
     assert put(connect(1), KEY, sent)
     reader = connect(0)
-    held = reader.hold(KEY, Header(KEY.operation, dtype, shape), SOON_S)
+    held, _ = reader.hold(KEY, Header(KEY.operation, dtype, shape), SOON_S)
     assert held.dtype == dtype
     assert torch.equal(held, sent)
     assert reader.traffic.bytes_down == HEADER_BYTES + sent.nbytes
-    by_copy = Channel.hold(reader, KEY, Header(KEY.operation, dtype, shape), SOON_S)
+    by_copy, _ = Channel.hold(reader, KEY, Header(KEY.operation, dtype, shape), SOON_S)
     assert torch.equal(by_copy, sent)
 
 

@@ -32,9 +32,15 @@ UP_S, DOWN_S = 0.1 + 0.03, 0.05 + 0.03
 KEY = Key(0, "grad-part", 0, 1)
 
 
+def made(root: Path, senders: int) -> Channel:
+    return FileChannel.make(
+        root, Namespace("run", 0), senders=senders, budget_bytes=2**26, ahead_bytes=2**23
+    )
+
+
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Channel]:
-    with FileChannel(tmp_path, Namespace("run", 0), 1) as channel:
+    with made(tmp_path, senders=2) as channel:
         yield channel
 
 
@@ -152,8 +158,9 @@ def test_an_all_reduce_takes_what_virtual_time_says(size: int, tmp_path: Path) -
     taken_s = []
     with ExitStack() as stack:
         engines = []
+        stack.enter_context(made(tmp_path, senders=size))
         for rank in range(size):
-            channel = FileChannel(tmp_path, Namespace("run", 0), rank)
+            channel = FileChannel(tmp_path, Namespace("run", 0))
             shaped = stack.enter_context(ShapedChannel(channel, Way(RATES)))
             engine = Engine(shaped, COLLECTIVES["scatter-reduce"], rank, size, timeout_s=30)
             engines.append(stack.enter_context(engine))

@@ -129,8 +129,9 @@ def test_whoever_asks_the_line_is_never_faster_than_its_rate(
     for size, later_s in asked:
         start_s = 1000.0 + later_s
         ends_s.append((one.carry(size, start_s), size))
-    for (before_s, _), (end_s, size) in pairwise(ends_s):
-        assert end_s - before_s >= size / RATE - 1e-6 or size == 0
+    carried = [(end_s, size) for end_s, size in ends_s if size]  # nothing takes no time
+    for (before_s, _), (end_s, size) in pairwise(carried):
+        assert end_s - before_s >= size / RATE - 1e-6
 
 
 def test_a_message_that_was_waited_for_starts_when_it_came() -> None:

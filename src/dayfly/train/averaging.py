@@ -117,6 +117,7 @@ class Averaging:
 
     @start.setter
     def start(self, before: list[torch.Tensor]) -> None:
+        """Go on in a round that began there."""
         self._buffer_moves.before = before
 
 
