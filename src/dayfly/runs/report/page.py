@@ -133,7 +133,8 @@ def _tiles(
         steps = max(numbers, default=-1) + 1
     pace = f"{result['step_s'] * 1000:.1f} ms each" if result.get("step_s") else "so far"
     tiles.append(("steps", shown(steps), pace))
-    wall_s = run.record.get("wall_s") or times.length_s
+    # A life whose coordinator was killed is in the events only.
+    wall_s = max(run.record.get("wall_s") or 0.0, times.length_s)
     tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
     lost = times.ends("lost")
     also = f", {lost} lost with the coordinator" if lost else ""

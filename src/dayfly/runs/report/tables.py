@@ -18,12 +18,13 @@ from dayfly.runs.report.markup import (
     text,
     usd,
 )
+from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline
 
 Json = Mapping[str, Any]
 
 #: Rows of a table that may be long; the page says what it leaves out.
-ROWS = 500
+MOST_ROWS = 500
 _COUNTERS = ("bytes_up", "bytes_down", "requests")
 #: Counted in bytes, shown in MB.
 _IN_MB = {"bytes_up": "up (MB)", "bytes_down": "down (MB)"}
@@ -99,7 +100,8 @@ def traffic_table(sums: Mapping[int, Mapping[str, int]]) -> str:
 
 def work_table(timeline: Timeline) -> str:
     """Seconds of each worker by what it did; the timeline in numbers."""
-    kinds = list(dict.fromkeys(kind for band in timeline.bands for kind in band.spans))
+    present = dict.fromkeys(kind for band in timeline.bands for kind in band.spans)
+    kinds = [kind for kind in {**ROWS, **present} if kind in present]
     rows = []
     for band in timeline.bands:
         seconds = band.seconds()
@@ -172,10 +174,14 @@ def _cell(name: str, value: Any) -> Any:
 def long_table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], *, foot: Sequence[Any] = ()
 ) -> str:
-    """A table of at most `ROWS` rows, which says so if there are more."""
-    left_out = len(rows) - ROWS
-    more = f"; the first {ROWS} of {len(rows)}, the others are in its files" if left_out > 0 else ""
-    return table(caption + more, heads, rows[:ROWS], foot=foot)
+    """A table of at most `MOST_ROWS` rows, which says so if there are more."""
+    left_out = len(rows) - MOST_ROWS
+    more = (
+        f"; the first {MOST_ROWS} of {len(rows)}, the others are in its files"
+        if left_out > 0
+        else ""
+    )
+    return table(caption + more, heads, rows[:MOST_ROWS], foot=foot)
 
 
 def _amount(counter: str, count: int) -> str:

@@ -94,6 +94,8 @@ function told(figure, band, time, lane) {
     const why = ending.why ? `: ${ending.why}` : "";
     lines.push([`${endings[ending.how] ?? ending.how} at ${duration(ending.end)}${why}`]);
   }
+  const pause = timeline.pauses.find(({ at }) => Math.abs(at - time) <= 2 * reach);
+  if (pause) lines.push([`${duration(pause.left)} in which no function lived, left out here`]);
   const checkpoint = timeline.checkpoints.find(({ at }) => Math.abs(at - time) <= reach);
   if (checkpoint) lines.push([`checkpoint of step ${checkpoint.step} counts from here`, "checkpoint"]);
   const lanes = LANES[figure.apart ? "apart" : "joined"][Math.max(0, lane)] ?? ["down"];
