@@ -4,11 +4,14 @@
 # TORCH_INDEX  where torch comes from, if not from pip's own index; for the small CPU build:
 #              make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # PYTEST_ARGS  passed to pytest: make test PYTEST_ARGS='-k collectives -x'
+# MINUTES      how long a soak takes; SEED: of its plan, else a random one
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+MINUTES ?= 10
+SEED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,7 +42,7 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test programs lint format clean
+.PHONY: help venv demo test programs soak lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
@@ -64,6 +67,9 @@ programs:
 	else \
 		echo "to run all tests: sudo sh -c '$(INSTALL_PROGRAMS)$$missing'" >&2; \
 	fi
+
+soak: $(TEST_MADE)  ## ten minutes (or MINUTES=...) of random deaths: same bits, nothing left behind
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: $(TEST_MADE)  ## ruff and mypy, as the tests run them
 	@$(BIN)/ruff check .

@@ -1,0 +1,47 @@
+"""What a soak plans follows from its seed, and is worth doing."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from dayfly.runs.settings import PROTOCOLS, Settings
+from dayfly.wire.keys import COORDINATOR
+from tests.soak import job
+from tests.soak.plan import FULL, SHORT, VARIANTS, Size, plan, plans, variants
+
+
+def test_a_plan_follows_from_seed_and_number() -> None:
+    assert list(islice(plans(5), 3)) == [plan(5, number) for number in range(3)]
+    assert len({str(plan(seed, 0)) for seed in range(10)}) > 5
+
+
+def test_every_protocol_has_its_turn() -> None:
+    assert set(PROTOCOLS) <= set(VARIANTS), "say in VARIANTS how to soak a new protocol"
+    own = variants()
+    for number, planned in enumerate(islice(plans(1), 2 * len(own))):
+        assert own[number % len(own)].items() <= planned.settings.items()
+        Settings(workers=planned.workers, **planned.settings)
+
+
+@pytest.mark.parametrize("size", [FULL, SHORT], ids=["full", "short"])
+def test_plans_are_within_their_bounds(size: Size) -> None:
+    workers = set()
+    victims = set()
+    for planned in islice(plans(2, size), 40):
+        workers.add(planned.workers)
+        lifetime_s = planned.settings["lifetime_s"]
+        assert isinstance(lifetime_s, float)
+        assert 2 <= lifetime_s <= 4
+        assert planned.least_s > 1.9 * lifetime_s, "several lives pass"
+        assert len(planned.kills) == size.kills
+        victims |= {kill.victim for kill in planned.kills}
+        of_workers = [fault for fault in planned.faults if fault.worker != COORDINATOR]
+        assert len({fault.step for fault in of_workers}) == len(of_workers) == size.injected
+        assert {fault.worker for fault in of_workers} <= set(range(planned.workers))
+        assert {fault.what for fault in of_workers} == {"self", "zygote"}
+        assert all(0 <= fault.step < job.STEPS for fault in planned.faults)
+        assert "step" in {fault.place for fault in planned.faults if fault.worker == COORDINATOR}
+    assert workers == {2, 3, 4}
+    assert victims == {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}

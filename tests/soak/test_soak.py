@@ -1,0 +1,95 @@
+"""A minute of what `make soak` does for ten: random deaths, the same bits, nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dayfly.runs.settings import PROTOCOLS
+from tests.soak import processes
+from tests.soak.plan import SHORT, plan, plans
+from tests.soak.soak import Soak
+from tests.soak.summary import Summary
+
+#: After so many seconds no run is begun or killed at from outside; but however slow the machine,
+#: one of each protocol is.
+SOAK_S = 35.0
+
+
+@pytest.mark.timeout(900)
+def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path: Path) -> None:
+    lines: list[str] = []
+    soak = Soak(tmp_path / "soak", lines.append)
+    least = len(PROTOCOLS)
+    soak.carry_out(plans(11, SHORT), until=time.monotonic() + SOAK_S, at_least=least)
+
+    summary, counts = soak.summary, soak.summary.counts
+    assert summary.failures == [], "\n".join(lines)
+    assert counts["runs"] == counts["equal"] >= least
+    # Deaths at places in steps do not depend on how fast the machine is.
+    assert counts["injected"] >= least
+    assert counts["injected coordinator"] >= least
+    assert counts["resume"] >= counts["injected coordinator"]
+    assert counts["function"] + counts["zygote"] + counts["coordinator"] >= least
+    assert counts["hand-over"] + counts["lifetime"] >= least
+    assert len(lines) == counts["runs"]
+
+
+def test_a_difference_is_a_failure_and_its_run_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run in peace, compared with other weights."""
+    monkeypatch.setattr(Soak, "_train_undisturbed", lambda *arguments: (b"other weights", "[]"))
+    lines: list[str] = []
+    soak = Soak(tmp_path / "soak", lines.append)
+    peaceful = replace(plan(12, 0, SHORT), faults=(), kills=(), least_s=0.0)
+    soak.carry_out([peaceful], until=time.monotonic(), at_least=1)
+    (failure,) = soak.summary.failures
+    assert "the final weights differ" in failure
+    assert soak.summary.counts["equal"] == 0
+    assert (tmp_path / "soak" / "run-0" / "weights.safetensors").exists()
+    assert failure in soak.summary.table()
+
+
+def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
+    session, token = "0123456789ab", "a-token"
+    assert processes.left_behind(token, {session}, tmp_path) == []
+
+    program = f"import time; print(flush=True); time.sleep(600)  # {token}"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, env={processes.MARK: token}
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        (tmp_path / "dayfly-0" / session).mkdir(parents=True)
+        (tmp_path / "some-file").touch()
+        assert processes.left_behind(token, {session}, tmp_path) == [
+            f"process {process.pid}",
+            str(tmp_path / "dayfly-0" / session),
+            str(tmp_path / "some-file"),
+        ]
+        assert processes.left_behind("another", {"another"}, tmp_path) == [
+            str(tmp_path / "some-file")
+        ]
+        process.send_signal(signal.SIGKILL)
+    (tmp_path / "run" / "job").mkdir(parents=True)
+    (tmp_path / "run" / "job" / "job.pkl.abc.tmp").touch()
+    assert processes.unfinished_files(tmp_path / "run") == ["job/job.pkl.abc.tmp"]
+
+
+def test_the_summary_counts_deaths_of_all_kinds() -> None:
+    one, other = Summary(), Summary(failures=["run 1: left behind"])
+    one.counts.update({"runs": 1, "equal": 1, "function": 3, "injected": 2, "stop": 1})
+    other.counts.update({"runs": 1, "coordinator": 1, "lifetime": 1, "restart": 7})
+    one.add(other)
+    assert one.deaths == 3 + 2 + 1 + 1, "neither stops nor restarts are deaths"
+    table = one.table().splitlines()
+    assert table[0].split() == ["2", "runs"]
+    assert table[2].split()[0] == "7"
+    assert table[-1] == "run 1: left behind"
