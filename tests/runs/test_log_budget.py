@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from torch import nn
 
 import dayfly
+from dayfly.wire.segments import pool
 from tests.runs import small
 
 MIB = 2**20
@@ -93,3 +95,48 @@ def test_a_budget_that_holds_no_step_is_refused(data: Path, tmp_path: Path) -> N
             progress=False,
         )
     assert not (tmp_path / "run").exists()
+
+
+def deep() -> nn.Module:
+    """A million parameters: 4 MB of gradients a step."""
+    return nn.Sequential(
+        nn.Linear(12, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 5)
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="memory cgroups need root here")
+@pytest.mark.parametrize("touched", [True, False])
+def test_the_log_is_not_charged_to_functions(
+    touched: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """144 MB are logged without a checkpoint, half by each of two functions of 70 MiB of their own.
+
+    The control: where the coordinator leaves the pages untouched, functions die of them.
+    """
+    job = small.job(data, model=deep, optimizer=small.sgd, scheduler=None, epochs=4)
+    with pytest.raises(dayfly.RequestError, match=r"at least \d+ MiB") as refused:
+        dayfly.train(job, workers=2, memory_mib=1, run_dir=tmp_path / "none", progress=False)
+    (least_mib,) = re.findall(r"at least (\d+) MiB", str(refused.value))
+    if not touched:
+        monkeypatch.setattr(pool, "_touch", lambda fd, at, size: None)
+    assert (deaths(job, int(least_mib) + 70, tmp_path / "run") == 0) is touched
+
+
+def deaths(job: dayfly.Job, memory_mib: int, directory: Path) -> int:
+    """How often functions ran out of memory in a run that logs all of its steps."""
+    try:
+        run = dayfly.train(
+            job,
+            workers=2,
+            memory_mib=memory_mib,
+            log_budget_mib=400,
+            run_dir=directory,
+            progress=False,
+        )
+    except dayfly.RunFailed as failed:
+        if "ran out of memory" not in str(failed):
+            raise
+        return 3
+    kinds = [event["kind"] for event in small.events(run.directory, "coordinator")]
+    assert kinds.count("checkpoint") == 1, "only at the end"
+    return run.result.restarts
