@@ -76,6 +76,24 @@ def test_due_when_another_step_and_checkpoint_might_not_fit(clock: Clock) -> Non
     assert lifetime.due()
 
 
+def test_late_at_a_checkpoint_if_it_were_due_soon(clock: Clock) -> None:
+    """1.5 times 8.5 s, or a quarter of the life: one checkpoint serves all that are near."""
+    lifetime = clock.begin(40)
+    clock.step(lifetime, 3)
+    lifetime.checkpoint_took(1)
+    clock.now = 1000 + 40 - 12.8
+    assert not lifetime.late()
+    clock.now += 0.1
+    assert lifetime.late()
+    assert not lifetime.due()
+    longer = clock.begin(100)
+    clock.step(longer, 0.1)
+    clock.now += 100 - 25.2
+    assert not longer.late()
+    clock.now += 0.3
+    assert longer.late()
+
+
 @pytest.mark.parametrize("step_s", [0.01, 0.5, 2.0, 7.0])
 def test_steps_go_on_until_due_and_never_past_the_deadline(clock: Clock, step_s: float) -> None:
     lifetime = clock.begin(60)

@@ -8,9 +8,11 @@ from dayfly.life.platforms.base import Context
 
 #: Seconds to end in order that do not depend on the job.
 _SPARE_S = 0.5
-#: A worker at a checkpoint hands over if less than this share of its lifetime is left, so that
-#: workers that started together need one checkpoint for their hand-overs, not one each.
+#: A worker at a checkpoint hands over if less than this share of its lifetime is left, or this many
+#: times what must be left at least: workers that started at about the same time hand over together,
+#: at one checkpoint, and their peers wait for their successors once.
 _LATE_SHARE = 0.25
+_LATE_TIMES = 1.5
 #: Nor does it hand over before this share of its lifetime has passed, whatever its steps took.
 _MOST_SHARE = 0.5
 
@@ -49,15 +51,19 @@ class Lifetime:
         Never in an attempt's first step: each attempt gets the run a step further, or is killed
         by its lifetime, which is a death that counts.
         """
-        needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
-        # A step that waited long for a peer must not have every later one handed over.
-        needed = min(needed, _MOST_SHARE * self._whole_s)
-        return self._steps > 0 and self._context.remaining_s() < needed
+        return self._steps > 0 and self._context.remaining_s() < self._needed_s()
 
     def late(self) -> bool:
         """Whether to hand over at a checkpoint that is made for another reason."""
         left = self._context.remaining_s()
-        return self._steps > 0 and left < _LATE_SHARE * self._whole_s and left != float("inf")
+        late = max(_LATE_SHARE * self._whole_s, _LATE_TIMES * self._needed_s())
+        return self._steps > 0 and left < late and left != float("inf")
+
+    def _needed_s(self) -> float:
+        """What must be left for another step and an end in order."""
+        needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
+        # A step that waited long for a peer must not have every later one handed over.
+        return min(needed, _MOST_SHARE * self._whole_s)
 
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""
