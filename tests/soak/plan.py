@@ -83,10 +83,10 @@ def plans(seed: int, size: Size = FULL) -> Iterator[Plan]:
 
 
 def plan(seed: int, number: int, size: Size = FULL) -> Plan:
-    """The run of that number. The protocols take turns."""
+    """The run of that number. Protocols and numbers of workers take turns, in all pairs."""
     random = np.random.default_rng([seed, number])
     protocols = variants()
-    workers = int(random.integers(2, 5))
+    workers = 2 + (number // len(protocols) + number % len(protocols)) % 3
     least_s = round(float(random.uniform(*size.least_s)), 1)
     settings: dict[str, Setting] = {
         **protocols[number % len(protocols)],

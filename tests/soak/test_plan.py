@@ -25,6 +25,15 @@ def test_every_protocol_has_its_turn() -> None:
         Settings(workers=planned.workers, **planned.settings)
 
 
+def test_every_protocol_is_tried_with_every_number_of_workers() -> None:
+    own = variants()
+    pairs = {
+        (number % len(own), planned.workers)
+        for number, planned in enumerate(islice(plans(1), 3 * len(own)))
+    }
+    assert pairs == {(variant, workers) for variant in range(len(own)) for workers in (2, 3, 4)}
+
+
 @pytest.mark.parametrize("size", [FULL, SHORT], ids=["full", "short"])
 def test_plans_are_within_their_bounds(size: Size) -> None:
     workers = set()
