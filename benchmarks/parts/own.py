@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import dayfly
-from benchmarks.parts.measured import Measured
+from benchmarks.parts.measured import Measured, fastest_tenth
 from benchmarks.parts.workloads import Workload
 from dayfly.errors import RunFailed
 
@@ -58,7 +59,14 @@ def _rank(steps: Sequence[Json], warm_steps: int) -> dict[str, float]:
     names = dict.fromkeys(name for one in parts for name in one)
     means = {name: fmean(one.get(name, 0.0) for one in parts) for name in names}
     inside_ms = 1000 * fmean(record["step_s"] for record in during)
-    return {"step": step_ms, **means, "between steps": step_ms - inside_ms}
+    ends = [record["at"] for record in (before, *during)]
+    each_ms = [1000 * (end - start) for start, end in pairwise(ends)]
+    return {
+        "step": step_ms,
+        "fastest tenth": fastest_tenth(each_ms),
+        **means,
+        "between steps": step_ms - inside_ms,
+    }
 
 
 def _parts(record: Json) -> dict[str, float]:

@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -27,6 +28,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.parts.measured import fastest_tenth
 from benchmarks.parts.workloads import Workload, workload_of
 from dayfly.life.platforms import lifeline
 from dayfly.train.order import Epochs
@@ -105,7 +107,9 @@ class Rank:
         cpu_s = _cpu_s() - cpu_s
         # The last step is left out, as dayfly's is.
         measured = marks[self._warm_steps : -1]
-        took_s = marks[-2][-1] - marks[self._warm_steps - 1][-1]
+        ends = [mark[-1] for mark in marks[self._warm_steps - 1 : -1]]
+        took_s = ends[-1] - ends[0]
+        each_ms = [1000 * (end - start) for start, end in pairwise(ends)]
         parts = {
             part: 1000 * mean(mark[number + 1] - mark[number] for mark in measured)
             for number, part in enumerate(PARTS)
@@ -115,6 +119,7 @@ class Rank:
             "losses": losses,
             "parts_ms": {
                 "step": 1000 * took_s / len(measured),
+                "fastest tenth": fastest_tenth(each_ms),
                 **parts,
                 "cpu": 1000 * cpu_s / (len(measured) + 1),
             },

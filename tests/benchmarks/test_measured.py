@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.parts.measured import furthest_apart
+from benchmarks.parts.measured import fastest_tenth, furthest_apart
 from benchmarks.parts.own import covered, measured
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,14 @@ def test_steps_are_measured_from_end_to_end_without_the_first_and_the_last() -> 
     assert found.steps_per_s == pytest.approx(4 / 0.6)
     assert found.losses == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert dict(found.parts_ms) == pytest.approx(
-        {"step": 150, "compute": 50, "wire": 20, "apply": 10, "between steps": 70}
+        {
+            "step": 150,
+            "fastest tenth": 100,
+            "compute": 50,
+            "wire": 20,
+            "apply": 10,
+            "between steps": 70,
+        }
     )
 
 
@@ -43,6 +50,7 @@ def test_spans_say_more_if_they_are_there() -> None:
     assert dict(found.parts_ms) == pytest.approx(
         {
             "step": 100,
+            "fastest tenth": 100,
             "compute": 50,
             "upload": 25,
             "upload alone": 15,
@@ -60,6 +68,11 @@ def test_steps_that_are_not_whole_are_refused(steps: list[int]) -> None:
     whole = [record(step, step) for step in range(4)]
     with pytest.raises(RunFailed, match="worker 1"):
         measured([whole, [record(step, step) for step in steps]], warm_steps=1)
+
+
+def test_the_fastest_tenth() -> None:
+    assert fastest_tenth([float(time) for time in range(101)]) == pytest.approx(10)
+    assert fastest_tenth([3.0]) == 3.0
 
 
 def test_how_far_losses_are_apart() -> None:
