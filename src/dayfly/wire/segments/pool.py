@@ -21,8 +21,9 @@ from dayfly.errors import WireError
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.doorbell import LOOK_AGAIN_S
-from dayfly.wire.segments.layout import ENTRY_BYTES, PAGE_BYTES, Layout
+from dayfly.wire.segments.layout import ENTRY_BYTES, HUGE_BYTES, PAGE_BYTES, Layout
 from dayfly.wire.segments.segment import Segment
+from dayfly.wire.segments.touch import touch, touch_huge, write
 from dayfly.wire.segments.writer import no_space
 
 #: Touched at once, of every segment.
@@ -85,6 +86,7 @@ class Pool(Closing):
         self._ahead_bytes = ahead_bytes
         self._closed = False
         self._failure: str | None = None
+        self._huge = True
         with ExitStack() as stack:
             self._fds: dict[int, int] = {}
             self._segments: dict[int, Segment] = {}
@@ -140,16 +142,15 @@ class Pool(Closing):
         stop = min(words[layout.W_WANTED_BYTES], segment.layout.arena_bytes)
         refused = words[layout.W_REFUSED]
         try:
-            if not refused and slots > words[layout.W_TOUCHED_SLOTS]:
-                self._touch_slots(source)
-                return True
             missing = stop - words[layout.W_TOUCHED_BYTES]
-            if refused or missing <= 0:
+            if refused or (missing <= 0 and slots <= words[layout.W_TOUCHED_SLOTS]):
                 return False
-            if _pages(missing) > self._left:
+            if missing <= 0:
+                self._touch_slots(source)
+            elif _pages(missing) > self._left:
                 words[layout.W_REFUSED] = layout.REFUSED_BUDGET
             else:
-                self._touch_bytes(source, missing)
+                self._touch_bytes(source, missing, self._left)
         except OSError as error:
             self._failure = str(_failure(error, self._place))
             words[layout.W_REFUSED] = layout.REFUSED_DISK
@@ -164,7 +165,9 @@ class Pool(Closing):
         missing = goal - words[layout.W_TOUCHED_BYTES]
         try:
             if missing > 0 and self._left >= PAGE_BYTES:
-                self._touch_bytes(source, min(missing, self._left))
+                most = self._share - words[layout.W_TOUCHED_BYTES]
+                most = min(most if source != COORDINATOR else missing, self._left)
+                self._touch_bytes(source, min(missing, self._left), most)
                 done = words[layout.W_TOUCHED_BYTES]
                 words[layout.W_ASK_BYTES] = max(0, done - ahead // 2)
                 return True
@@ -180,20 +183,31 @@ class Pool(Closing):
             words[layout.W_ASK_BYTES] = segment.layout.arena_bytes
         return False
 
-    def _touch_bytes(self, source: int, least: int) -> None:
+    def _touch_bytes(self, source: int, least: int, most: int) -> None:
+        """Touch the next pages of the arena: a slice at most, or a huge page if `most` permits."""
         words = self._segments[source].words
         done = words[layout.W_TOUCHED_BYTES]
-        size = min(_pages(least), _SLICE_BYTES)
-        _touch(self._fds[source], self._own.layout.arena_at + done, size)
+        at, used = self._own.layout.arena_at + done, done % HUGE_BYTES
+        size = HUGE_BYTES - used
+        if not (used <= _FIRST_BYTES and size <= most and self._huge_page(source, at - used, used)):
+            size = min(size, _pages(least), _SLICE_BYTES)
+            touch(self._fds[source], at, size)
         self._left -= size
         words[layout.W_TOUCHED_BYTES] = done + size
+
+    def _huge_page(self, source: int, at: int, used: int) -> bool:
+        # Where one fails the next would, too, after a long search for memory.
+        self._huge = self._huge and touch_huge(
+            self._fds[source], at, self._segments[source].address + at, used
+        )
+        return self._huge
 
     def _touch_slots(self, source: int) -> None:
         words = self._segments[source].words
         done = words[layout.W_TOUCHED_SLOTS]
         slots = min(_SLICE_BYTES // ENTRY_BYTES, self._own.layout.slots - done)
         at = self._own.layout.entries_at + done * ENTRY_BYTES
-        _touch(self._fds[source], at, slots * ENTRY_BYTES)
+        touch(self._fds[source], at, slots * ENTRY_BYTES)
         words[layout.W_TOUCHED_SLOTS] = done + slots
 
 
@@ -210,28 +224,11 @@ def _make(path: Path, made: Layout) -> None:
         words[layout.W_BUCKETS], words[layout.W_ARENA_BYTES] = made.buckets, made.arena_bytes
         words[layout.W_TOUCHED_SLOTS] = _FIRST_SLOTS
         words[layout.W_TOUCHED_BYTES] = first_bytes
-        _touch(fd, 0, made.entries_at + _FIRST_SLOTS * ENTRY_BYTES)
-        _touch(fd, made.arena_at, first_bytes)
-        _write(fd, 0, array("Q", words).tobytes())
+        touch(fd, 0, made.entries_at + _FIRST_SLOTS * ENTRY_BYTES)
+        touch(fd, made.arena_at, first_bytes)
+        write(fd, 0, array("Q", words).tobytes())
     finally:
         os.close(fd)
-
-
-def _touch(fd: int, at: int, size: int) -> None:
-    """Give a part of a file that was never used its pages. Raises OSError on a full disk.
-
-    By writing: a page of a file that is mapped only would kill its user on a full disk.
-    """
-    zeros = memoryview(bytes(min(size, _SLICE_BYTES)))
-    for start in range(at, at + size, _SLICE_BYTES):
-        _write(fd, start, zeros[: at + size - start])
-
-
-def _write(fd: int, at: int, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, at)
-        view, at = view[written:], at + written
 
 
 def _failure(error: OSError, place: Path) -> WireError:

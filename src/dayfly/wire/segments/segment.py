@@ -71,7 +71,8 @@ class Segment:
         self.bells = Doorbells(self.numbers, self.address, futex_number())
         self.first_entry_word = self.layout.entries_at // 8
         self._buckets = self.numbers[layout.PAGE_BYTES // 4 :][: self.layout.buckets]
-        self._arena_at, self._arena_bytes = self.layout.arena_at, self.layout.arena_bytes
+        self.entries_at, self.arena_at = self.layout.entries_at, self.layout.arena_at
+        self._arena_bytes = self.layout.arena_bytes
 
     @property
     def gone(self) -> bool:
@@ -103,7 +104,7 @@ class Segment:
                 continue
             if offset % layout.ALIGN_BYTES or offset + size > self._arena_bytes:
                 raise self.corrupt(f"entry {number} says {size} bytes at {offset}")
-            return Found(word, sequence, self._arena_at + offset, size)
+            return Found(word, sequence, self.arena_at + offset, size)
         return None
 
     def counts(self, found: Found) -> bool:

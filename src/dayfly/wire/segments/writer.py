@@ -90,7 +90,7 @@ class Writer:
         room = layout.room_for(size)
         offset = self._allocate(room)
         slot = self._allocate_slot()
-        copy(segment.layout.arena_at + offset)
+        copy(segment.arena_at + offset)
         self._fill(slot, layout.pack_entry(address, digest, offset, size))
         segment.insert(digest, slot)
         self._taken[slot] = digest, offset, room
@@ -99,7 +99,7 @@ class Writer:
         return True
 
     def _fill(self, slot: int, entry: bytes) -> None:
-        at = self._segment.layout.entries_at + slot * ENTRY_BYTES
+        at = self._segment.entries_at + slot * ENTRY_BYTES
         self._segment.map[at : at + ENTRY_BYTES] = entry
 
     def _commit(self, slot: int) -> None:

@@ -1,0 +1,139 @@
+"""The pool: pages are there before they are used, within the budget, whoever uses how much."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dayfly.errors import WireError
+from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.segments import layout, pool
+from dayfly.wire.segments.layout import HUGE_BYTES
+from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
+from dayfly.wire.segments.segment import Segment
+from dayfly.wire.segments.touch import touch, touch_huge
+from dayfly.wire.segments.writer import Writer
+from tests.segments import kit
+
+MIB = 2**20
+SOON_S = 30.0
+
+
+@pytest.fixture(params=["huge", "small"])
+def pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With huge pages, if this machine has them, and without."""
+    if request.param == "small":
+        monkeypatch.setattr(pool, "touch_huge", lambda fd, at, address, used: False)
+
+
+def soon(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def taken_bytes(place: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in place.iterdir())
+
+
+def asking_writer(place: Path, source: int) -> tuple[Segment, Writer]:
+    """A writer that can ask for pages."""
+    segment, own = Segment(segment_path(place, source)), Segment(segment_path(place, COORDINATOR))
+    return segment, Writer(segment, lambda: own.bells.ring(layout.BELL_WANTED))
+
+
+@pytest.mark.usefixtures("pages")
+def test_pages_are_touched_ahead_of_their_use(tmp_path: Path) -> None:
+    place = tmp_path / "segments"
+    make_segments(place, 2, 64 * MIB)
+    with Pool(place, 2, ahead_bytes=4 * MIB):
+        segment, writer = asking_writer(place, 0)
+        words = segment.words
+        for step in range(12):
+            ahead = min(words[layout.W_USED_BYTES] + 4 * MIB, segment.layout.arena_bytes // 3)
+            soon(lambda ahead=ahead: words[layout.W_TOUCHED_BYTES] >= ahead)  # type: ignore[misc]
+            # What is less than half of what is ready needs no waiting, and asks for more.
+            assert kit.put(writer, segment, Key(step, "a", 0, 1), bytes([step]) * MIB)
+        for step in range(12):
+            assert kit.get(segment, Key(step, "a", 0, 1)) == bytes([step]) * MIB
+        writer.close()
+    assert 12 * MIB < taken_bytes(place) <= 64 * MIB
+
+
+@pytest.mark.usefixtures("pages")
+def test_one_may_need_more_than_its_share_and_none_more_than_there_is(tmp_path: Path) -> None:
+    """Its share of 16 MiB is a third: it gets more as long as there is any, waiting for it."""
+    place = tmp_path / "segments"
+    make_segments(place, 2, 16 * MIB)
+    with Pool(place, 2, ahead_bytes=MIB):
+        segment, writer = asking_writer(place, 0)
+        with pytest.raises(WireError, match=rf"{place}: .* fill their 15\.\d MiB; .*--log-budget"):
+            put_for_ever(writer, segment)
+        stored = len(list(segment.addresses(1)))
+        assert stored >= 10
+        other, others = asking_writer(place, 1)
+        assert kit.put(others, other, Key(0, "a", 1, 0), bytes(60_000)), "what it had is its own"
+        for step in range(stored):
+            assert kit.get(segment, Key(step, "a", 0, 1)) == bytes([step]) * MIB
+        segment.trim(stored, COORDINATOR)
+        for step in range(stored):  # room that was freed needs nobody's help
+            assert kit.put(writer, segment, Key(stored + step, "a", 0, 1), bytes(MIB))
+        writer.close()
+        others.close()
+    assert taken_bytes(place) <= 16 * MIB
+
+
+def put_for_ever(writer: Writer, segment: Segment) -> None:
+    for step in itertools.count():
+        kit.put(writer, segment, Key(step, "a", 0, 1), bytes([step]) * MIB)
+
+
+@pytest.mark.usefixtures("pages")
+def test_many_entries_are_touched_too(tmp_path: Path) -> None:
+    place = tmp_path / "segments"
+    make_segments(place, 1, 64 * MIB)
+    with Pool(place, 1, ahead_bytes=MIB):
+        segment, writer = asking_writer(place, 0)
+        assert segment.layout.slots > 1000
+        for step in range(1000):
+            assert kit.put(writer, segment, Key(step, "a", 0, 1), b"x")
+        assert segment.words[layout.W_TOUCHED_SLOTS] >= 1000
+        writer.close()
+
+
+def test_a_huge_page_keeps_what_is_there(tmp_path: Path) -> None:
+    """Whether it can be made depends on the machine; that nothing is lost does not."""
+    path = tmp_path / "segments" / "from-0"
+    make_segments(path.parent, 1, 64 * MIB)
+    segment = Segment(path)
+    at = segment.arena_at
+    data = os.urandom(60_000)
+    segment.map[at : at + len(data)] = data
+    fd = os.open(path, os.O_RDWR)
+    try:
+        made = touch_huge(fd, at, segment.address + at, used=65536)
+        assert segment.map[at : at + len(data)] == data
+        assert not made or path.stat().st_blocks * 512 >= HUGE_BYTES
+        assert not touch_huge(fd, at + 4096, segment.address + at, used=0)
+        assert not touch_huge(fd, at, segment.address + at + 4096, used=0)
+        touch(fd, at + 2 * HUGE_BYTES, 3 * MIB + 4096)
+        assert path.stat().st_blocks * 512 >= 3 * MIB
+    finally:
+        os.close(fd)
+
+
+def test_whoever_has_a_removed_segment_open_is_told(tmp_path: Path) -> None:
+    segment = kit.make(tmp_path)
+    writer = kit.writer(segment)
+    mark_gone(segment.path.parent)
+    mark_gone(tmp_path / "none")
+    assert segment.gone
+    with pytest.raises(WireError, match=f"messages at {segment.path.parent} were removed"):
+        kit.put(writer, segment, Key(0, "a", 0, 1), b"x")
+    writer.close()
