@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 import torch
 
+from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
@@ -46,11 +47,13 @@ class ShapedChannel(Channel):
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> None:
         """As `Channel.get`; `timeout_s` is for the message to be there, not for its bytes."""
-        self._down(lambda: self._channel.get(key, into, timeout_s), lambda _: into.nbytes)
+        self._down(
+            lambda some_s: self._channel.get(key, into, some_s), timeout_s, lambda _: into.nbytes
+        )
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         """As `get`."""
-        return self._down(lambda: self._channel.get_bytes(key, timeout_s), len)
+        return self._down(lambda some_s: self._channel.get_bytes(key, some_s), timeout_s, len)
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         self._way.ask_only()
@@ -75,17 +78,25 @@ class ShapedChannel(Channel):
     def close(self) -> None:
         self._channel.close()
 
-    def _down(self, get: Callable[[], Result], payload_bytes: Callable[[Result], int]) -> Result:
-        """Get a message, then let its bytes through.
+    def _down(
+        self,
+        get: Callable[[float], Result],
+        timeout_s: float,
+        payload_bytes: Callable[[Result], int],
+    ) -> Result:
+        """Get a message, waiting so long at most, then let its bytes through.
 
-        Waiting for a message takes no processor time, and reading it takes little else: that is
-        how the moment is known from which it was there.
+        Waiting takes no processor time, and reading takes little else: that is how the moment is
+        known at which a message came that was not there when it was asked for.
         """
         line = self._way.down
-        asked_s, called_s, cpu_s = line.ask(), self._way.now(), time.thread_time()
-        result = get()
-        came_s = self._way.now() - (time.thread_time() - cpu_s)
-        start_s = line.came(asked_s, called_s, came_s)
+        start_s = line.ask()
+        try:
+            result = get(0.0)
+        except WaitTimeout:
+            cpu_s = time.thread_time()
+            result = get(timeout_s)
+            start_s = self._way.now() - (time.thread_time() - cpu_s)
         line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))
         return result
 
