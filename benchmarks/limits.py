@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Empty
@@ -134,10 +135,14 @@ def _both_ways(rate: float, seconds: float, message_bytes: int) -> list[tuple[fl
         try:
             for process in processes:
                 process.start()
-            timeout_s = _START_TIMEOUT_S + 10 * seconds
-            return [results.get(timeout=timeout_s) for _ in processes]
-        except Empty:
-            raise RunFailed(f"a process did not finish within {timeout_s:g} s") from None
+            until = time.monotonic() + _START_TIMEOUT_S + 10 * seconds
+            shares: list[tuple[float, float]] = []
+            while len(shares) < len(processes):
+                with suppress(Empty):
+                    shares.append(results.get(timeout=0.2))
+                if any(process.exitcode for process in processes) or time.monotonic() > until:
+                    raise RunFailed("a process that was to be measured failed; see above")
+            return shares
         finally:
             for process in processes:
                 if process.pid is not None:

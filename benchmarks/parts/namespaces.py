@@ -23,9 +23,11 @@ _NAME = re.compile(r"dayfly-bench-(\d+)-[ab]")
 _HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2"}  # for documentation only: nobody's
 _DEVICE = "end"
 _PORT = 5001
-#: What the bucket may save up while idle, in bytes, and how much may wait before it, so that TCP
-#: loses nothing.
-_BURST_BYTES, _QUEUE_BYTES = 32 * 1024, 16 * 2**20
+#: What the bucket may save up, in seconds at its rate: so long may the kernel be busy otherwise
+#: without its rate falling. It is full at the start, and this much is not counted.
+_BURST_S = 0.01
+#: How much may wait before the bucket, in bytes, so that TCP loses nothing.
+_QUEUE_BYTES = 16 * 2**20
 _PEER = Path(__file__).with_name("tcp_peer.py")
 
 
@@ -64,7 +66,7 @@ def shares_of_tbf(rate_bytes_per_s: float, nbytes: int) -> list[float]:
         shares = []
         for end, other in (("a", "b"), ("b", "a")):
             # What one end sent, the other received, and timed.
-            wire_bytes = _sent_bytes(names[end]) - before[end]
+            wire_bytes = _sent_bytes(names[end]) - before[end] - _burst_bytes(rate_bytes_per_s)
             shares.append(wire_bytes / float(told[other]) / rate_bytes_per_s)
         return shares
 
@@ -83,7 +85,8 @@ def _cable(rate_bytes_per_s: float) -> Iterator[dict[str, str]]:
             _do("ip", "-n", name, "address", "add", f"{_HOSTS[end]}/24", "dev", _DEVICE)
             _do("ip", "-n", name, "link", "set", _DEVICE, "up")
             bucket = ("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit")
-            sizes = ("burst", str(_BURST_BYTES), "limit", str(_QUEUE_BYTES))
+            burst = str(_burst_bytes(rate_bytes_per_s))
+            sizes = ("burst", burst, "limit", str(_QUEUE_BYTES))
             _do("tc", "-n", name, "qdisc", "add", "dev", _DEVICE, "root", *bucket, *sizes)
         yield names
     finally:
@@ -97,6 +100,10 @@ def sweep() -> None:
         found = _NAME.fullmatch(line.split()[0])
         if found is not None and not Path(f"/proc/{found.group(1)}").exists():
             _remove(found.group(0))
+
+
+def _burst_bytes(rate_bytes_per_s: float) -> int:
+    return max(16 * 1024, int(rate_bytes_per_s * _BURST_S))
 
 
 def _remove(name: str) -> None:

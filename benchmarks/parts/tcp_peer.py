@@ -1,7 +1,7 @@
 """One end of a TCP connection that sends and receives so many bytes at once, and times receiving.
 
 Arguments: end (a listens, b connects), address of this end and of the other, port, bytes, and the
-process to die with. Prints the seconds from the go to the last byte received.
+process to die with. Prints the seconds from the first byte received to the last.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def main(end: str, here: str, there: str, port: int, nbytes: int, parent: int) -
         connection.settimeout(_TIMEOUT_S)
         connection.sendall(b"!")
         _receive(connection, 1)
-        began = time.monotonic()
         sender = threading.Thread(target=_send, args=(connection, nbytes))
         sender.start()
-        _receive(connection, nbytes)
+        _receive(connection, 1)
+        began = time.monotonic()
+        _receive(connection, nbytes - 1)
         took_s = time.monotonic() - began
         sender.join()
         print(took_s)

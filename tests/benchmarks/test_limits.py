@@ -38,7 +38,7 @@ def names() -> str:
 @needs_namespaces
 def test_the_kernels_bucket_holds_a_connection_back_and_the_namespaces_go() -> None:
     for share in namespaces.shares_of_tbf(5e6, 1_000_000):
-        assert 0 < share <= 1.05  # what it saved up while idle is 3% of this
+        assert 0 < share <= 1.15  # without the bucket it is a hundred times as much
     assert f"dayfly-bench-{os.getpid()}-" not in names()
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 import torch
 
+from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
@@ -46,25 +47,25 @@ class ShapedChannel(Channel):
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         """As `Channel.get`; `timeout_s` is for the message to be there, not for its bytes."""
-
-        def read() -> tuple[int, float]:
-            return into.nbytes, self._channel.get(key, into, timeout_s)
-
-        return self._down(read, lambda nbytes: nbytes)[1]
+        return self._down(
+            lambda some_s: (into.nbytes, self._channel.get(key, into, some_s)),
+            timeout_s,
+            lambda nbytes: nbytes,
+        )[1]
 
     def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         """As `get`."""
         return self._down(
-            lambda: self._channel.hold(key, expected, timeout_s), lambda held: held.nbytes
+            lambda some_s: self._channel.hold(key, expected, some_s),
+            timeout_s,
+            lambda held: held.nbytes,
         )
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         """As `get`."""
-
-        def read() -> tuple[bytes, float]:
-            return self._channel.get_bytes(key, timeout_s), time.monotonic()
-
-        return self._down(read, len)[0]
+        return self._down(
+            lambda some_s: (self._channel.get_bytes(key, some_s), self._way.now()), timeout_s, len
+        )[0]
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         self._way.ask_only()
@@ -90,13 +91,23 @@ class ShapedChannel(Channel):
         self._channel.close()
 
     def _down(
-        self, get: Callable[[], tuple[Result, float]], payload_bytes: Callable[[Result], int]
+        self,
+        get: Callable[[float], tuple[Result, float]],
+        timeout_s: float,
+        payload_bytes: Callable[[Result], int],
     ) -> tuple[Result, float]:
-        """Get a message, and the moment at which it was there; then let its bytes through."""
+        """Get a message, waiting so long at most, then let its bytes through.
+
+        One that was there when it was asked for takes its place in the row; one that was waited
+        for starts when it came, which `get` tells. Returns it and when its bytes began to come.
+        """
         line = self._way.down
-        asked_s, called_s = line.ask(), self._way.now()
-        result, came_s = get()
-        start_s = line.came(asked_s, called_s, came_s)
+        start_s = line.ask()
+        try:
+            result, came_s = get(0.0)
+        except WaitTimeout:
+            result, came_s = get(timeout_s)
+            start_s = came_s
         line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))
         return result, came_s
 
