@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ PLACES: list[tuple[int, str, list[Fault]]] = [
     (ANY, "trim", []),
     (small.STEPS, "save", []),
 ]
+
+
+def life_s(events: Path) -> Iterator[float]:
+    """How long each life's workers were heard of."""
+    times: dict[int, list[float]] = defaultdict(list)
+    for file in events.glob("worker-*.jsonl"):
+        for line in file.read_text().splitlines():
+            record = json.loads(line)
+            times[record["generation"]].append(record["at"])
+    for heard in times.values():
+        yield max(heard) - min(heard)
 
 
 def resume(directory: Path, *flags: str) -> dict[str, Any]:
@@ -76,6 +88,8 @@ def test_resume_after_a_kill_of_the_coordinator(
     assert result["status"] == "done"
     assert result["steps"] == small.STEPS
     assert small.bits(tmp_path) == small.bits(reference)
+    lived_s = sum(life_s(tmp_path / "events"))
+    assert lived_s * 0.9 <= result["wall_s"], "a killed life counts until the last heard of it"
 
 
 def test_resume_of_a_finished_run_returns_it_as_it_is(

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,8 +31,9 @@ _FORMAT = 2
 class Record:
     """What `run.json` holds: enough, with the checkpoint, to continue the run.
 
-    generation: lives before this one. round_bytes: size of the buffer that a step's
-    all-reduce sums. wall_s: of the lives before. made_with: what bits depend on.
+    generation: lives before this one. round_bytes: size of what is summed over the workers in a
+    round. began_at: of this life, in Unix seconds. wall_s: of the lives before. made_with: what
+    bits depend on.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class Record:
     generation: int = 0
     status: str = "running"
     error: str | None = None
+    began_at: float = field(default_factory=time.time)
     wall_s: float = 0.0
     result: Mapping[str, Any] | None = None
     made_with: Mapping[str, str] | None = None
@@ -74,15 +76,30 @@ class Record:
         except (KeyError, TypeError) as error:
             raise RequestError(f"{file} was written by another version of dayfly") from error
 
-    def next_life(self, **changes: Any) -> Self:
-        """The record of the life that continues this run."""
+    def next_life(self, heard_at: float | None, **changes: Any) -> Self:
+        """The record of the life that continues this run.
+
+        heard_at: when the last was heard of this one, for one whose coordinator was killed. Raises
+        RequestError for changes of what the checkpoint depends on.
+        """
         known = {name: value for name, value in changes.items() if value is not None}
+        for name in ("sync", "k"):
+            if name in known and known[name] != (now := getattr(self.settings, name)):
+                raise RequestError(
+                    f"--{name} {known[name]}: the run in the directory goes on as it began, with "
+                    f"{now}: leave it out"
+                )
+        killed_s = 0.0
+        if self.status == "running" and heard_at is not None:
+            killed_s = max(0.0, heard_at - self.began_at)
         return replace(
             self,
             generation=self.generation + 1,
             settings=replace(self.settings, **known),
             status="running",
             error=None,
+            began_at=time.time(),
+            wall_s=self.wall_s + killed_s,
         )
 
 

@@ -35,6 +35,12 @@ def worker_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("worker-*.jsonl"))
 
 
+def last_at(directory: Path) -> float | None:
+    """When the last was heard of a run, in Unix seconds. directory: `events/`."""
+    files = (directory / "coordinator.jsonl", *worker_files(directory))
+    return max((record["at"] for file in files for record in records(file)), default=None)
+
+
 def read_used(directory: Path, memory_mib: int | None) -> list[Used]:
     """All invocations of a run, in order of their end. directory: `events/`.
 

@@ -14,7 +14,8 @@ from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import Record, locked, made_with, new_directory, new_run_id
-from dayfly.runs.one_life import OneLife, Workplace
+from dayfly.runs.events import last_at
+from dayfly.runs.one_life import OneLife, Workplace, discard_inputs
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.recorder import Display
 from dayfly.runs.run import Result, Run
@@ -84,10 +85,11 @@ def resume(
     store = FileStore(directory)
     job = receive(record.shipped, store, scratch=None)
     if record.status == "done" and record.result is not None:
+        discard_inputs(store)  # if the coordinator was killed just before it did
         return Run(directory, job, Result(**record.result))
     with locked(directory), _shown(display), Workplace.open(directory) as workplace:
         before = Record.load(directory)
-        record = before.next_life(**changes)
+        record = before.next_life(last_at(directory / "events"), **changes)
         check_shares(job, record.settings.workers)
         for what, now in made_with().items():
             if (before.made_with or {}).get(what) != now:

@@ -276,9 +276,7 @@ class OneLife:
             with suppress(DayflyError, OSError):
                 self._save(result)
         if result.status == "done":
-            self._store.delete("data")
-            self._store.delete("faults")
-            self._store.delete(PRIVATE)
+            discard_inputs(self._store)
         return result
 
     def _save(self, result: Result) -> None:
@@ -290,3 +288,9 @@ class OneLife:
             result=asdict(result),
         )
         ended.save(self._store)
+
+
+def discard_inputs(store: FileStore) -> None:
+    """Remove what a run that is done needs no more."""
+    for name in ("data", "faults", PRIVATE):
+        store.delete(name)
