@@ -77,13 +77,13 @@ def test_folders(store: FileStore) -> None:
 def test_reading_a_part(store: FileStore) -> None:
     store.put("x", bytes(range(100)))
     into = bytearray(10)
-    store.read_into("x", 20, memoryview(into))
+    store.read_into("x", (20, memoryview(into)))
     assert into == bytes(range(20, 30))
-    store.read_into("x", 100, memoryview(b""))
+    store.read_into("x", (100, memoryview(b"")))
     with pytest.raises(StoreError, match=r"^x in .* ends before byte 100$"):
-        store.read_into("x", 95, memoryview(into))
+        store.read_into("x", (0, memoryview(bytearray(5))), (95, memoryview(into)))
     with pytest.raises(StoreError, match=r"^y is not in"):
-        store.read_into("y", 0, memoryview(into))
+        store.read_into("y", (0, memoryview(into)))
 
 
 class Interrupted(BaseException):

@@ -100,7 +100,7 @@ def test_pieces_keep_their_numbers_where_some_are_empty(store: FileStore) -> Non
 
 
 def test_prefetching_reads_only_the_own_slices(store: FileStore) -> None:
-    """Rows of 4096 bytes, far apart; two slices ahead of the one that was asked for."""
+    """Rows of 4096 bytes, far apart; two blocks, of a slice, ahead of what was asked for."""
     wide = np.zeros((SAMPLES, 1024), np.float32)
     part, _ = place(
         {"x_train": wide, "y_train": wide[:, 0], "x_val": wide[:1], "y_val": wide[:1, 0]}, store, 0
@@ -108,7 +108,7 @@ def test_prefetching_reads_only_the_own_slices(store: FileStore) -> None:
     epochs = Epochs(SAMPLES, BATCH, seed=1)
     workers = [ArraySource(store, part, None, 0) for _ in range(4)]
     for rank, source in enumerate(workers):
-        slices = Slices(source, epochs, rank, 4, 1)
+        slices = Slices(source, epochs, rank, 4, 1, block_bytes=1)
         list(slices.pieces(0))
         slices.close()
         rows = sum(len(epochs.indices(step, rank, 4)) for step in range(3))
@@ -129,7 +129,7 @@ def test_a_source_without_amplification_reads_each_row_once(store: FileStore) ->
 class Counting(Source):
     """Notes what is fetched, and by which thread."""
 
-    samples, bytes_read = SAMPLES, 0
+    samples, bytes_read, sample_bytes = SAMPLES, 0, 8
 
     def __init__(self) -> None:
         self.fetched: list[tuple[bytes, str]] = []
@@ -141,21 +141,24 @@ class Counting(Source):
         return threading.current_thread().name
 
 
-def test_every_slice_is_fetched_once_beside_the_computation() -> None:
+@pytest.mark.parametrize("block_steps", [1, 2, 100])
+def test_every_slice_is_fetched_once_beside_the_computation(block_steps: int) -> None:
     source, epochs = Counting(), Epochs(SAMPLES, 4, seed=0)
-    slices = Slices(source, epochs, 1, 2, 1)
+    slices = Slices(source, epochs, 1, 2, 1, block_bytes=block_steps * 2 * source.sample_bytes)
     made_by = {piece.batch for step in range(8) for piece in slices.pieces(step)}
     slices.close()
-    own = [epochs.indices(step, 1, 2).tobytes() for step in range(10)]
-    assert [indices for indices, _ in source.fetched] == own[: len(source.fetched)]
-    assert len(source.fetched) >= 8
+    own = b"".join(epochs.indices(step, 1, 2).tobytes() for step in range(8 + 3 * epochs.steps))
+    fetched = [indices for indices, _ in source.fetched]
+    assert own.startswith(b"".join(fetched))
+    assert len(b"".join(fetched)) >= 8 * 2 * 8
+    assert max(map(len, fetched)) == 8 * 2 * min(block_steps, epochs.steps)
     assert made_by == {threading.current_thread().name}, "transforms run in the training thread"
     assert not made_by & {name for _, name in source.fetched}
 
 
 def test_errors_of_the_store_surface_in_the_training_thread(store: FileStore) -> None:
     source = array_source(store)
-    slices = Slices(source, Epochs(SAMPLES, 4, seed=0), 0, 2, 1)
+    slices = Slices(source, Epochs(SAMPLES, 4, seed=0), 0, 2, 1, block_bytes=1)
     assert list(slices.pieces(0))
     store.delete("data/x_train.npy")
     steps = range(1, 9)  # some were fetched before

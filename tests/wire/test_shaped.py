@@ -125,7 +125,7 @@ def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) ->
     began = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(channel.get, KEY, torch.empty(ELEMENTS), 30)
-        other = pool.submit(store.read_into, "data", 0, into)
+        other = pool.submit(store.read_into, "data", (0, into))
         one.result(), other.result()
     assert time.monotonic() - began >= 0.98 * 0.13
 
@@ -138,7 +138,7 @@ def test_a_store_takes_its_time(tmp_path: Path) -> None:
     assert timed_s(lambda: store.put_new("b", data)) >= 0.98 * UP_S
     assert timed_s(lambda: store.get("a")) >= 0.98 * DOWN_S
     time.sleep(0.02)
-    assert timed_s(lambda: store.read_into("b", 0, memoryview(bytearray(10**6)))) >= 0.98 * DOWN_S
+    assert timed_s(lambda: store.read_into("b", (0, memoryview(bytearray(10**6))))) >= 0.98 * DOWN_S
     assert store.get("a") == data
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 

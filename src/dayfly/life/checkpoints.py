@@ -61,13 +61,21 @@ def shares(sizes: Mapping[str, int], parts: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(group)) for group in groups)
 
 
-def write_share(
-    store: FileStore, step: int, rank: int, world_size: int, tree: Any, tensors: Tensors
-) -> tuple[Part, ...]:
-    """Write this rank's part of the state before `step`; returns what was written."""
-    folder = f"checkpoint/{step:09d}"
+def share_of(rank: int, world_size: int, tensors: Tensors) -> Tensors:
+    """Copies of the tensors that this rank writes: as they are now, whatever becomes of them."""
     mine = shares({name: t.nbytes for name, t in tensors.items()}, world_size)[rank]
-    data = safetensors.torch.save(_apart({name: tensors[name] for name in mine}))
+    return {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in mine}
+
+
+def write_share(
+    store: FileStore, step: int, rank: int, world_size: int, tree: Any, share: Tensors
+) -> tuple[Part, ...]:
+    """Write this rank's part of the state before `step`; returns what was written.
+
+    share: from `share_of`. tree: what is not a tensor, which rank 0 writes.
+    """
+    folder = f"checkpoint/{step:09d}"
+    data = safetensors.torch.save(share)
     written = [_write(store, f"{folder}/part-{rank}-of-{world_size}", data)]
     if rank == 0:
         text = json.dumps(tree, allow_nan=False).encode()
@@ -120,18 +128,6 @@ def discard_others(store: FileStore, keep: Checkpoint) -> None:
     for name in store.names("checkpoint"):
         if name.isdigit() and int(name) < keep.step:
             store.delete(f"checkpoint/{name}")
-
-
-def _apart(tensors: Tensors) -> Tensors:
-    """Contiguous, and without memory in common, which safetensors refuses."""
-    seen: set[int] = set()
-    apart: Tensors = {}
-    for name, tensor in tensors.items():
-        whole = tensor.contiguous()
-        memory = whole.untyped_storage().data_ptr()
-        apart[name] = whole.clone() if memory in seen else whole
-        seen.add(memory)
-    return apart
 
 
 def tidy(store: FileStore, keep: Checkpoint) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _READ_S = 5.0
 
 
 class Reporter:
-    """One attempt's way to the coordinator."""
+    """One attempt's way to the coordinator, for all of its threads."""
 
     def __init__(self, channel: Channel, rank: int, attempt: int) -> None:
         self._channel = channel
@@ -31,16 +32,22 @@ class Reporter:
         self._operation = f"report-{attempt}"
         self._records: list[Mapping[str, Any]] = []
         self._messages = 0
+        self._lock = threading.RLock()
         self._last = time.monotonic()
 
     def add(self, kind: str, *, urgent: bool = False, **fields: Any) -> None:
         """Note a record; with its kind and the time it has whatever JSON can hold."""
-        self._records.append({"kind": kind, "at": time.time(), **fields})
-        if urgent or time.monotonic() - self._last > EVERY_S:
-            self.flush()
+        with self._lock:
+            self._records.append({"kind": kind, "at": time.time(), **fields})
+            if urgent or time.monotonic() - self._last > EVERY_S:
+                self._flush()
 
     def flush(self) -> None:
         """Send what is noted."""
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
         if not self._records:
             return
         counters = self._channel.traffic.counters()

@@ -55,7 +55,9 @@ def begin(
         shipped = ship(job, code, store)
         prepared = prepare(job, settings)
         parts = place(prepared.arrays, store, job.seed) if prepared.arrays is not None else ()
-        written = checkpoints.write_share(store, 0, 0, 1, prepared.tree, prepared.tensors)
+        written = checkpoints.write_share(
+            store, 0, 0, 1, prepared.tree, checkpoints.share_of(0, 1, prepared.tensors)
+        )
         checkpoints.commit(store, 0, written)
         record = Record(
             run_id=run_id,

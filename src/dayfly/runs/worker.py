@@ -15,6 +15,7 @@ with its peers, which noticed nothing but a slow worker.
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class Worker:
             task.rank,
             task.world_size,
             timeout_s=task.wait_timeout_s,
-            interrupt=self._lifetime.check,
+            interrupt=self._check,
             observe=self._observe,
             watch=self._spans.add,
         )
@@ -126,6 +127,8 @@ class Worker:
         self._last_checkpoint = task.checkpoint.step
         self._trimmed = task.trimmed_step
         self._checkpoint_at = time.monotonic() - task.checkpoint_age_s
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
+        self._part: Future[None] | None = None
         self._looked_for_stop = 0.0
         self._operation = "grad"
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
@@ -138,16 +141,16 @@ class Worker:
                 then = self._end_after(granted)
                 if granted.checkpoint or then is not None:
                     self._write_checkpoint(then)
-                    if then is not None:
-                        return then
-                    if self._lifetime.due() or self._lifetime.late():
-                        return "handed over"
+                    if then is not None or self._lifetime.due() or self._lifetime.late():
+                        self._wait_for_part()
+                        return then or "handed over"
             return "done"
         except HandOver:
             return "handed over"
 
     def close(self) -> None:
         """Send what is still to be said, and end the threads."""
+        self._writer.shutdown(wait=True)
         self._slices.close()
         self._protocol.close()
         self._engine.close()
@@ -223,34 +226,54 @@ class Worker:
         wait_patiently(
             lambda some_s: self._channel.get_bytes(key, some_s),
             self._task.wait_timeout_s,
-            self._lifetime.check,
+            self._check,
             f"rank {self._task.rank} for room in the message log ({key})",
         )
         self._trimmed = self._last_checkpoint
 
     def _write_checkpoint(self, then: str | None) -> None:
-        """Write this worker's part; `then`: how the run ends after this checkpoint, if it does."""
+        """Write this worker's part; `then`: how the run ends after this checkpoint, if it does.
+
+        What is to be written is copied now, and written beside the steps that follow.
+        """
+        self._wait_for_part()
         began, at = time.monotonic(), time.time()
         self._faults.at(self.step, "checkpoint")
-        tree, tensors = self._replica.state()
-        whole = {"replica": tree, "progress": self._progress.dump()}
-        parts = checkpoints.write_share(
-            self._store, self.step, self._task.rank, self._task.world_size, whole, tensors
-        )
-        self._faults.at(self.step, "written")
-        self._reporter.add(
-            "part",
-            urgent=True,
-            step=self.step,
-            parts=[asdict(part) for part in parts],
-            then=then,
-            began=at,
-            seconds=time.monotonic() - began,
-        )
-        self._faults.at(self.step, "told")
+        with self._spans.during("checkpoint"):
+            tree, tensors = self._replica.state()
+            whole = {"replica": tree, "progress": self._progress.dump()}
+            share = checkpoints.share_of(self._task.rank, self._task.world_size, tensors)
+
+        def write(step: int = self.step) -> None:
+            rank, world_size = self._task.rank, self._task.world_size
+            parts = checkpoints.write_share(self._store, step, rank, world_size, whole, share)
+            self._faults.at(step, "written")
+            self._lifetime.checkpoint_took(time.monotonic() - began)
+            self._reporter.add(
+                "part",
+                urgent=True,
+                step=step,
+                parts=[asdict(part) for part in parts],
+                then=then,
+                began=at,
+                seconds=time.monotonic() - began,
+            )
+            self._faults.at(step, "told")
+
+        self._part = self._writer.submit(write)
         self._last_checkpoint = self.step
         self._checkpoint_at = time.monotonic()
-        self._lifetime.checkpoint_took(self._checkpoint_at - began)
+
+    def _wait_for_part(self) -> None:
+        """Wait until this worker's part of a checkpoint is written; raises what hindered it."""
+        if self._part is not None:
+            self._part.result()
+
+    def _check(self) -> None:
+        """While waiting: raise HandOver if it is time to, or what hindered a checkpoint."""
+        self._lifetime.check()
+        if self._part is not None and self._part.done():
+            self._part.result()
 
     def _observe(self, op: Op) -> None:
         """Failure tests: after each operation, such as `grad-put-sum` or `val-reduce`."""

@@ -181,25 +181,21 @@ class ArrayReader:
     def read(self, rows: Indices) -> torch.Tensor:
         """Rows (n,), in any order -> tensor (n, *row_shape)."""
         wanted, position = np.unique(rows, return_inverse=True)
-        packed = torch.empty((len(wanted), *self._rows.row_shape), dtype=self._dtype)
-        done = 0
-        for some in coalesce(wanted):
-            needed = int(np.searchsorted(wanted, some.stop)) - done
-            if needed == len(some):
-                self._read(some, packed[done : done + needed])
-            else:
-                scratch = torch.empty((len(some), *self._rows.row_shape), dtype=self._dtype)
-                self._read(some, scratch)
-                inside = torch.from_numpy(wanted[done : done + needed] - some.start)
-                packed[done : done + needed] = scratch[inside]
-            done += needed
-        return packed[torch.from_numpy(position.reshape(-1))]
-
-    def _read(self, some: range, into: torch.Tensor) -> None:
-        data = as_bytes(into)
-        offset = self._rows.offset + some.start * self._rows.row_bytes
-        self._store.read_into(self._rows.object, offset, data)
+        ranges = coalesce(wanted)
+        read = torch.empty((sum(map(len, ranges)), *self._rows.row_shape), dtype=self._dtype)
+        # Where each range's first row lies in what is read, less where it lies in the array.
+        starts = np.array([some.start for some in ranges], dtype=np.int64)
+        shifts = np.cumsum([0, *map(len, ranges)], dtype=np.int64)[:-1] - starts
+        shift = shifts[np.searchsorted(starts, wanted, side="right") - 1] if ranges else wanted
+        data, size, at = as_bytes(read), self._rows.row_bytes, 0
+        places = []
+        for some in ranges:
+            stop = at + len(some) * size
+            places.append((self._rows.offset + some.start * size, data[at:stop]))
+            at = stop
+        self._store.read_into(self._rows.object, *places)
         self.bytes_read += data.nbytes
+        return read[torch.from_numpy((wanted + shift)[position.reshape(-1)])]
 
 
 def _place(array: NDArray[Any], name: str, store: FileStore) -> Rows:

@@ -83,10 +83,19 @@ class Epochs:
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""
-        batch = self.batch(step)
-        mine = share(len(batch), rank, world_size)
-        positions = np.arange(batch.start + mine.start, batch.start + mine.stop, dtype=np.int64)
-        return permuted(positions, self.samples, self.seed, self.epoch(step))
+        return self.slices(range(step, step + 1), rank, world_size)[0]
+
+    def slices(self, steps: range, rank: int, world_size: int) -> list[Indices]:
+        """As `indices`, of several steps of one epoch: together in little more time than one."""
+        positions = []
+        for step in steps:
+            batch = self.batch(step)
+            mine = share(len(batch), rank, world_size)
+            first, stop = batch.start + mine.start, batch.start + mine.stop
+            positions.append(np.arange(first, stop, dtype=np.int64))
+        key = self.seed, self.epoch(steps.start)
+        whole = permuted(np.concatenate(positions), self.samples, *key)
+        return np.split(whole, np.cumsum([len(some) for some in positions[:-1]]))
 
 
 @dataclass(frozen=True, slots=True)

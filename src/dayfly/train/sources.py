@@ -28,6 +28,8 @@ class Source(ABC):
     """Training or validation samples, by their number from 0."""
 
     samples: int
+    #: Bytes that `fetch` takes from the store for a sample; 0 if it takes none.
+    sample_bytes: int = 0
 
     @property
     @abstractmethod
@@ -50,6 +52,7 @@ class ArraySource(Source):
         self, store: FileStore, part: Part, transform: Transform | None, seed: int
     ) -> None:
         self.samples = part.samples
+        self.sample_bytes = part.x.row_bytes + part.y.row_bytes
         self._part = part
         self._x, self._y = ArrayReader(store, part.x), ArrayReader(store, part.y)
         self._transform = transform

@@ -128,10 +128,10 @@ class ShapedStore(FileStore):
         self._down(len(data), asked_s)
         return data
 
-    def read_into(self, name: str, offset: int, into: memoryview) -> None:
+    def read_into(self, name: str, *places: tuple[int, memoryview]) -> None:
         asked_s = self._way.down.ask()
-        super().read_into(name, offset, into)
-        self._down(into.nbytes, asked_s)
+        super().read_into(name, *places)
+        self._down(sum(into.nbytes for _, into in places), asked_s)
 
     def _down(self, nbytes: int, asked_s: float) -> None:
         self._way.down.done(self._way.down.carry(nbytes, asked_s))

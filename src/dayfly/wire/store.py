@@ -78,16 +78,22 @@ class FileStore:
         except FileNotFoundError as error:
             raise StoreError(f"{name} is not in {self.root}") from error
 
-    def read_into(self, name: str, offset: int, into: memoryview) -> None:
-        """Read part of an object, filling `into`. Raises StoreError if it is shorter."""
+    def read_into(self, name: str, *places: tuple[int, memoryview]) -> None:
+        """Read parts of an object: from each offset on, filling the memory beside it.
+
+        Raises StoreError if the object is shorter.
+        """
         try:
             with open(self.path(name), "rb", buffering=0) as file:
-                done = 0
-                while done < into.nbytes:
-                    read = os.preadv(file.fileno(), [into[done:]], offset + done)
-                    if read == 0:
-                        raise StoreError(f"{name} in {self.root} ends before byte {offset + done}")
-                    done += read
+                for offset, into in places:
+                    done = 0
+                    while done < into.nbytes:
+                        rest = into[done:] if done else into
+                        read = os.preadv(file.fileno(), [rest], offset + done)
+                        if read == 0:
+                            at = offset + done
+                            raise StoreError(f"{name} in {self.root} ends before byte {at}")
+                        done += read
         except FileNotFoundError as error:
             raise StoreError(f"{name} is not in {self.root}") from error
 

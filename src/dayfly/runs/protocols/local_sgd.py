@@ -131,7 +131,8 @@ class LocalSgdRounds(Protocol):
             steps, tensors = self._steps.state()
             tree = {"first": first, "steps": steps, "progress": here.progress.dump()}
             at = first + self._steps.done
-            written = checkpoints.write_share(self._own, at, 0, 1, tree, tensors)
+            share = checkpoints.share_of(0, 1, tensors)
+            written = checkpoints.write_share(self._own, at, 0, 1, tree, share)
             checkpoints.discard_others(self._own, checkpoints.commit(self._own, at, written))
         self._kept_at = time.monotonic()
         here.lifetime.checkpoint_took(self._kept_at - began)
