@@ -29,6 +29,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from rich import box
 from rich.table import Table
 
 from benchmarks.parts import namespaces
@@ -45,6 +46,7 @@ from dayfly.wire.tensors import as_bytes
 RATES_MB_PER_S = (10.0, 20.0, 40.0, 70.0)
 _START_TIMEOUT_S = 120.0
 _PR_SET_PDEATHSIG = 1
+_NAMESPACE = Namespace("bench", 0)
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
@@ -78,20 +80,18 @@ def table(result: Mapping[str, Any]) -> Table:
     """The result for a person."""
     shown = Table(
         title=f"rate reached / asked for, {result['rounds']} rounds of {result['seconds']:g} s, "
-        f"messages of {result['message_mb']:g} MB; {result['cores']} cores, load before: "
+        f"messages of {result['message_mb']:g} MB\non {result['cores']} cores, load before: "
         f"{result['load']}",
         title_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+        caption_justify="left",
+        caption="tbf: the kernel's bucket; time: ours / tbf's for as many bytes"
+        if result["tbf"]
+        else "the kernel's bucket was left out: it needs root, ip and tc",
     )
-    for title in (
-        "MB/s",
-        "uplink",
-        "spread",
-        "downlink",
-        "spread",
-        "by tc tbf",
-        "our time / tbf's",
-    ):
-        shown.add_column(title, justify="right")
+    for title in ("MB/s", "up", "least to most", "down", "least to most", "tbf", "time"):
+        shown.add_column(title, justify="right", no_wrap=True)
     for row in result["rows"]:
         cells = [f"{row['asked_mb_per_s']:g}"]
         for way in ("up", "down"):
@@ -99,8 +99,6 @@ def table(result: Mapping[str, Any]) -> Table:
         if "tbf" in row:
             cells += [f"{fmean(row['tbf']):.4f}", f"{row['time_by_tbf']:.4f}"]
         shown.add_row(*cells)
-    if not result["tbf"]:
-        shown.caption = "tc tbf: needs root, ip and tc"
     return shown
 
 
@@ -126,7 +124,19 @@ def _both_ways(rate: float, seconds: float, message_bytes: int) -> list[tuple[fl
     context = get_context("spawn")
     results = context.Queue()
     together = context.Barrier(2)
-    with Session.open() as session:
+    # As much as is sent between two looks at what can be dropped, and some to spare.
+    ahead_bytes = 4 * message_bytes + int(rate / 4)
+    budget_bytes = 4 * ahead_bytes + 2**24
+    with (
+        Session.open() as session,
+        FileChannel.make(
+            session.root,
+            _NAMESPACE,
+            senders=2,
+            budget_bytes=budget_bytes,
+            ahead_bytes=ahead_bytes,
+        ),
+    ):
         arguments = (session.root, rate, seconds, message_bytes, together, results)
         processes = [
             context.Process(target=_peer, args=(os.getpid(), rank, *arguments), daemon=True)
@@ -166,7 +176,7 @@ def _peer(
     header = Header("bench", value.dtype, (message_bytes,))
     wire_bytes = message_bytes + HEADER_BYTES
     times = max(1, round(rate * seconds / wire_bytes))
-    channel = FileChannel(root, Namespace("bench", 0), rank)
+    channel = FileChannel(root, _NAMESPACE)
     way = Way(Rates(up_bytes_per_s=rate, down_bytes_per_s=rate))
     waiting = Key(0, "bench", rank, rank)
     channel.put(waiting, header, as_bytes(value))
