@@ -103,6 +103,16 @@ def recomputed(directory: Path, workers: int) -> set[tuple[int, int]]:
     return {place for place, times in computed.items() if times > 1}
 
 
+def died_in(faults: list[Fault]) -> set[tuple[int, int]]:
+    """(worker, step) in which faults may hit: a checkpoint is written beside later steps."""
+    beside = range(STEPS_AN_EPOCH)
+    return {
+        (fault.worker, fault.step + later)
+        for fault in faults
+        for later in (beside if fault.place in ("written", "told") else range(1))
+    }
+
+
 #: Places of a step that every worker passes.
 IN_EVERY_STEP = (
     "compute",

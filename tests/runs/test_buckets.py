@@ -64,8 +64,7 @@ def test_deaths_between_buckets_leave_the_same_bits(
     run = train(data, tmp_path, 2, faults=faults)
     assert run.result.restarts == len(faults)
     assert small.bits(run) == small.bits(alone(2))
-    died_in = {(fault.worker, fault.step) for fault in faults}
-    assert small.recomputed(run.directory, 2) <= died_in
+    assert small.recomputed(run.directory, 2) <= small.died_in(faults)
 
 
 def test_an_exception_in_a_step_ends_the_worker_at_once(data: Path, tmp_path: Path) -> None:
