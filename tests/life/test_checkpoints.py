@@ -11,16 +11,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.life import checkpoints
 from dayfly.life.checkpoints import (
     Checkpoint,
     CheckpointError,
+    Part,
     commit,
     discard_others,
     latest,
     read,
+    share_of,
     shares,
     tidy,
-    write_share,
 )
 from dayfly.wire.store import FileStore, StoreError
 
@@ -46,6 +48,14 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
         return t.dtype, t.shape, flat.tolist()
 
     return {name: raw(t) for name, t in a.items()} == {name: raw(t) for name, t in b.items()}
+
+
+def write_share(
+    store: FileStore, step: int, rank: int, world_size: int, tree: Any, tensors: Any
+) -> tuple[Part, ...]:
+    """A rank's part, of the tensors as they are now."""
+    share = share_of(rank, world_size, tensors)
+    return checkpoints.write_share(store, step, rank, world_size, tree, share)
 
 
 def write(store: FileStore, step: int, world_size: int, tensors: Any = None) -> Checkpoint:
