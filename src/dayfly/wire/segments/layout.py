@@ -64,6 +64,8 @@ W_REFUSED = 16
 REFUSED_BUDGET, REFUSED_DISK = 1, 2
 #: A writer that uses more of the arena than this asks for more to be touched, without waiting.
 W_ASK_BYTES = 17
+#: Rises whenever an entry goes to another bucket.
+W_MOVES = 18
 
 #: 32-bit numbers in the header, by number: the doorbells.
 BELLS_FROM = 512
@@ -72,8 +74,8 @@ BELL_TOUCHED, BELL_WANTED = BELLS_FROM, BELLS_FROM + 1
 _BELL_BOXES = BELLS_FROM + 2
 _BOXES = 256
 
-#: What a bucket holds beside the number of an entry plus 1.
-EMPTY, DELETED = 0, 2**32 - 1
+#: What a bucket holds if not the number of an entry plus 1.
+EMPTY = 0
 
 #: A slot for so many bytes of a sender's share of the budget, and between these bounds.
 _BYTES_A_SLOT = 16 * 1024

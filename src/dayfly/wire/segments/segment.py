@@ -21,6 +21,9 @@ from dayfly.wire.segments import layout
 from dayfly.wire.segments.doorbell import Doorbells, futex_number
 from dayfly.wire.segments.layout import ENTRY_WORDS, Layout
 
+#: Buckets that a killed writer leaves wrong, at most; it is one or two.
+_MOST_REPAIRS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -84,28 +87,30 @@ class Segment:
         words, buckets, slots = self.words, self._buckets, self.layout.slots
         mask = len(buckets) - 1
         first = digest & mask
-        for bucket in range(first, first + mask + 1):
-            number = buckets[bucket & mask]
-            if number == layout.EMPTY:
+        while True:
+            moves = words[layout.W_MOVES]
+            for bucket in range(first, first + mask + 1):
+                number = buckets[bucket & mask]
+                if number == layout.EMPTY:
+                    break
+                if number > slots:
+                    raise self.corrupt(f"there is no entry {number}")
+                word = self.first_entry_word + (number - 1) * ENTRY_WORDS
+                sequence = words[word]
+                if words[word + 2] != digest or not sequence or words[word + 1] == sequence:
+                    continue
+                at = 8 * word + layout.ADDRESS_AT
+                if self.map[at : at + layout.ADDRESS_BYTES] != address:
+                    continue
+                offset, size = words[word + 3], words[word + 4]
+                if words[word] != sequence:
+                    continue
+                if offset % layout.ALIGN_BYTES or offset + size > self._arena_bytes:
+                    raise self.corrupt(f"entry {number} says {size} bytes at {offset}")
+                return Found(word, sequence, self.arena_at + offset, size)
+            if words[layout.W_MOVES] == moves:
                 return None
-            if number == layout.DELETED:
-                continue
-            if number > slots:
-                raise self.corrupt(f"there is no entry {number}")
-            word = self.first_entry_word + (number - 1) * ENTRY_WORDS
-            sequence = words[word]
-            if words[word + 2] != digest or not sequence or words[word + 1] == sequence:
-                continue
-            at = 8 * word + layout.ADDRESS_AT
-            if self.map[at : at + layout.ADDRESS_BYTES] != address:
-                continue
-            offset, size = words[word + 3], words[word + 4]
-            if words[word] != sequence:
-                continue
-            if offset % layout.ALIGN_BYTES or offset + size > self._arena_bytes:
-                raise self.corrupt(f"entry {number} says {size} bytes at {offset}")
-            return Found(word, sequence, self.arena_at + offset, size)
-        return None
+            # It may have been moved from where the search was yet to come to where it had been.
 
     def counts(self, found: Found) -> bool:
         """Whether a message's bytes are still those of that message."""
@@ -162,7 +167,7 @@ class Segment:
         mask = len(buckets) - 1
         first = digest & mask
         for bucket in range(first, first + mask + 1):
-            if buckets[bucket & mask] in (layout.EMPTY, layout.DELETED):
+            if buckets[bucket & mask] == layout.EMPTY:
                 buckets[bucket & mask] = slot + 1
                 return
         raise self.corrupt("its hash table is full")
@@ -175,34 +180,49 @@ class Segment:
         for bucket in range(first, first + mask + 1):
             number = buckets[bucket & mask]
             if number == slot + 1:
-                buckets[bucket & mask] = layout.DELETED
-                self._tidy(bucket & mask)
+                self._empty(bucket & mask)
                 return
             if number == layout.EMPTY:
                 break
         raise self.corrupt(f"entry {slot + 1} is not in its hash table")
 
-    def keep_only(self, slots: npt.NDArray[np.intp]) -> None:
-        """Undo every `insert` but those of the given entries, each of which is to be there once."""
-        buckets = np.frombuffer(self.map, np.uint32, self.layout.buckets, layout.PAGE_BYTES)
-        used = np.flatnonzero((buckets != layout.EMPTY) & (buckets != layout.DELETED))
-        numbers = buckets[used]
-        kept = np.isin(numbers, slots + 1)
-        if kept.sum() != len(slots) or len(np.unique(numbers[kept])) != len(slots):
-            raise self.corrupt("its hash table does not list each message once")
-        buckets[used[~kept]] = layout.DELETED
-        for bucket in used[~kept].tolist():
-            self._tidy(bucket)
+    def repair(self, live: npt.NDArray[np.intp]) -> None:
+        """Let the hash table list these entries, each once: a killed writer may have left more."""
+        for _ in range(_MOST_REPAIRS):
+            table = np.frombuffer(self.map, np.uint32, self.layout.buckets, layout.PAGE_BYTES)
+            used = np.flatnonzero(table != layout.EMPTY)
+            slots = table[used].astype(np.intp) - 1
+            wrong = ~np.isin(slots, live)
+            _, first = np.unique(slots, return_index=True)
+            wrong[np.setdiff1d(np.arange(len(slots)), first)] = True
+            if not wrong.any():
+                break
+            self._empty(int(used[wrong][0]))
+        else:
+            raise self.corrupt("its hash table is full of what is not there")
+        if len(slots) != len(live):
+            raise self.corrupt("its hash table does not list each message")
 
-    def _tidy(self, bucket: int) -> None:
-        """Let deleted buckets be empty ones if no search needs to go on past them."""
-        buckets = self._buckets
-        mask = len(buckets) - 1
-        if buckets[(bucket + 1) & mask] != layout.EMPTY:
-            return
-        while buckets[bucket & mask] == layout.DELETED:
-            buckets[bucket & mask] = layout.EMPTY
-            bucket -= 1
+    def _empty(self, hole: int) -> None:
+        """Empty a bucket, moving others so that no search ends at it that has to go on.
+
+        An entry is at its new place before it is gone from the old one. A search that passed the
+        one too early and the other too late finds that the number of moves has changed.
+        """
+        words, buckets, mask = self.words, self._buckets, len(self._buckets) - 1
+        for bucket in range(hole + 1, hole + mask + 1):
+            number = buckets[bucket & mask]
+            if number == layout.EMPTY:
+                break
+            if number > self.layout.slots:
+                raise self.corrupt(f"there is no entry {number}")
+            home = words[self.first_entry_word + (number - 1) * ENTRY_WORDS + 2]
+            if (bucket - home) & mask >= (bucket - hole) & mask:
+                words[layout.W_MOVES] += 1
+                buckets[hole] = number
+                hole = bucket & mask
+        words[layout.W_MOVES] += 1
+        buckets[hole] = layout.EMPTY
 
     def _used(self) -> npt.NDArray[np.void]:
         used = self.words[layout.W_USED_SLOTS]

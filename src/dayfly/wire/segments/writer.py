@@ -202,8 +202,9 @@ class Writer:
         self._drops_seen = words[layout.W_DROPPED_AT]
         for slot in segment.dropped_slots().tolist():
             words[self._word(slot)] = 0
+            segment.remove(words[self._word(slot) + 2], slot)
         live = segment.live_slots()
-        segment.keep_only(live)
+        segment.repair(live)
         chosen = segment.entries[live]
         offsets, digests = chosen["offset"].tolist(), chosen["digest"].tolist()
         rooms = [layout.room_for(size) for size in chosen["size"].tolist()]
