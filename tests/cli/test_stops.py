@@ -93,7 +93,7 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     process = command.start(
         "train", slow, "--workers", 2, "--channel", f"file://{channel}", cwd=tmp_path
     )
-    command.eventually("messages", lambda: list(channel.glob("*/*/from-1")))
+    command.eventually("segments", lambda: list(channel.glob("*/*/from-1")))
     session = command.session_of(process)
     process.kill()
     process.communicate()
