@@ -37,7 +37,7 @@ from dayfly.life.sessions import Session
 from dayfly.runs.displays import StandardError
 from dayfly.train.replica import build_model
 
-_ROUNDS, _QUICK_ROUNDS = 5, 2
+_ROUNDS, _QUICK_ROUNDS = 3, 2
 _WORKERS = (2, 4)
 
 

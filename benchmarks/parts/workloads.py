@@ -54,8 +54,10 @@ class Workload:
     """A training of `epochs` x `steps_an_epoch` steps.
 
     batch_size: samples a step, all processes together. warm_steps: first steps that are not
-    measured; nor is the last, after which dayfly validates. tolerance: how far the losses of the
-    two sides may be apart in any step, as a share of the larger of the loss and 1.
+    measured: until dayfly has made its first checkpoint, and uses the memory of its message log
+    again, as it does from then on. Nor is the last step, after which dayfly validates. tolerance:
+    how far the losses of the two sides may be apart in any step, as a share of the larger of the
+    loss and 1.
     """
 
     name: str
@@ -107,7 +109,7 @@ class Workload:
         """A short form, to see that everything works; its figures say less."""
         if self.epochs > 1:
             return replace(self, epochs=max(1, self.epochs // 6))
-        return replace(self, steps_an_epoch=self.warm_steps + 4)
+        return replace(self, steps_an_epoch=6, warm_steps=2)
 
 
 WORKLOADS = {
@@ -130,9 +132,9 @@ WORKLOADS = {
             optimizer=_gentle,
             arrays=_noise(3, 32, 32),
             batch_size=32,
-            steps_an_epoch=9,
+            steps_an_epoch=28,
             epochs=1,
-            warm_steps=2,
+            warm_steps=14,
             tolerance=0.005,
         ),
         Workload(
@@ -141,9 +143,9 @@ WORKLOADS = {
             optimizer=_plain,
             arrays=_noise(1024),
             batch_size=32,
-            steps_an_epoch=30,
+            steps_an_epoch=60,
             epochs=1,
-            warm_steps=5,
+            warm_steps=14,
             tolerance=0.005,
         ),
     )

@@ -1,7 +1,8 @@
 """How far a model's buffers moved, such as the statistics of BatchNorm: what replicas sum of them.
 
 A buffer starts from the same value on all replicas, each moves its own by its own samples, and all
-go on with the start plus the weighted mean of the moves.
+go on with the start plus the weighted mean of the moves. Models have many small buffers, so those
+of one type are handled together, as one flat tensor.
 """
 
 from __future__ import annotations
@@ -15,54 +16,78 @@ from torch import nn
 class Moves:
     """The buffers of a model.
 
-    sizes: elements that each one's move has, in order. before: where they were at `begin`.
+    sizes: elements that the move of each type has, in order. before: where the buffers were at
+    `begin`, a flat tensor a type.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         # By name: a forward pass may put another tensor in a buffer's place.
-        self._names = [name for name, buffer in model.named_buffers() if buffer.numel()]
+        self._names: dict[torch.dtype, list[str]] = {}
+        for name, buffer in model.named_buffers():
+            if buffer.numel():
+                self._names.setdefault(buffer.dtype, []).append(name)
         self.before: list[torch.Tensor] = []
-        self.sizes = [buffer.numel() for buffer in self._buffers()]
+        self.sizes = [len(_flat(buffers)) for buffers in self._buffers()]
 
     def begin(self) -> None:
         """Note where the buffers are."""
-        self.before = [buffer.clone() for buffer in self._buffers()]
+        self.before = [_flat(buffers) for buffers in self._buffers()]
 
     def measure(self, into: Sequence[torch.Tensor], weight: float) -> None:
         """Write `weight` times each move into flat tensors.
 
         A weight of 0 writes zeros, wherever the buffers are.
         """
-        for buffer, before, move in zip(self._buffers(), self.before, into, strict=True):
+        for buffers, before, move in zip(self._buffers(), self.before, into, strict=True):
             if weight:
-                now = buffer if buffer.dtype.is_floating_point else buffer.to(torch.int64)
-                move.copy_((now - _start(before)).reshape(-1)).mul_(weight)
+                now = _wide(_flat(buffers))
+                move.copy_(now - _start(before)).mul_(weight)
             else:
                 move.zero_()
 
     def rewind(self) -> None:
         """Put the buffers back to where they were at `begin`."""
-        for buffer, before in zip(self._buffers(), self.before, strict=True):
-            buffer.copy_(before)
+        for buffers, before in zip(self._buffers(), self.before, strict=True):
+            _fill(buffers, before)
 
     def apply(self, moves: Sequence[torch.Tensor]) -> None:
         """Move the buffers from where they are."""
-        for buffer, move in zip(self._buffers(), moves, strict=True):
-            whole = move if buffer.dtype.is_floating_point else move.round()
-            start = _start(buffer)
-            buffer.copy_(start + whole.view_as(start).to(start.dtype))
+        for buffers, move in zip(self._buffers(), moves, strict=True):
+            start = _start(_flat(buffers))
+            whole = move if start.dtype.is_floating_point else move.round()
+            _fill(buffers, start + whole.to(start.dtype))
 
-    def _buffers(self) -> list[torch.Tensor]:
-        """As they are now; complex ones as pairs of real numbers."""
-        buffers = [self._model.get_buffer(name).detach() for name in self._names]
-        return [torch.view_as_real(b) if b.is_complex() else b for b in buffers]
+    def _buffers(self) -> list[list[torch.Tensor]]:
+        """As they are now, by type; complex ones as pairs of real numbers."""
+        return [
+            [_real(self._model.get_buffer(name).detach()) for name in names]
+            for names in self._names.values()
+        ]
 
 
-def _start(buffer: torch.Tensor) -> torch.Tensor:
-    """What a buffer moves from: itself, but 0 where it is infinite or no number.
+def _real(buffer: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(buffer) if buffer.is_complex() else buffer
+
+
+def _flat(buffers: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([buffer.reshape(-1) for buffer in buffers])
+
+
+def _fill(buffers: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
+    parts = flat.split([buffer.numel() for buffer in buffers])
+    shaped = [part.view(buffer.shape) for part, buffer in zip(parts, buffers, strict=True)]
+    torch._foreach_copy_(list(buffers), shaped)
+
+
+def _wide(flat: torch.Tensor) -> torch.Tensor:
+    return flat if flat.dtype.is_floating_point else flat.to(torch.int64)
+
+
+def _start(flat: torch.Tensor) -> torch.Tensor:
+    """What buffers move from: themselves, but 0 where they are infinite or no number.
 
     A mask of -inf, or a maximum that starts there, has no difference to be summed.
     """
-    wide = buffer if buffer.dtype.is_floating_point else buffer.to(torch.int64)
+    wide = _wide(flat)
     return torch.where(wide.isfinite(), wide, 0)
