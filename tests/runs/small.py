@@ -126,6 +126,8 @@ IN_EVERY_STEP = (
     "reduced",
     "applied",
 )
+#: As well, in the steps of local SGD; those of the wire and after it, once a round.
+IN_LOCAL_STEPS = ("stepped", "kept")
 #: As well, in the last step of an epoch.
 AT_EPOCH_ENDS = ("val-put-part", "val-hold", "val-reduce", "val-put-sum", "val-get", "epoch")
 #: As well, when the checkpoint before a step is written.

@@ -110,7 +110,7 @@ def _faults(random: np.random.Generator, workers: int, number: int) -> tuple[Fau
     steps = random.choice(job.STEPS, number, replace=False)
     faults = []
     for turn, step in enumerate(steps.tolist()):
-        places = small.IN_EVERY_STEP + small.AT_CHECKPOINTS
+        places = small.IN_EVERY_STEP + small.IN_LOCAL_STEPS + small.AT_CHECKPOINTS
         if (step + 1) % job.STEPS_AN_EPOCH == 0:
             places += small.AT_EPOCH_ENDS
         what = "zygote" if turn % 4 == 3 else "self"
