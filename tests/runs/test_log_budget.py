@@ -119,7 +119,6 @@ def test_the_log_is_not_charged_to_functions(
     (least_mib,) = re.findall(r"at least (\d+) MiB", str(refused.value))
     if not touched:
         monkeypatch.setattr(pool, "touch", lambda fd, at, size: None)
-        monkeypatch.setattr(pool, "touch_huge", lambda fd, at, address, used: False)
     assert (deaths(job, int(least_mib) + 70, tmp_path / "run") == 0) is touched
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,23 +11,14 @@ import pytest
 
 from dayfly.errors import WireError
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.segments import layout, pool
-from dayfly.wire.segments.layout import HUGE_BYTES
+from dayfly.wire.segments import layout
 from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.touch import touch, touch_huge
 from dayfly.wire.segments.writer import Writer
 from tests.segments import kit
 
 MIB = 2**20
 SOON_S = 30.0
-
-
-@pytest.fixture(params=["huge", "small"])
-def pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With huge pages, if this machine has them, and without."""
-    if request.param == "small":
-        monkeypatch.setattr(pool, "touch_huge", lambda fd, at, address, used: False)
 
 
 def soon(condition: Callable[[], bool]) -> None:
@@ -48,7 +38,6 @@ def asking_writer(place: Path, source: int) -> tuple[Segment, Writer]:
     return segment, Writer(segment, lambda: own.bells.ring(layout.BELL_WANTED))
 
 
-@pytest.mark.usefixtures("pages")
 def test_pages_are_touched_ahead_of_their_use(tmp_path: Path) -> None:
     place = tmp_path / "segments"
     make_segments(place, 2, 64 * MIB)
@@ -66,7 +55,6 @@ def test_pages_are_touched_ahead_of_their_use(tmp_path: Path) -> None:
     assert 12 * MIB < taken_bytes(place) <= 64 * MIB
 
 
-@pytest.mark.usefixtures("pages")
 def test_one_may_need_more_than_its_share_and_none_more_than_there_is(tmp_path: Path) -> None:
     """Its share of 16 MiB is a third: it gets more as long as there is any, waiting for it."""
     place = tmp_path / "segments"
@@ -94,7 +82,6 @@ def put_for_ever(writer: Writer, segment: Segment) -> None:
         kit.put(writer, segment, Key(step, "a", 0, 1), bytes([step]) * MIB)
 
 
-@pytest.mark.usefixtures("pages")
 def test_many_entries_are_touched_too(tmp_path: Path) -> None:
     place = tmp_path / "segments"
     make_segments(place, 1, 64 * MIB)
@@ -105,27 +92,6 @@ def test_many_entries_are_touched_too(tmp_path: Path) -> None:
             assert kit.put(writer, segment, Key(step, "a", 0, 1), b"x")
         assert segment.words[layout.W_TOUCHED_SLOTS] >= 1000
         writer.close()
-
-
-def test_a_huge_page_keeps_what_is_there(tmp_path: Path) -> None:
-    """Whether it can be made depends on the machine; that nothing is lost does not."""
-    path = tmp_path / "segments" / "from-0"
-    make_segments(path.parent, 1, 64 * MIB)
-    segment = Segment(path)
-    at = segment.arena_at
-    data = os.urandom(60_000)
-    segment.map[at : at + len(data)] = data
-    fd = os.open(path, os.O_RDWR)
-    try:
-        made = touch_huge(fd, at, segment.address + at, used=65536)
-        assert segment.map[at : at + len(data)] == data
-        assert not made or path.stat().st_blocks * 512 >= HUGE_BYTES
-        assert not touch_huge(fd, at + 4096, segment.address + at, used=0)
-        assert not touch_huge(fd, at, segment.address + at + 4096, used=0)
-        touch(fd, at + 2 * HUGE_BYTES, 3 * MIB + 4096)
-        assert path.stat().st_blocks * 512 >= 3 * MIB
-    finally:
-        os.close(fd)
 
 
 def test_whoever_has_a_removed_segment_open_is_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
          0        header: 64-bit words, numbered below, and from byte 2048 on the doorbells
       4096        buckets: 32-bit numbers of entries, a hash table with open addressing
     a page on     entries: 128 bytes each, which message lies where
-    2 MiB on      arena: the messages, each at a multiple of 64 bytes
+    a page on     arena: the messages, each at a multiple of 64 bytes
 
 An entry:
 
@@ -33,8 +33,6 @@ from dayfly.errors import WireError
 from dayfly.wire.keys import Key
 
 PAGE_BYTES = 4096
-#: The arena begins at a multiple of this, so that it may have huge pages.
-HUGE_BYTES = 2 * 2**20
 #: Messages begin at multiples of this.
 ALIGN_BYTES = 64
 ENTRY_BYTES = 128
@@ -115,7 +113,7 @@ class Layout:
         """
         share = budget_bytes // (senders * _BYTES_A_SLOT)
         slots = _power_of_2(max(_LEAST_SLOTS, _SLOTS_A_PEER * senders, min(share, _MOST_SLOTS)))
-        fixed = (senders + 1) * cls(senders, slots, 0).fixed_bytes
+        fixed = (senders + 1) * cls(senders, slots, 0).arena_at
         arena_bytes = (budget_bytes - fixed) // PAGE_BYTES * PAGE_BYTES
         if arena_bytes < (senders + 1) * PAGE_BYTES:
             raise WireError(
@@ -135,14 +133,9 @@ class Layout:
         return PAGE_BYTES + _pages(4 * self.buckets)
 
     @property
-    def fixed_bytes(self) -> int:
-        """What header, buckets and entries take."""
-        return self.entries_at + _pages(ENTRY_BYTES * self.slots)
-
-    @property
     def arena_at(self) -> int:
-        """Where in the file the arena begins."""
-        return -(-self.fixed_bytes // HUGE_BYTES) * HUGE_BYTES
+        """Where in the file the arena begins; what header, buckets and entries take."""
+        return self.entries_at + _pages(ENTRY_BYTES * self.slots)
 
     @property
     def file_bytes(self) -> int:

@@ -21,9 +21,9 @@ from dayfly.errors import WireError
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.doorbell import LOOK_AGAIN_S
-from dayfly.wire.segments.layout import ENTRY_BYTES, HUGE_BYTES, PAGE_BYTES, Layout
+from dayfly.wire.segments.layout import ENTRY_BYTES, PAGE_BYTES, Layout
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.touch import touch, touch_huge, write
+from dayfly.wire.segments.touch import touch, write
 from dayfly.wire.segments.writer import no_space
 
 #: Touched at once, of every segment.
@@ -86,7 +86,6 @@ class Pool(Closing):
         self._ahead_bytes = ahead_bytes
         self._closed = False
         self._failure: str | None = None
-        self._huge = True
         with ExitStack() as stack:
             self._fds: dict[int, int] = {}
             self._segments: dict[int, Segment] = {}
@@ -150,7 +149,7 @@ class Pool(Closing):
             elif _pages(missing) > self._left:
                 words[layout.W_REFUSED] = layout.REFUSED_BUDGET
             else:
-                self._touch_bytes(source, missing, self._left)
+                self._touch_bytes(source, missing)
         except OSError as error:
             self._failure = str(_failure(error, self._place))
             words[layout.W_REFUSED] = layout.REFUSED_DISK
@@ -165,9 +164,7 @@ class Pool(Closing):
         missing = goal - words[layout.W_TOUCHED_BYTES]
         try:
             if missing > 0 and self._left >= PAGE_BYTES:
-                most = self._share - words[layout.W_TOUCHED_BYTES]
-                most = min(most if source != COORDINATOR else missing, self._left)
-                self._touch_bytes(source, min(missing, self._left), most)
+                self._touch_bytes(source, min(missing, self._left))
                 done = words[layout.W_TOUCHED_BYTES]
                 words[layout.W_ASK_BYTES] = max(0, done - ahead // 2)
                 return True
@@ -183,24 +180,14 @@ class Pool(Closing):
             words[layout.W_ASK_BYTES] = segment.layout.arena_bytes
         return False
 
-    def _touch_bytes(self, source: int, least: int, most: int) -> None:
-        """Touch the next pages of the arena: a slice at most, or a huge page if `most` permits."""
+    def _touch_bytes(self, source: int, least: int) -> None:
+        """Touch the next pages of the arena, a slice at most."""
         words = self._segments[source].words
         done = words[layout.W_TOUCHED_BYTES]
-        at, used = self._own.layout.arena_at + done, done % HUGE_BYTES
-        size = HUGE_BYTES - used
-        if not (used <= _FIRST_BYTES and size <= most and self._huge_page(source, at - used, used)):
-            size = min(size, _pages(least), _SLICE_BYTES)
-            touch(self._fds[source], at, size)
+        size = min(_pages(least), _SLICE_BYTES)
+        touch(self._fds[source], self._own.layout.arena_at + done, size)
         self._left -= size
         words[layout.W_TOUCHED_BYTES] = done + size
-
-    def _huge_page(self, source: int, at: int, used: int) -> bool:
-        # Where one fails the next would, too, after a long search for memory.
-        self._huge = self._huge and touch_huge(
-            self._fds[source], at, self._segments[source].address + at, used
-        )
-        return self._huge
 
     def _touch_slots(self, source: int) -> None:
         words = self._segments[source].words
