@@ -23,11 +23,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (directory / "run" / "weights.safetensors").read_bytes()
 
 
-def training(slow: Path, directory: Path) -> tuple[subprocess.Popen[str], str]:
+def training(slow: Path, directory: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
     """A run that is in the middle of its steps, and its session."""
-    process = command.start(
-        "train", slow, "--workers", 2, "--memory", 600, "--run-dir", "run", "--json", cwd=directory
-    )
+    asked = ("--workers", 2, "--memory", 600, "--run-dir", "run", "--json", *more)
+    process = command.start("train", slow, *asked, cwd=directory)
     events = directory / "run" / "events" / "worker-1.jsonl"
     command.eventually("a step", lambda: events.exists() and '"kind": "step"' in events.read_text())
     session = command.session_of(process)
@@ -90,11 +89,8 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     slow: Path, fast: Path, tmp_path: Path
 ) -> None:
     channel = tmp_path / "channel"
-    process = command.start(
-        "train", slow, "--workers", 2, "--channel", f"file://{channel}", cwd=tmp_path
-    )
-    command.eventually("segments", lambda: list(channel.glob("*/*/from-1")))
-    session = command.session_of(process)
+    process, session = training(slow, tmp_path, "--channel", f"file://{channel}")
+    assert list(channel.glob("*/*/from-1"))
     process.kill()
     process.communicate()
     assert command.run("train", fast, cwd=tmp_path).returncode == 0
