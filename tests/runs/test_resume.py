@@ -128,7 +128,8 @@ def test_a_run_goes_on_with_another_number_of_workers(data: Path, tmp_path: Path
 def test_a_damaged_checkpoint_is_refused_and_named(data: Path, tmp_path: Path) -> None:
     killed(data, tmp_path, [Fault(COORDINATOR, 20, "step")])
     before = (tmp_path / "run.json").read_bytes()
-    part = next((tmp_path / "checkpoint").glob("*/part-0*"))
+    committed = json.loads((tmp_path / "checkpoint" / "latest.json").read_text())
+    part = next(tmp_path / one["object"] for one in committed["parts"] if "part-0" in one["object"])
     content = bytearray(part.read_bytes())
     content[-1] ^= 1
     part.write_bytes(content)
