@@ -75,7 +75,7 @@ def _flat(buffers: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _fill(buffers: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
-    parts = flat.split([buffer.numel() for buffer in buffers])
+    parts = torch.split(flat, [buffer.numel() for buffer in buffers])
     shaped = [part.view(buffer.shape) for part, buffer in zip(parts, buffers, strict=True)]
     torch._foreach_copy_(list(buffers), shaped)
 
