@@ -178,7 +178,7 @@ def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
         "run_id": record.get("run_id"),
         "status": run.status,
         "samples": record.get("samples"),
-        "step_bytes": record.get("step_bytes"),
+        "round_bytes": record.get("round_bytes"),
         "lives": record.get("generation", 0) + 1,
         "wall_s": record.get("wall_s"),
         "deaths": times.ends("death"),
