@@ -76,7 +76,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(
     weights = []
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         done = command.run(
-            "train", fast, "--workers", 3, "--seed", seed, "--run-dir", name, cwd=tmp_path
+            "train", fast, "--workers", 2, "--seed", seed, "--run-dir", name, cwd=tmp_path
         )
         assert done.returncode == 0, done.stderr
         weights.append((tmp_path / name / "weights.safetensors").read_bytes())
