@@ -17,10 +17,10 @@ class CatchUp:
         if not self.behind:
             self._tell(step)
 
-    def stored(self, step: int, operation: str, at: int) -> frozenset[Name] | None:
+    def stored(self, step: int, operation: str) -> frozenset[Name] | None:
         """The sums of an all-reduce that are in the log while behind; None once it is level.
 
-        `at`: the step that the worker is in. The first sum that is not whole in the log is the one
+        The first sum that is not whole in the log is the one
         at which the predecessor died.
         """
         if not self.behind:
@@ -28,7 +28,7 @@ class CatchUp:
         stored = self._engine.stored_sums(step, operation)
         if len(stored) < len(self._engine.sums):
             self.behind = False
-            self._tell(at)
+            self._tell(step)
         return stored
 
     def _tell(self, step: int) -> None:

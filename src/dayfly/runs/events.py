@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,28 @@ from dayfly.wire.channels.base import COUNTERS
 Json = Mapping[str, Any]
 
 
-def records(file: Path) -> Iterator[Json]:
-    """The records of an event file; a last line that a kill cut short is passed over."""
+def read(file: Path) -> tuple[tuple[Json, ...], int]:
+    """The records of an event file, and how many lines are none: a kill may cut the last short."""
     if not file.exists():
-        return
-    for line in file.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
+        return (), 0
+    found, cut = [], 0
+    for line in file.read_text(errors="replace").split("\n"):
+        if not line:
             continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            record = None
+        if isinstance(record, dict) and "kind" in record and "at" in record:
+            found.append(record)
+        else:
+            cut += 1
+    return tuple(found), cut
+
+
+def records(file: Path) -> tuple[Json, ...]:
+    """The records of an event file, as far as they can be read."""
+    return read(file)[0]
 
 
 def worker_files(directory: Path) -> list[Path]:

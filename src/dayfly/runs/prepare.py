@@ -14,9 +14,9 @@ import torch
 from dayfly.errors import DayflyError, RequestError, WireError, in_short
 from dayfly.job import Job
 from dayfly.runs.progress import Progress
+from dayfly.runs.protocols import PROTOCOLS
 from dayfly.runs.settings import Settings
 from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
-from dayfly.train.averaging import Averaging
 from dayfly.train.builtin import BUILTIN
 from dayfly.train.flat import BUCKET_BYTES
 from dayfly.train.order import Epochs, Rounds
@@ -24,7 +24,6 @@ from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
-from dayfly.train.synchronous import Synchronous
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.segments.layout import ALIGN_BYTES, Layout
@@ -94,9 +93,9 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
         kept = {name: tensor.clone() for name, tensor in tensors.items()}
         alone = _smallest_piece(job, trained, settings.workers) == 1
         probe(job, replica, tried, unseen, alone=alone)
-        round_bytes = _round_bytes(
-            job, settings, replica, Epochs(trained, job.batch_size, job.seed)
-        )
+        epochs = Epochs(trained, job.batch_size, job.seed)
+        rounds = Rounds(epochs, settings.round_steps)
+        round_bytes = PROTOCOLS[settings.sync].round_bytes(job, replica, rounds)
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, own)
@@ -104,14 +103,6 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
     return Prepared(
         arrays, samples, {"replica": tree, "progress": Progress().dump()}, kept, round_bytes
     )
-
-
-def _round_bytes(job: Job, settings: Settings, replica: Replica, epochs: Epochs) -> int:
-    """Size of the buffer that is summed over the workers; may change the replica."""
-    if settings.sync == "bsp":
-        return Synchronous(job, replica).flat.data.nbytes
-    rounds = Rounds(epochs, settings.round_steps)
-    return Averaging(replica, rounds.longest).data.nbytes
 
 
 def log_budget_bytes(settings: Settings, channel_directory: Path) -> int:

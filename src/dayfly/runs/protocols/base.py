@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +57,11 @@ class Protocol(Closing):
     def __init__(self, station: Station) -> None:
         self.station = station
 
+    @staticmethod
+    @abstractmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        """Size of what a round sums over the workers; may change the replica."""
+
     @abstractmethod
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         """Become the replica of a checkpoint before `step`; returns the step to go on with."""
@@ -66,6 +72,29 @@ class Protocol(Closing):
 
         Raises HandOver if there is no time for it, WireError if the wire fails.
         """
+
+    def tell_step(
+        self,
+        step: int,
+        loss: float | None,
+        *,
+        computed: bool,
+        began: float,
+        at: float,
+        **more: Any,
+    ) -> None:
+        """Report a step that took from `began` (monotonic; `at` in Unix seconds) until now."""
+        here = self.station
+        here.reporter.add(
+            "step",
+            step=step,
+            loss=loss,
+            computed=computed,
+            began=at,
+            step_s=time.monotonic() - began,
+            spans=here.spans.take(began),
+            **more,
+        )
 
     def close(self) -> None:
         """End its threads."""

@@ -11,8 +11,10 @@ from collections.abc import Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from dayfly.job import Job
 from dayfly.runs.protocols.base import Protocol, Station
-from dayfly.train.replica import Wishes
+from dayfly.train.order import Rounds
+from dayfly.train.replica import Replica, Wishes
 from dayfly.train.state import Tensors
 from dayfly.train.synchronous import Synchronous
 from dayfly.wire.schedule import Name
@@ -26,14 +28,18 @@ class Bsp(Protocol):
     def __init__(self, station: Station) -> None:
         super().__init__(station)
         self._steps = Synchronous(station.job, station.replica)
-        self._spans = self._steps.flat.buckets
-        self._operations = operations(len(self._spans))
+        self._buckets = self._steps.flat.buckets
+        self._operations = operations(len(self._buckets))
         self._pool = (
             ThreadPoolExecutor(1, thread_name_prefix="dayfly-buckets")
-            if len(self._spans) > 1
+            if len(self._buckets) > 1
             else None
         )
         self._coming: list[Future[None]] = []
+
+    @staticmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        return Synchronous(job, replica).flat.data.nbytes
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         self.station.replica.load_state(tree, tensors)
@@ -44,17 +50,17 @@ class Bsp(Protocol):
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         # Behind at its first bucket and level at the second: the predecessor died between them.
-        stored = [here.catch_up.stored(step, name, step) for name in self._operations]
+        stored = [here.catch_up.stored(step, name) for name in self._operations]
         if not here.catch_up.behind:
             here.room()
         computed = any(
             here.engine.schedule(len(span), some).reads_buffer
-            for span, some in zip(self._spans, stored, strict=True)
+            for span, some in zip(self._buckets, stored, strict=True)
         )
         if computed:
             self._compute(step, stored)
         else:
-            for bucket in range(len(self._spans)):
+            for bucket in range(len(self._buckets)):
                 self._reduce(bucket, step, stored[bucket])
         reduced = time.monotonic()
         here.faults.at(step, "reduced")
@@ -63,16 +69,7 @@ class Bsp(Protocol):
         here.faults.at(step, "applied")
         here.progress.add(loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
-        here.reporter.add(
-            "step",
-            step=step,
-            loss=loss,
-            computed=computed,
-            began=at,
-            step_s=time.monotonic() - began,
-            reduced_s=reduced - began,
-            spans=here.spans.take(began),
-        )
+        self.tell_step(step, loss, computed=computed, began=began, at=at, reduced_s=reduced - began)
         return granted
 
     def _compute(self, step: int, stored: Sequence[Stored]) -> None:
@@ -97,7 +94,7 @@ class Bsp(Protocol):
             here.faults.at(step, "computed")
             for coming in self._coming:
                 coming.result()
-            last = len(self._spans) - 1
+            last = len(self._buckets) - 1
             self._reduce(last, step, stored[last])
         except BaseException as error:
             here.engine.give_up(error)  # what is still waiting for peers must not keep us here
@@ -108,7 +105,7 @@ class Bsp(Protocol):
             self._coming.clear()
 
     def _reduce(self, bucket: int, step: int, stored: Stored) -> None:
-        span = self._spans[bucket]
+        span = self._buckets[bucket]
         buffer = self._steps.flat.data[span.start : span.stop]
         self.station.engine.all_reduce(buffer, step, self._operations[bucket], stored)
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.train.averaging import Averaging
 from dayfly.train.local_sgd import LocalSgd
-from dayfly.train.replica import Wishes
+from dayfly.train.order import Rounds
+from dayfly.train.replica import Replica, Wishes
 from dayfly.train.state import Tensors
 
 _OPERATION = "avg"
@@ -39,6 +42,10 @@ class LocalSgdRounds(Protocol):
         self._kept_at = time.monotonic()
         self._within: int | None = None  # the round that was begun, by its first step
 
+    @staticmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        return Averaging(replica, rounds.longest).data.nbytes
+
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         own = checkpoints.latest(self._own)
         if own is None or own.step <= step:
@@ -54,7 +61,7 @@ class LocalSgdRounds(Protocol):
     def take(self, step: int) -> Wishes:
         here = self.station
         steps = here.rounds.steps(step)
-        stored = here.catch_up.stored(step, _OPERATION, step)
+        stored = here.catch_up.stored(step, _OPERATION)
         if not here.catch_up.behind:
             here.room()
         if self._within != step:
@@ -108,15 +115,7 @@ class LocalSgdRounds(Protocol):
             loss = self._steps.step(here.slices.pieces(step), step)
         here.faults.at(step, "stepped")
         here.lifetime.step_ends()
-        here.reporter.add(
-            "step",
-            step=step,
-            loss=loss,
-            computed=True,
-            began=at,
-            step_s=time.monotonic() - began,
-            spans=here.spans.take(began),
-        )
+        self.tell_step(step, loss, computed=True, began=began, at=at)
         due = here.lifetime.due()
         if due or time.monotonic() - self._kept_at > here.task.checkpoint_every_s:
             self._keep(first)

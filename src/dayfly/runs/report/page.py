@@ -11,9 +11,10 @@ from pathlib import Path
 from string import Template
 
 from dayfly.errors import RequestError
+from dayfly.runs.events import Json
 from dayfly.runs.report import curves, detail, tables
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
-from dayfly.runs.report.reading import Json, RunFiles
+from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
 

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from dayfly.errors import RequestError
-
-Json = Mapping[str, Any]
+from dayfly.runs import events
+from dayfly.runs.events import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class RunFiles:
     def _read(cls, directory: Path) -> Self:
         record = _tree(directory / "run.json")
         assert record is not None
-        coordinator, cut_lines = events(_text(directory / "events" / "coordinator.jsonl"))
+        coordinator, cut_lines = events.read(directory / "events" / "coordinator.jsonl")
         workers = {}
-        for file in (directory / "events").glob("worker-*.jsonl"):
+        for file in events.worker_files(directory / "events"):
             rank = file.stem.removeprefix("worker-")
             if rank.isdecimal():
-                workers[int(rank)], cut = events(_text(file))
+                workers[int(rank)], cut = events.read(file)
                 cut_lines += cut
         return cls(
             directory=directory,
@@ -77,28 +77,6 @@ class RunFiles:
     def result(self) -> Json:
         """The run's results; empty until it has ended once."""
         return self.record.get("result") or {}
-
-
-def events(text: str) -> tuple[tuple[Json, ...], int]:
-    """The records of an event file, and how many lines are none."""
-    found, cut = [], 0
-    for line in text.split("\n"):
-        if not line:
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            record = None
-        if isinstance(record, dict) and "kind" in record and "at" in record:
-            found.append(record)
-        else:
-            cut += 1
-    return tuple(found), cut
-
-
-def _text(file: Path) -> str:
-    """Empty if there is none; a cut may go through a letter."""
-    return file.read_text(errors="replace") if file.exists() else ""
 
 
 def _tree(file: Path) -> Json | None:
