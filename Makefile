@@ -24,7 +24,8 @@ DEMO_MADE := $(VENV)/.demo
 TEST_MADE := $(VENV)/.test
 
 # Programs that tests need, named as their Debian packages are.
-PROGRAMS := chromium
+# Commands that the tests run, each with the Debian package that it comes with.
+PROGRAMS := chromium:chromium tc:iproute2
 INSTALL_PROGRAMS := apt-get update && apt-get install -y --no-install-recommends
 
 define CHECK_PYTHON
@@ -58,7 +59,7 @@ test: $(TEST_MADE) programs  ## the whole test suite, lint and type checks inclu
 
 # Root gets what is missing; others are told, and the tests that need it are skipped.
 programs:
-	@missing=; for one in $(PROGRAMS); do command -v $$one > /dev/null || missing="$$missing $$one"; done; \
+	@missing=; for one in $(PROGRAMS); do command -v "$${one%%:*}" > /dev/null || missing="$$missing $${one##*:}"; done; \
 	[ -z "$$missing" ] && exit; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 		echo "installing$$missing"; \

@@ -35,8 +35,8 @@ def mix(*key: int) -> int:
 def seed_generators(*key: int) -> None:
     """Seed torch's, numpy's and random's global generators by a key."""
     seed = mix(*key)
-    # torch.manual_seed does the same, in a hundred times the time: it formats the call stack for
-    # devices that are not in use.
+    # torch.manual_seed does the same, but formats the call stack for each kind of device that is
+    # not in use, which takes longer than all the rest of the seeding.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)
