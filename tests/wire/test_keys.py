@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key
 
 operations = st.from_regex(r"[a-z][a-z0-9-]{0,39}", fullmatch=True)
-parties = st.integers(COORDINATOR, 10**6)
+parties = st.integers(SERVER, 10**6)
 keys = st.builds(Key, st.integers(0, FOREVER), operations, parties, parties)
 
 

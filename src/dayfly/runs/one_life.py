@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,16 +21,18 @@ from dayfly.life.sessions import Session
 from dayfly.runs.allotment import allotment, check_task, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
-from dayfly.runs.prepare import log_budget_bytes, log_rounds
+from dayfly.runs.prepare import channel_plan, log_rounds
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.results import write_results
 from dayfly.runs.run import Result, Run
 from dayfly.runs.signals import Stopped, StopSignals
-from dayfly.runs.task import Task
+from dayfly.runs.task import RENDEZVOUS, Task
 from dayfly.train.order import Epochs
-from dayfly.wire.channels import check_channel, create_channel, remove_channel
+from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.credentials import channel_password
+from dayfly.wire.channels.kind import Site
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.store import FileStore
 
@@ -37,8 +40,6 @@ _HANDLER = "dayfly.runs.worker:main"
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
 #: first made, which would cost every function most of a second.
 _PRELOAD = ("torch._dynamo", "dayfly.runs.worker")
-#: Beside a round's messages, room for reports and the like is kept ready for a worker.
-_AHEAD_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class OneLife:
         self._priced_as = catalogue(self._settings).platform(price_list(self._settings))
         self._began = time.monotonic()
         self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
-        self._log_budget_bytes = log_budget_bytes(self._settings, check_channel(self._channel_url))
+        self._channel_plan = channel_plan(self._settings, self._channel_url, record.round_bytes)
         self._log_rounds: int | None = None
         try:
             committed = checkpoints.latest(store)
@@ -106,10 +107,7 @@ class OneLife:
         What is enforced in another way than asked for is said.
         """
         self._log_rounds = log_rounds(
-            self._settings,
-            self._record.round_bytes,
-            self._log_budget_bytes,
-            check_channel(self._channel_url),
+            self._settings, self._channel_url, self._channel_plan, self._record.round_bytes
         )
         limit = self._settings.memory_mib
         if limit is not None and limit < (least := self._platform.least_memory_mib()):
@@ -169,21 +167,22 @@ class OneLife:
     @contextmanager
     def _fresh_channel(self) -> Iterator[Channel]:
         """The coordinator's end of a channel without messages of earlier lives; removed later."""
-        url = self._channel_url
-        namespace = Namespace(self._record.run_id, self._record.generation)
-        self._session.record_directory(check_channel(url) / namespace.run)
-        remove_channel(url, namespace.run)
-        with create_channel(
-            url,
-            namespace,
-            senders=self._settings.workers,
-            budget_bytes=self._log_budget_bytes,
-            ahead_bytes=self._record.round_bytes + _AHEAD_BYTES,
-        ) as channel:
+        kind = channel_kind(self._channel_url)
+        site = Site(
+            url=self._channel_url,
+            namespace=Namespace(self._record.run_id, self._record.generation),
+            rendezvous=self._store.below(RENDEZVOUS),
+            password=channel_password(os.environ),
+        )
+        if (directory := kind.directory(self._channel_url)) is not None:
+            self._session.record_directory(directory / site.namespace.run)
+        kind.remove(site)
+        with kind.create(site, self._channel_plan) as channel:
             try:
                 yield channel
             finally:
                 channel.destroy()
+                self._store.delete(RENDEZVOUS)
 
     def _coordinate(self, channel: Channel, recorder: Recorder) -> str:
         def invocation(

@@ -24,13 +24,17 @@ from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.kind import Plan
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.message import HEADER_BYTES
-from dayfly.wire.segments.layout import ALIGN_BYTES, Layout
+from dayfly.wire.segments.layout import ALIGN_BYTES
 
 _MIB = 2**20
 #: The log's bound unless another is asked for: this, or a quarter of the free space if less.
 _LOG_BUDGET_BYTES = 1024 * _MIB
+#: Beside a round's messages, room for reports and the like is kept ready for a worker.
+_AHEAD_BYTES = 256 * 1024
 #: Bytes of a validation's and of reports' messages, at most, that are not worth counting exactly.
 _SMALL_MESSAGES_BYTES = 16 * 1024
 
@@ -105,16 +109,19 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
     )
 
 
-def log_budget_bytes(settings: Settings, channel_directory: Path) -> int:
-    """What the messages may take together, with all that it takes to keep them."""
+def channel_plan(settings: Settings, url: str, round_bytes: int) -> Plan:
+    """What the channel at a URL is to be made for."""
     if settings.log_budget_mib is not None:
-        return settings.log_budget_mib * _MIB
-    return min(_LOG_BUDGET_BYTES, _free_bytes(channel_directory) // 4)
+        budget_bytes = settings.log_budget_mib * _MIB
+    else:
+        free = _free_bytes(channel_kind(url).directory(url))
+        budget_bytes = min(_LOG_BUDGET_BYTES, free // 4 if free is not None else _LOG_BUDGET_BYTES)
+    return Plan(
+        senders=settings.workers, budget_bytes=budget_bytes, ahead_bytes=round_bytes + _AHEAD_BYTES
+    )
 
 
-def log_rounds(
-    settings: Settings, round_bytes: int, budget_bytes: int, channel_directory: Path
-) -> int | None:
+def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> int | None:
     """How many rounds' messages the log may hold; None for a single worker, which has no log.
 
     A round's sums are `round_bytes`; while it runs, the contributions take that once for each of
@@ -126,22 +133,26 @@ def log_rounds(
     buckets = 2 + round_bytes // BUCKET_BYTES
     small = buckets * workers * (workers + 1) * (HEADER_BYTES + ALIGN_BYTES)
     whole = round_bytes + small + _SMALL_MESSAGES_BYTES
+    kind = channel_kind(url)
     try:
-        made = Layout.of(workers, budget_bytes)
-        rounds = made.arena_bytes // whole - (workers - 1)
+        room = kind.room(plan)
+        rounds = room.nbytes // whole - (workers - 1)
     except WireError:
         rounds = 0
     if rounds < 1:
-        free = _free_bytes(channel_directory)
+        free = _free_bytes(kind.directory(url))
+        place = f"at {url}" if free is None else f"at {url} ({free / _MIB:.0f} MiB free)"
         raise RequestError(
-            f"the message log may take {budget_bytes / _MIB:.0f} MiB, but a round of this model on "
-            f"{workers} workers takes {workers * whole / _MIB:.0f} MiB at {channel_directory} "
-            f"({free / _MIB:.0f} MiB free): raise --log-budget, or use fewer workers"
+            f"the message log may take {plan.budget_bytes / _MIB:.0f} MiB, but a round of this "
+            f"model on {workers} workers takes {workers * whole / _MIB:.0f} MiB {place}: "
+            "raise --log-budget, or use fewer workers"
         )
+    if room.messages is None:
+        return rounds
     # A worker's own sums, those of validations, and what it has in flight, all have to be listed.
     sums = COLLECTIVES[settings.collective].sums(workers)
     most = max(sum(name.source == rank for name in sums) for rank in range(workers))
-    return min(rounds, made.slots // (4 * most * buckets))
+    return min(rounds, room.messages // (most * buckets))
 
 
 def _smallest_piece(job: Job, samples: int, workers: int) -> int:
@@ -218,7 +229,10 @@ def _datasets(job: Job) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _free_bytes(directory: Path) -> int:
+def _free_bytes(directory: Path | None) -> int | None:
+    """Free space where messages are kept; None if that is not on this machine."""
+    if directory is None:
+        return None
     while not directory.exists():
         directory = directory.parent
     return shutil.disk_usage(directory).free

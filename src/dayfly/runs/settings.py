@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dayfly.errors import RequestError
-from dayfly.wire.channels import check_channel
+from dayfly.wire.channels import channel_kind
 from dayfly.wire.collectives import COLLECTIVES
 
 PLATFORMS = ("local",)
@@ -66,7 +66,7 @@ class Settings:
         _among("collective", self.collective, tuple(COLLECTIVES))
         self._check_k()
         if self.channel is not None:
-            check_channel(self.channel)
+            channel_kind(self.channel)
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
         for name in _FLAGS:

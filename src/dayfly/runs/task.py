@@ -13,6 +13,9 @@ from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
 from dayfly.wire.shaping import Rates
 
+#: Where in the run's store the ends of a channel find each other.
+RENDEZVOUS = "rendezvous"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

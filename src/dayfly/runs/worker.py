@@ -14,6 +14,7 @@ with its peers, which noticed nothing but a slow worker.
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
@@ -31,14 +32,16 @@ from dayfly.runs.protocols import PROTOCOLS
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import Spans
-from dayfly.runs.task import Task
+from dayfly.runs.task import RENDEZVOUS, Task
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
 from dayfly.train.sources import open_sources
-from dayfly.wire.channels import open_channel
+from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.credentials import channel_password
+from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine, wait_patiently
 from dayfly.wire.keys import EVERYONE
@@ -58,7 +61,13 @@ def main(payload: Json, context: Context) -> Json:
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.checkpoint.step, "start")
-    here = open_channel(task.channel, Namespace(task.run, task.generation), task.rank)
+    site = Site(
+        url=task.channel,
+        namespace=Namespace(task.run, task.generation),
+        rendezvous=open_store(task.store).below(RENDEZVOUS),
+        password=channel_password(os.environ),
+    )
+    here = channel_kind(task.channel).open(site, task.rank)
     with shaped_channel(here, way) as channel:
         worker = Worker(task, context, store, channel, faults)
         try:

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 EVERYONE = -1
 #: The coordinator, as sender or reader.
 COORDINATOR = -2
+#: The parameter server: it adds what is sent to it, and its sums come from it.
+SERVER = -3
 #: The step of a message that no trim removes, such as a request to stop.
 FOREVER = 10**9 - 1
 
 _OPERATION = re.compile(r"[a-z][a-z0-9-]{0,39}")
-_NAME = re.compile(r"([0-9]{9})\.([a-z][a-z0-9-]{0,39})\.(everyone|coordinator|0|[1-9][0-9]*)")
-_PARTY_NAMES = {EVERYONE: "everyone", COORDINATOR: "coordinator"}
+_NAME = re.compile(
+    r"([0-9]{9})\.([a-z][a-z0-9-]{0,39})\.(everyone|coordinator|server|0|[1-9][0-9]*)"
+)
+_PARTY_NAMES = {EVERYONE: "everyone", COORDINATOR: "coordinator", SERVER: "server"}
 _PARTY_NUMBERS = {name: number for number, name in _PARTY_NAMES.items()}
 
 
@@ -35,7 +39,7 @@ class Key:
 
     step: number of the optimizer step, from 0 (or a sequence number, for reports).
     operation: what within the step, such as `grad-part` (lower case, digits, hyphens).
-    source, destination: ranks, or EVERYONE or COORDINATOR.
+    source, destination: ranks, or EVERYONE, COORDINATOR or SERVER.
     """
 
     step: int
@@ -48,7 +52,7 @@ class Key:
             raise ValueError(f"step {self.step} of a key is outside 0..{FOREVER}")
         if not _OPERATION.fullmatch(self.operation):
             raise ValueError(f"operation {self.operation!r} of a key must match [a-z][a-z0-9-]*")
-        if min(self.source, self.destination) < COORDINATOR:
+        if min(self.source, self.destination) < SERVER:
             raise ValueError(f"a key from {self.source} to {self.destination}: no such party")
 
     @property

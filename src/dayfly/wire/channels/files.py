@@ -22,8 +22,9 @@ import numpy as np
 import torch
 import xxhash
 
-from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.errors import RequestError, WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel, Cost, Namespace
+from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
 from dayfly.wire.message import HEADER_BYTES, Header, checksum, compare, verify
 from dayfly.wire.segments import layout
@@ -278,6 +279,46 @@ class FileChannel(Channel):
     def _check_pool(self) -> None:
         if self._pool is not None:
             self._pool.check()
+
+
+class Files(ChannelKind):
+    """Messages in memory, or in a directory, on one machine."""
+
+    schemes = ("file",)
+    usage = "file:///path"
+    abilities = FileChannel.abilities
+
+    def check(self, url: str) -> None:
+        self.directory(url)
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        return FileChannel.make(
+            self.directory(site.url),
+            site.namespace,
+            senders=plan.senders,
+            budget_bytes=plan.budget_bytes,
+            ahead_bytes=plan.ahead_bytes,
+        )
+
+    def open(self, site: Site, reader: int) -> Channel:
+        return FileChannel(self.directory(site.url), site.namespace)
+
+    def remove(self, site: Site) -> None:
+        remove_run(self.directory(site.url) / site.namespace.run)
+
+    def cost(self, nbytes: int) -> Cost:
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
+
+    def room(self, plan: Plan) -> Room:
+        made = layout.Layout.of(plan.senders, plan.budget_bytes)
+        return Room(nbytes=made.arena_bytes, messages=made.slots // 4)
+
+    def directory(self, url: str) -> Path:
+        path = url.partition("://")[2]
+        if not path.startswith("/"):
+            raise RequestError(f"channel {url!r}: give an absolute path, as in {self.usage}")
+        return Path(path)
 
 
 def remove_run(run: Path) -> None:
