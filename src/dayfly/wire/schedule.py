@@ -61,13 +61,18 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation. `after`: positions in the schedule of the operations that it waits for."""
+    """One operation.
+
+    after: positions in the schedule of the operations that it waits for. feeds: of a PUT of a
+    contribution, the message with the sum that it goes into, if that is kept.
+    """
 
     kind: Kind
     span: Span
     name: Name | None = None
     terms: tuple[Name | None, ...] = ()
     after: tuple[int, ...] = ()
+    feeds: Name | None = None
 
     @property
     def lane(self) -> Lane:
@@ -111,3 +116,15 @@ def split(length: int, parts: int) -> tuple[Span, ...]:
     size, larger = divmod(length, parts)
     starts = [part * size + min(part, larger) for part in range(parts + 1)]
     return tuple(Span(start, stop) for start, stop in pairwise(starts))
+
+
+#: Most chunks of a split: more gain nothing (see `collectives.overlapped`), and are requests.
+MOST_CHUNKS = 32
+
+
+def chunks(span: Span, chunk: int) -> tuple[Span, ...]:
+    """A span in chunks of `chunk` elements or more, at most MOST_CHUNKS, one at least."""
+    parts = max(1, min(MOST_CHUNKS, len(span) // max(1, chunk)))
+    return tuple(
+        Span(span.start + one.start, span.start + one.stop) for one in split(len(span), parts)
+    )

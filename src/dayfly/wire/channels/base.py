@@ -86,6 +86,7 @@ class Abilities:
     dropped or trimmed, also by a worker that starts again. sums: it adds what is pushed to
     `keys.SERVER`. direct: messages go from worker to worker, so one to everyone leaves its sender
     once a reader. in_flight: requests at once, each way, with which one worker uses its link well.
+    chunk_bytes: what is worth a message of its own.
     """
 
     largest_bytes: int | None = None
@@ -95,6 +96,7 @@ class Abilities:
     sums: bool = False
     direct: bool = False
     in_flight: int = 1
+    chunk_bytes: int = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Secrets of channels: they come by the environment, and go nowhere else.
 
-A URL stands in process lists, `run.json`, reports and logs, so it may not hold a password. Functions
-have the environment of the command that started them. Object stores and DynamoDB have customs of
-their own (AWS_ACCESS_KEY_ID and the like), which their clients follow.
+A URL stands in process lists, `run.json`, reports and logs, so it may not hold a password.
+Functions have the environment of the command that started them. Object stores and DynamoDB have
+customs of their own (AWS_ACCESS_KEY_ID and the like), which their clients follow.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A new algorithm is a line in `COLLECTIVES`; the conformance suite runs over all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,26 +14,43 @@ from dayfly.wire.schedule import Name, Schedule
 
 
 class MakeSchedule(Protocol):
-    """A collective: what `rank` does to sum `length` elements over `world_size` ranks."""
+    """What `rank` does to sum `length` elements over `world_size` ranks.
+
+    stored: sums that are in the channel already. chunk: elements that are worth a message.
+    """
 
     def __call__(
-        self, rank: int, world_size: int, length: int, stored: Set[Name] = ...
+        self,
+        rank: int,
+        world_size: int,
+        length: int,
+        stored: Set[Name] = ...,
+        *,
+        chunk: int = ...,
     ) -> Schedule: ...
 
 
-@dataclass(frozen=True, slots=True)
+class Sums(Protocol):
+    """Names of the messages that, once all are stored, hold the whole result; see `Collective`."""
+
+    def __call__(self, world_size: int, length: int, chunk: int) -> tuple[Name, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """An all-reduce algorithm.
 
-    schedule: the pure function. sums: the names of the messages that, once all are stored, hold
-    the whole result, by world size; they are what the message log keeps.
+    schedule: the pure function. sums: the messages that the message log keeps, from which a worker
+    that starts again takes the result; none if it keeps none, and then all workers go back to the
+    run checkpoint when one dies. server: whether it needs a channel that sums.
     """
 
     schedule: MakeSchedule
-    sums: Callable[[int], tuple[Name, ...]]
+    sums: Sums
+    server: bool = False
 
 
 #: All-reduce algorithms by the name that `--collective` takes.
 COLLECTIVES: dict[str, Collective] = {
-    "scatter-reduce": Collective(scatter_reduce, sums),
+    "scatter-reduce": Collective(schedule=scatter_reduce, sums=sums),
 }

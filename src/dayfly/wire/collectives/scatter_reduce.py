@@ -25,13 +25,18 @@ from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, split
 PART, SUM = "part", "sum"
 
 
-def sums(world_size: int) -> tuple[Name, ...]:
+def sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:
     """The messages that hold the result: when all are stored, nobody's input is needed."""
     return tuple(Name(SUM, owner) for owner in range(world_size)) if world_size > 1 else ()
 
 
 def scatter_reduce(
-    rank: int, world_size: int, length: int, stored: Set[Name] = frozenset()
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
 ) -> Schedule:
     """What `rank` does to sum `length` elements over `world_size` ranks.
 
@@ -49,7 +54,7 @@ def scatter_reduce(
     finished = {owner for owner in range(world_size) if Name(SUM, owner) in stored}
 
     ops = [
-        Op(Kind.PUT, splits[owner], Name(PART, rank, owner))
+        Op(Kind.PUT, splits[owner], Name(PART, rank, owner), feeds=Name(SUM, owner))
         for owner in others
         if owner not in finished
     ]
