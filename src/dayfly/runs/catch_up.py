@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from dayfly.life.reports import Reporter
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name
@@ -13,20 +15,20 @@ class CatchUp:
     def __init__(self, engine: Engine, reporter: Reporter, step: int) -> None:
         self._engine = engine
         self._reporter = reporter
-        self.behind = bool(engine.sums)
+        self.behind = engine.keeps_sums
         if not self.behind:
             self._tell(step)
 
-    def stored(self, step: int, operation: str) -> frozenset[Name] | None:
+    def stored(self, like_P: torch.Tensor, step: int, operation: str) -> frozenset[Name] | None:
         """The sums of an all-reduce that are in the log while behind; None once it is level.
 
-        The first sum that is not whole in the log is the one
+        like_P: a buffer of its size. The first all-reduce that is not whole in the log is the one
         at which the predecessor died.
         """
         if not self.behind:
             return None
-        stored = self._engine.stored_sums(step, operation)
-        if len(stored) < len(self._engine.sums):
+        stored = self._engine.stored_sums(like_P, step, operation)
+        if len(stored) < len(self._engine.sums(like_P)):
             self.behind = False
             self._tell(step)
         return stored

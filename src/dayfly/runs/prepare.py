@@ -150,8 +150,9 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
     if room.messages is None:
         return rounds
     # A worker's own sums, those of validations, and what it has in flight, all have to be listed.
-    sums = COLLECTIVES[settings.collective].sums(workers)
-    most = max(sum(name.source == rank for name in sums) for rank in range(workers))
+    chunk = kind.abilities.chunk_bytes
+    sums = COLLECTIVES[settings.collective].sums(workers, min(round_bytes, BUCKET_BYTES), chunk)
+    most = max(1, *(sum(name.source == rank for name in sums) for rank in range(workers)))
     return min(rounds, room.messages // (most * buckets))
 
 

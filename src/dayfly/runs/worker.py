@@ -196,9 +196,9 @@ class Worker:
         last = step + 1 == self._task.steps
         if last or (epoch + 1) % self._job.validate_every == 0:
             self._operation = "val"
-            stored = self._catch_up.stored(step, "val")
             sums = self._evaluation.empty()
-            if self._engine.schedule(sums.numel(), stored).reads_buffer:
+            stored = self._catch_up.stored(sums, step, "val")
+            if self._engine.schedule(sums, stored).reads_buffer:
                 with self._spans.during("validate"):
                     sums = self._evaluation.sums(
                         self._replica.model,

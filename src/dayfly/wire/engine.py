@@ -65,31 +65,42 @@ class Engine(Closing):
         self._watch = watch
         self._given_up: BaseException | None = None
         self._scratch: torch.Tensor | None = None
-        self._usual: dict[int, Schedule] = {}  # with nothing stored, by length
+        self._usual: dict[tuple[int, int], Schedule] = {}  # with nothing stored, by size
         self._pools = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=f"dayfly-{lane.value}")
             for lane in (() if channel.immediate else (Lane.UPLINK, Lane.DOWNLINK))
         }
 
-    def schedule(self, length: int, stored: Set[Name] | None = None) -> Schedule:
-        """This rank's schedule to sum `length` elements, given what is `stored` already."""
+    def schedule(self, like_P: torch.Tensor, stored: Set[Name] | None = None) -> Schedule:
+        """This rank's schedule to sum buffers like this one, given what is `stored` already."""
+        shape = like_P.numel(), self._chunk(like_P)
         if stored:
-            return self._collective.schedule(self._rank, self._world_size, length, stored)
-        if length not in self._usual:
-            self._usual[length] = self._collective.schedule(self._rank, self._world_size, length)
-        return self._usual[length]
+            return self._make(*shape, stored)
+        if shape not in self._usual:
+            self._usual[shape] = self._make(*shape, frozenset())
+        return self._usual[shape]
 
-    def stored_sums(self, step: int, operation: str) -> frozenset[Name]:
+    def stored_sums(self, like_P: torch.Tensor, step: int, operation: str) -> frozenset[Name]:
         """Which of this all-reduce's sums are in the channel: for a worker that starts again."""
-        names = {_key(step, operation, name): name for name in self.sums}
+        names = {_key(step, operation, name): name for name in self.sums(like_P)}
         return (
             frozenset(names[key] for key in self._channel.stored(names)) if names else frozenset()
         )
 
+    def sums(self, like_P: torch.Tensor) -> tuple[Name, ...]:
+        """The messages that together hold the result of an all-reduce of buffers like this one."""
+        return self._collective.sums(self._world_size, like_P.numel(), self._chunk(like_P))
+
     @property
-    def sums(self) -> tuple[Name, ...]:
-        """The messages that together hold an all-reduce's result."""
-        return self._collective.sums(self._world_size)
+    def keeps_sums(self) -> bool:
+        """Whether the channel keeps what a worker that starts again needs."""
+        return bool(self._collective.sums(self._world_size, 1, 1))
+
+    def _chunk(self, like_P: torch.Tensor) -> int:
+        return max(1, self._channel.abilities.chunk_bytes // like_P.itemsize)
+
+    def _make(self, length: int, chunk: int, stored: Set[Name]) -> Schedule:
+        return self._collective.schedule(self._rank, self._world_size, length, stored, chunk=chunk)
 
     def all_reduce(
         self, buffer_P: torch.Tensor, step: int, operation: str, stored: Set[Name] | None = None
@@ -100,12 +111,12 @@ class Engine(Closing):
         (WaitTimeout for a message that did not come), and whatever `interrupt` raises.
         """
         while True:
-            schedule = self.schedule(buffer_P.numel(), stored)
+            schedule = self.schedule(buffer_P, stored)
             try:
                 return _Execution(self, schedule, buffer_P, step, operation, stored).run()
             except _Superseded:
                 # Its sum is among the stored ones now, so this happens once an operation.
-                stored = self.stored_sums(step, operation)
+                stored = self.stored_sums(buffer_P, step, operation)
 
     def give_up(self, error: BaseException) -> None:
         """End what another thread is waiting for, with WireError; for good."""
@@ -159,7 +170,7 @@ class _Execution:
         # This rank's sums as long as they are for this attempt to make.
         self._unmade = {
             self._key(name)
-            for name in engine.sums
+            for name in engine.sums(buffer_P)
             if name.source == engine._rank and name not in (stored or ())
         }
         self._catching_up = stored is not None
@@ -218,7 +229,7 @@ class _Execution:
     def _perform(self, op: Op) -> None:
         match op.kind:
             case Kind.PUT:
-                self._put(_named(op), op.span)
+                self._put(_named(op), op)
             case Kind.GET:
                 self._get(_named(op), self._view(op.span))
             case Kind.HOLD:
@@ -231,8 +242,8 @@ class _Execution:
         if self._engine._observe is not None:
             self._engine._observe(op)
 
-    def _put(self, name: Name, span: Span) -> None:
-        view, key = self._view(span), self._key(name)
+    def _put(self, name: Name, op: Op) -> None:
+        view, key = self._view(op.span), self._key(name)
         header = Header(key.operation, view.dtype, tuple(view.shape))
         self._unmade.discard(key)
         began = time.monotonic()
@@ -241,11 +252,10 @@ class _Execution:
         if not won and name.destination == EVERYONE:
             # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
             self._get(name, view)
-        elif won and name.destination != EVERYONE and self._catching_up:
+        elif won and op.feeds is not None and self._catching_up:
             # An earlier attempt's contribution may have been summed and dropped meanwhile.
-            sums = [self._key(s) for s in self._engine.sums if s.source == name.destination]
-            if self._engine._channel.stored(sums):
-                self._engine._channel.drop([key])
+            late = self._engine._channel.stored([self._key(op.feeds)])
+            self._engine._channel.drop([key] if late else [])
 
     def _get(self, name: Name, into: torch.Tensor) -> None:
         key = self._key(name)

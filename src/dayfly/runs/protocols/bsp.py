@@ -11,6 +11,8 @@ from collections.abc import Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import torch
+
 from dayfly.job import Job
 from dayfly.runs.protocols.base import Protocol, Station
 from dayfly.train.order import Rounds
@@ -50,12 +52,15 @@ class Bsp(Protocol):
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         # Behind at its first bucket and level at the second: the predecessor died between them.
-        stored = [here.catch_up.stored(step, name) for name in self._operations]
+        stored = [
+            here.catch_up.stored(self._buffer(bucket), step, name)
+            for bucket, name in enumerate(self._operations)
+        ]
         if not here.catch_up.behind:
             here.room()
         computed = any(
-            here.engine.schedule(len(span), some).reads_buffer
-            for span, some in zip(self._buckets, stored, strict=True)
+            here.engine.schedule(self._buffer(bucket), some).reads_buffer
+            for bucket, some in enumerate(stored)
         )
         if computed:
             self._compute(step, stored)
@@ -105,9 +110,12 @@ class Bsp(Protocol):
             self._coming.clear()
 
     def _reduce(self, bucket: int, step: int, stored: Stored) -> None:
+        operation = self._operations[bucket]
+        self.station.engine.all_reduce(self._buffer(bucket), step, operation, stored)
+
+    def _buffer(self, bucket: int) -> torch.Tensor:
         span = self._buckets[bucket]
-        buffer = self._steps.flat.data[span.start : span.stop]
-        self.station.engine.all_reduce(buffer, step, self._operations[bucket], stored)
+        return self._steps.flat.data[span.start : span.stop]
 
     def close(self) -> None:
         if self._pool is not None:

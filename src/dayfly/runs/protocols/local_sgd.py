@@ -61,14 +61,14 @@ class LocalSgdRounds(Protocol):
     def take(self, step: int) -> Wishes:
         here = self.station
         steps = here.rounds.steps(step)
-        stored = here.catch_up.stored(step, _OPERATION)
+        buffer = self._steps.averaging.data
+        stored = here.catch_up.stored(buffer, step, _OPERATION)
         if not here.catch_up.behind:
             here.room()
         if self._within != step:
             self._steps.begin_round()
             self._within = step
-        buffer = self._steps.averaging.data
-        computed = here.engine.schedule(len(buffer), stored).reads_buffer
+        computed = here.engine.schedule(buffer, stored).reads_buffer
         began, at, whole = time.monotonic(), time.time(), not self._steps.done
         for number in range(step + self._steps.done, steps.stop):
             if computed:
