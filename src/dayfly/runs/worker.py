@@ -43,7 +43,8 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import COLLECTIVES
-from dayfly.wire.engine import Engine, wait_patiently
+from dayfly.wire.engine import Engine
+from dayfly.wire.execution import wait_patiently
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.shaped import shaped_channel, shaped_store
