@@ -3,9 +3,13 @@
 A collective is a pure function from (rank, world size, length) to a `Schedule`. The engine runs it
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
-Every operation occupies a lane: PUT the uplink, GET the downlink, REDUCE and DROP compute. A lane
-does its operations one after another in the order of the list; an operation starts when the one
-before it on its lane is done, all of its `after` are done and, for a GET, its message is there.
+Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, REDUCE and DROP compute.
+A lane starts its operations in the order of the list, each when all of its `after` are done. Up to
+so many requests of a lane are under way at once as its channel takes well (`Abilities.in_flight`),
+so one whose message is not there yet does not hold up those after it, and they may be done in
+another order than they were started: who needs several names all of them in its `after`, but what
+follows an operation in its lane has waited for that one's `after`, too. The list as a whole can be
+done one operation at a time, as it is over a channel in memory, if every rank does so.
 """
 
 from __future__ import annotations
@@ -111,6 +115,22 @@ class Schedule:
         return False
 
 
+class Draft:
+    """A schedule that is being written down."""
+
+    def __init__(self) -> None:
+        self._ops: list[Op] = []
+
+    def add(self, op: Op) -> int:
+        """Append an operation; returns its position, for the `after` of others."""
+        self._ops.append(op)
+        return len(self._ops) - 1
+
+    def schedule(self) -> Schedule:
+        """What was written down."""
+        return Schedule(tuple(self._ops))
+
+
 def split(length: int, parts: int) -> tuple[Span, ...]:
     """`length` elements in `parts` spans whose sizes differ by one at most, the larger first."""
     size, larger = divmod(length, parts)
@@ -128,3 +148,14 @@ def chunks(span: Span, chunk: int) -> tuple[Span, ...]:
     return tuple(
         Span(span.start + one.start, span.start + one.stop) for one in split(len(span), parts)
     )
+
+
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise ValueError unless `rank` is one of 0 to world_size - 1."""
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of {world_size}")
+
+
+def alone(length: int) -> Schedule:
+    """The all-reduce of one rank: its own term is the sum, and nothing is sent."""
+    return Schedule((Op(Kind.REDUCE, Span(0, length), terms=(None,)),))

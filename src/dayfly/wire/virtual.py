@@ -3,24 +3,39 @@
 A lane carries its operations one after another. A transfer of b bytes over a lane of w bytes a
 second occupies the lane for b/w and is complete a latency later, while the next one already
 transfers (requests are pipelined), so a phase of several transfers pays the latency once.
+
+A lane starts its operations in the order of the list, each when what it waits for is done, with at
+most `in_flight` of them started and not yet carried. Of those, one is carried at a time, whichever
+could be first: a GET whose message is not there yet lets those pass that were started after it.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 
+from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`."""
+    """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`.
+
+    in_flight: transfers under way at once, each way, waiting for messages or for the lane. direct:
+    messages go from worker to worker, so one for everyone leaves its sender once for each other
+    rank, in the order rank+1, rank+2, ... (whoever is no rank begins with 0).
+    """
 
     up_bytes_per_s: float
     down_bytes_per_s: float
     latency_s: float
     reduce_bytes_per_s: float = float("inf")
+    in_flight: int = 1
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,43 +49,15 @@ class Timed:
 
 
 def simulate(
-    schedules: Sequence[Schedule], link: Link, *, itemsize: int = 4
+    schedules: Sequence[Schedule], link: Link | Sequence[Link], *, itemsize: int = 4
 ) -> tuple[tuple[Timed, ...], ...]:
     """Run one schedule a rank; returns each rank's operations with their times.
 
-    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    link: every rank's, or one a rank. A schedule beyond the ranks is the server's, as its messages
+    have it. Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    timed: list[dict[int, Timed]] = [{} for _ in schedules]
-    lanes = [
-        {lane: [p for p, op in enumerate(schedule) if op.lane is lane] for lane in Lane}
-        for schedule in schedules
-    ]
-    free = [dict.fromkeys(Lane, 0.0) for _ in schedules]
-    there: dict[Name, float] = {}
-    moved = True
-    while moved:
-        moved = False
-        for rank, schedule in enumerate(schedules):
-            for lane, queue in lanes[rank].items():
-                while queue:
-                    op = schedule.ops[queue[0]]
-                    ready = _ready_s(op, timed[rank], there)
-                    if ready is None:
-                        break
-                    start = max(ready, free[rank][lane])
-                    end = start + _occupied_s(op, link, itemsize)
-                    done = end if lane is Lane.COMPUTE else end + link.latency_s
-                    timed[rank][queue.pop(0)] = Timed(op, start, end, done)
-                    free[rank][lane] = end
-                    if op.kind is Kind.PUT and op.name is not None:
-                        there.setdefault(op.name, done)
-                    moved = True
-    for rank, schedule in enumerate(schedules):
-        # All before the earliest that is left are done: it is what waits for a message.
-        left = [queue[0] for queue in lanes[rank].values() if queue]
-        if left:
-            raise ValueError(f"rank {rank} waits for ever: {schedule.ops[min(left)]}")
-    return tuple(tuple(by[position] for position in sorted(by)) for by in timed)
+    links = [link] * len(schedules) if isinstance(link, Link) else list(link)
+    return _Simulation(schedules, links, itemsize).run()
 
 
 def finish_s(times: Sequence[Sequence[Timed]]) -> float:
@@ -78,17 +65,147 @@ def finish_s(times: Sequence[Sequence[Timed]]) -> float:
     return max((timed.done_s for rank in times for timed in rank), default=0.0)
 
 
-def _ready_s(op: Op, timed: dict[int, Timed], there: dict[Name, float]) -> float | None:
-    """When what the operation waits for is done; None if that is not known yet."""
-    if any(earlier not in timed for earlier in op.after):
-        return None
-    ready = max((timed[earlier].done_s for earlier in op.after), default=0.0)
-    if op.kind is Kind.GET or op.kind is Kind.HOLD:
-        assert op.name is not None
-        if op.name not in there:
-            return None
-        ready = max(ready, there[op.name])
-    return ready
+@dataclass(slots=True)
+class _Lane:
+    """One lane of one rank.
+
+    queue: positions that were not started, in their order, from `next` on. possible: those that
+    could be carried, the earliest first, as (since when, position). under_way: how many were
+    started and not carried.
+    """
+
+    window: int
+    queue: list[int] = field(default_factory=list)
+    next: int = 0
+    possible: list[tuple[float, int]] = field(default_factory=list)
+    under_way: int = 0
+    busy: bool = False
+
+
+class _Simulation:
+    """Events in the order of their time: a lane is free, an operation done, a message there."""
+
+    def __init__(self, schedules: Sequence[Schedule], links: Sequence[Link], itemsize: int) -> None:
+        self._schedules = schedules
+        self._links = links
+        self._itemsize = itemsize
+        self._timed: list[dict[int, Timed]] = [{} for _ in schedules]
+        self._lanes = [_lanes(*each) for each in zip(schedules, links, strict=True)]
+        self._unmet = [[len(op.after) for op in schedule] for schedule in schedules]
+        self._followers = [_followers(schedule) for schedule in schedules]
+        # Messages that are there, for all or for one reader; and who waits: (rank, position).
+        self._there: set[tuple[Name, int | None]] = set()
+        self._waiting: dict[Name, list[tuple[int, int]]] = defaultdict(list)
+        # When, in which order, and what: a lane of a rank is free, or a position of it is done,
+        # or a message is there for a reader.
+        self._events: list[tuple[float, int, int, Lane | int | tuple[Name, int | None]]] = []
+        self._order = count()
+
+    def run(self) -> tuple[tuple[Timed, ...], ...]:
+        stirred = {(rank, lane): None for rank in range(len(self._schedules)) for lane in Lane}
+        now = 0.0
+        while True:
+            for rank, lane in stirred:
+                self._advance(rank, lane, now)
+            if not self._events:
+                break
+            # All of a moment before anything is decided, so that ties are broken by the list.
+            now, stirred = self._events[0][0], {}
+            while self._events and self._events[0][0] == now:
+                _, _, rank, what = heapq.heappop(self._events)
+                for one in self._happen(rank, what, now):
+                    stirred[one] = None
+        self._check()
+        return tuple(tuple(by[position] for position in sorted(by)) for by in self._timed)
+
+    def _happen(
+        self, rank: int, what: Lane | int | tuple[Name, int | None], now: float
+    ) -> list[tuple[int, Lane]]:
+        """One event; returns the lanes for which it may make a difference."""
+        if isinstance(what, Lane):
+            lane = self._lanes[rank][what]
+            lane.busy = False
+            lane.under_way -= 1
+            return [(rank, what)]
+        if isinstance(what, int):
+            for follower in self._followers[rank][what]:
+                self._unmet[rank][follower] -= 1
+            return [(rank, lane) for lane in Lane]
+        name, reader = what
+        self._there.add(what)
+        waiting = self._waiting.pop(name, [])
+        came = [one for one in waiting if reader is None or reader == one[0]]
+        if len(came) < len(waiting):
+            self._waiting[name] = [one for one in waiting if one[0] != reader]
+        for other, position in came:
+            heapq.heappush(self._lanes[other][Lane.DOWNLINK].possible, (now, position))
+        return [(other, Lane.DOWNLINK) for other, _ in came]
+
+    def _advance(self, rank: int, which: Lane, now: float) -> None:
+        """Start what may start, and carry what could be first."""
+        lane, ops = self._lanes[rank][which], self._schedules[rank].ops
+        while lane.under_way < lane.window and lane.next < len(lane.queue):
+            position = lane.queue[lane.next]
+            if self._unmet[rank][position]:
+                break
+            lane.next += 1
+            lane.under_way += 1
+            name = ops[position].name
+            if which is not Lane.DOWNLINK or self._is_there(name, rank):
+                heapq.heappush(lane.possible, (now, position))
+            elif name is not None:
+                self._waiting[name].append((rank, position))
+        if lane.possible and not lane.busy:
+            _, position = heapq.heappop(lane.possible)
+            lane.busy = True
+            self._carry(rank, which, position, now)
+
+    def _is_there(self, name: Name | None, reader: int) -> bool:
+        assert name is not None, "a download has a name"
+        return (name, None) in self._there or (name, reader) in self._there
+
+    def _carry(self, rank: int, which: Lane, position: int, now: float) -> None:
+        op, link = self._schedules[rank].ops[position], self._links[rank]
+        each_s = _occupied_s(op, link, self._itemsize)
+        latency_s = 0.0 if which is Lane.COMPUTE else link.latency_s
+        readers: list[int | None] = [None]
+        if op.kind is Kind.PUT and op.name is not None:
+            if link.direct and op.name.destination == EVERYONE:
+                ranks = len(self._schedules)
+                first = rank + 1 if op.name.source == rank else 0
+                readers = [(first + one) % ranks for one in range(ranks)]
+                readers.remove(rank)
+            for nth, reader in enumerate(readers, 1):
+                self._push(now + nth * each_s + latency_s, rank, (op.name, reader))
+        end = now + len(readers) * each_s
+        self._timed[rank][position] = Timed(op, now, end, end + latency_s)
+        self._push(end, rank, which)
+        self._push(end + latency_s, rank, position)
+
+    def _push(self, at: float, rank: int, what: Lane | int | tuple[Name, int | None]) -> None:
+        heapq.heappush(self._events, (at, next(self._order), rank, what))
+
+    def _check(self) -> None:
+        for rank, schedule in enumerate(self._schedules):
+            # All before the earliest that is left are done: it is what waits for a message.
+            for position, op in enumerate(schedule):
+                if position not in self._timed[rank]:
+                    raise ValueError(f"rank {rank} waits for ever: {op}")
+
+
+def _lanes(schedule: Schedule, link: Link) -> dict[Lane, _Lane]:
+    lanes = {lane: _Lane(1 if lane is Lane.COMPUTE else link.in_flight) for lane in Lane}
+    for position, op in enumerate(schedule):
+        lanes[op.lane].queue.append(position)
+    return lanes
+
+
+def _followers(schedule: Schedule) -> dict[int, list[int]]:
+    followers: dict[int, list[int]] = defaultdict(list)
+    for position, op in enumerate(schedule):
+        for earlier in op.after:
+            followers[earlier].append(position)
+    return followers
 
 
 def _occupied_s(op: Op, link: Link, itemsize: int) -> float:
