@@ -1,12 +1,13 @@
 """One schedule being run on real bytes.
 
     uplink     put  put  put ...      carriers: threads that each take the lane's next operation,
-    downlink   hold hold get ...      as long as it is less than `in_flight` from the first that is
-    compute    reduce  drop ...       not done; the caller's thread is the compute lane
+    downlink   hold hold get ...      once what it waits for is done, as long as it is less than
+    compute    reduce  drop ...       `in_flight` from the first that is not done itself;
+                                      the caller's thread is the compute lane
 
-Several requests are under way at once in each direction, which fills a link with latency, and no
-more than that, which bounds what is held. An operation that waits (for those before it, or for its
-message) holds up only the last of the window.
+Operations of a lane start in their order. Several requests are under way at once in each direction,
+which fills a link with latency, and no more than that, which bounds what is held. A message that is
+late holds up only what is beyond the window.
 
 Over a channel in memory, where a transfer is nothing but work of this processor, the caller's
 thread does it all in the order of the list: threads would only take turns.
@@ -113,17 +114,21 @@ class Execution:
         self._catching_up = catching_up
         self._codec = codec
         self._sums: dict[int, Summation] = {}
-        self._left = list(plan.waits_for)
         self._done = [False] * len(self._ops)
-        self._gates: dict[int, threading.Event] = {}
-        self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._began = self._look_at = time.monotonic()
+        self._lock = threading.Lock()
+        in_flight = self._channel.abilities.in_flight
+        left = list(plan.waits_for)
+        self._lanes = {
+            lane: _Lane(positions, left, in_flight if lane in setting.carriers else 1, self._lock)
+            for lane, positions in (plan.lanes if setting.carriers else {}).items()
+        }
 
     def run(self) -> None:
         """To the end. Raises WireError, Superseded, and whatever `check` or `observe` raise."""
         try:
-            if self._setting.carriers:
+            if self._lanes:
                 self._run_lanes()
             else:
                 for at in range(len(self._ops)):
@@ -136,16 +141,11 @@ class Execution:
         carriers: list[Future[None]] = []
         try:
             for lane, pool in self._setting.carriers.items():
-                if positions := self._plan.lanes[lane]:
-                    window = _Window(positions, self._channel.abilities.in_flight)
-                    for _ in range(window.width):
-                        carriers.append(pool.submit(self._carry, window))
-            for at in self._plan.lanes[Lane.COMPUTE]:
-                self._patiently(lambda some_s, at=at: self._ready(at, some_s))  # type: ignore[misc]
-                if self._error is not None:
-                    break
-                self._perform(at)
-            self._patiently(lambda some_s: not wait(carriers, some_s).not_done)
+                for _ in range(self._lanes[lane].width):
+                    carriers.append(pool.submit(self._carry, self._lanes[lane]))
+            self._compute(self._lanes[Lane.COMPUTE])
+            while wait(carriers, LOOK_UP_S).not_done:
+                self._look()
         except BaseException as error:
             # A signal's, such as Ctrl-C: no carrier may touch the buffer once the caller has it.
             self._fail(error)
@@ -153,38 +153,26 @@ class Execution:
         if self._error is not None:
             raise self._error
 
-    def _patiently(self, wait_for: Callable[[float], bool]) -> None:
-        """The caller's waiting: with looks whether it is still of use."""
-        while not wait_for(LOOK_UP_S):
-            self._look()
+    def _compute(self, lane: _Lane) -> None:
+        while not lane.over:
+            if (at := lane.take(LOOK_UP_S)) is not None:
+                self._perform(at)
+            else:
+                self._look()
 
-    def _carry(self, window: _Window) -> None:
+    def _carry(self, lane: _Lane) -> None:
         try:
-            while (at := window.take()) is not None:
-                self._ready(at, None)
-                if self._error is None:
-                    self._perform(at)
-                window.finish(at)
+            while (at := lane.take(None)) is not None:
+                self._perform(at)
         except BaseException as error:
             self._fail(error)
-        finally:
-            if self._error is not None:
-                window.end()
-
-    def _ready(self, at: int, timeout_s: float | None) -> bool:
-        """Wait until all that an operation waits for is done; whether it is, or all is over."""
-        with self._lock:
-            if not self._left[at] or self._error is not None:
-                return True
-            gate = self._gates.setdefault(at, threading.Event())
-        return gate.wait(timeout_s)
 
     def _fail(self, error: BaseException) -> None:
         """End all lanes; the first error is the one that is raised."""
         with self._lock:
             self._error = self._error or error
-            for gate in self._gates.values():
-                gate.set()
+            for lane in self._lanes.values():
+                lane.end()
 
     def _perform(self, at: int) -> None:
         op = self._ops[at]
@@ -203,12 +191,12 @@ class Execution:
                 self._channel.drop([self._key(name) for name in op.terms if name is not None])
         if self._setting.observe is not None:
             self._setting.observe(op)
-        with self._lock:
-            self._done[at] = True
-            for later in self._plan.dependents[at]:
-                self._left[later] -= 1
-                if not self._left[later] and later in self._gates:
-                    self._gates[later].set()
+        self._done[at] = True
+        if self._lanes:
+            with self._lock:
+                self._lanes[op.lane].finish(at)
+                for later in self._plan.dependents[at]:
+                    self._lanes[self._ops[later].lane].meet(later)
 
     def _put(self, op: Op) -> None:
         name, values = _named(op), self._view(op.span)
@@ -269,7 +257,7 @@ class Execution:
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"
-        check = self._check_others if self._setting.carriers else self._look
+        check = self._check_others if self._lanes else self._look
         return wait_patiently(read, self._setting.timeout_s, check, what)
 
     def _look(self) -> None:
@@ -307,44 +295,69 @@ class Execution:
         return message_key(self._step, self._operation, name)
 
 
-class _Window:
-    """A lane's operations in their order, for its carriers: the first undone, and what follows."""
+class _Lane:
+    """Operations in their order, each to be taken by one thread.
 
-    def __init__(self, positions: Sequence[int], width: int) -> None:
+    left: how many others each waits for, by position in the schedule. width: how many may be under
+    way, from the first that is not done. lock: the execution's; held by the caller but for `take`.
+    """
+
+    def __init__(
+        self, positions: Sequence[int], left: list[int], width: int, lock: threading.Lock
+    ) -> None:
         self.width = min(width, len(positions))
         self._positions = positions
         self._places = {at: place for place, at in enumerate(positions)}
+        self._left = left
         self._finished = [False] * len(positions)
         self._first = 0
         self._next = 0
-        self._changed = threading.Condition()
+        self._ended = False
+        self._changed = threading.Condition(lock)
 
-    def take(self) -> int | None:
-        """The next operation, once it is in the window; None if there is none left."""
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to take."""
+        return self._ended or self._next >= len(self._positions)
+
+    def take(self, timeout_s: float | None) -> int | None:
+        """The next operation, once it may start; None if there is none left, or none in time."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._next >= len(self._positions) or self._next < self._first + self.width
-            )
-            if self._next >= len(self._positions):
+            self._changed.wait_for(lambda: self.over or self._may_start(), timeout_s)
+            if self.over or not self._may_start():
                 return None
             self._next += 1
+            self._tell()
             return self._positions[self._next - 1]
 
     def finish(self, at: int) -> None:
-        """An operation is done: the window moves on if it was the first."""
-        with self._changed:
-            self._finished[self._places[at]] = True
-            before = self._first
-            while self._first < len(self._finished) and self._finished[self._first]:
-                self._first += 1
-            if self._first > before:
-                self._changed.notify(self._first - before)
+        """An operation is done: others may be under way instead, if it was the first."""
+        self._finished[self._places[at]] = True
+        while self._first < len(self._finished) and self._finished[self._first]:
+            self._first += 1
+        self._tell()
+
+    def meet(self, at: int) -> None:
+        """One of those that an operation waits for is done."""
+        self._left[at] -= 1
+        self._tell()
 
     def end(self) -> None:
         """Nothing is to be taken any more."""
-        with self._changed:
-            self._next = len(self._positions)
+        self._ended = True
+        self._changed.notify_all()
+
+    def _may_start(self) -> bool:
+        return (
+            self._next < min(self._first + self.width, len(self._positions))
+            and not self._left[self._positions[self._next]]
+        )
+
+    def _tell(self) -> None:
+        if self.over:
             self._changed.notify_all()
+        elif self._may_start():
+            self._changed.notify()
 
 
 def wait_patiently(
