@@ -16,7 +16,8 @@ from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
-from dayfly.wire.execution import Execution, Plan, Setting, Superseded, Watch, stored_names
+from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
+from dayfly.wire.lanes import Plan
 from dayfly.wire.schedule import Lane, Name, Op, Schedule
 
 #: Collectives that an engine runs at once, at most, where they take the time of a link.
