@@ -42,7 +42,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives import collective
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.keys import EVERYONE
@@ -105,7 +105,7 @@ class Worker:
         self._evaluation = Evaluation(job)
         self._engine = Engine(
             channel,
-            COLLECTIVES[task.collective],
+            collective(task.collective, task.aggregators, task.world_size),
             task.rank,
             task.world_size,
             timeout_s=task.wait_timeout_s,

@@ -4,12 +4,11 @@ A collective is a pure function from (rank, world size, length) to a `Schedule`.
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
 Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, REDUCE and DROP compute.
-A lane starts its operations in the order of the list, each when all of its `after` are done. Up to
-so many requests of a lane are under way at once as its channel takes well (`Abilities.in_flight`),
-so one whose message is not there yet does not hold up those after it, and they may be done in
-another order than they were started: who needs several names all of them in its `after`, but what
-follows an operation in its lane has waited for that one's `after`, too. The list as a whole can be
-done one operation at a time, as it is over a channel in memory, if every rank does so.
+A lane takes its operations in the order of the list, several requests at once where its channel
+takes them well (`Abilities.in_flight`): each starts when all of its `after` are done and, for a GET
+or HOLD, its message is there. Until then those next to it in the lane may pass, so they may be done
+in another order: what an operation needs stands in its `after`. An operation at a time, in the
+order of the list, comes to an end, too, if every rank does so, as over a channel in memory.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A lane carries its operations one after another. A transfer of b bytes over a la
 second occupies the lane for b/w and is complete a latency later, while the next one already
 transfers (requests are pipelined), so a phase of several transfers pays the latency once.
 
-A lane starts its operations in the order of the list, each when what it waits for is done, with at
-most `in_flight` of them started and not yet carried. Of those, one is carried at a time, whichever
-could be first: a GET whose message is not there yet lets those pass that were started after it.
+A lane looks at `in_flight` operations at once, as the engine does: the first that it has not
+carried, and those after it. Of these, one is carried at a time, whichever could be first: what
+waits for an operation or for its message lets the others pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule
 class Link:
     """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`.
 
-    in_flight: transfers under way at once, each way, waiting for messages or for the lane. direct:
+    in_flight: operations of which a lane carries what it can; latency is pipelined anyway. direct:
     messages go from worker to worker, so one for everyone leaves its sender once for each other
     rank, in the order rank+1, rank+2, ... (whoever is no rank begins with 0).
     """
@@ -69,21 +69,49 @@ def finish_s(times: Sequence[Sequence[Timed]]) -> float:
 class _Lane:
     """One lane of one rank.
 
-    queue: positions that were not started, in their order, from `next` on. possible: those that
-    could be carried, the earliest first, as (since when, position). under_way: how many were
-    started and not carried.
+    queue: positions of its operations. seen: how many of them are looked at or were. first: how
+    many were carried without a gap. carried: those beyond. possible: what could be carried, the
+    earliest first, as (since when, position).
     """
 
     window: int
     queue: list[int] = field(default_factory=list)
-    next: int = 0
+    seen: int = 0
+    first: int = 0
+    carried: set[int] = field(default_factory=set)
     possible: list[tuple[float, int]] = field(default_factory=list)
-    under_way: int = 0
     busy: bool = False
+
+    def finish(self, position: int) -> None:
+        """An operation was carried."""
+        self.busy = False
+        self.carried.add(position)
+        while self.first < len(self.queue) and self.queue[self.first] in self.carried:
+            self.carried.remove(self.queue[self.first])
+            self.first += 1
+
+
+#: What happens: a rank's lane has carried a position; a position is done; a message is there for a
+#: reader, or for all (None).
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    lane: Lane
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    name: Name
+    reader: int | None
 
 
 class _Simulation:
-    """Events in the order of their time: a lane is free, an operation done, a message there."""
+    """Events in the order of their time."""
 
     def __init__(self, schedules: Sequence[Schedule], links: Sequence[Link], itemsize: int) -> None:
         self._schedules = schedules
@@ -93,12 +121,10 @@ class _Simulation:
         self._lanes = [_lanes(*each) for each in zip(schedules, links, strict=True)]
         self._unmet = [[len(op.after) for op in schedule] for schedule in schedules]
         self._followers = [_followers(schedule) for schedule in schedules]
-        # Messages that are there, for all or for one reader; and who waits: (rank, position).
-        self._there: set[tuple[Name, int | None]] = set()
-        self._waiting: dict[Name, list[tuple[int, int]]] = defaultdict(list)
-        # When, in which order, and what: a lane of a rank is free, or a position of it is done,
-        # or a message is there for a reader.
-        self._events: list[tuple[float, int, int, Lane | int | tuple[Name, int | None]]] = []
+        self._looked_at: list[set[int]] = [set() for _ in schedules]
+        self._there: set[_There] = set()
+        self._waiting: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # (rank, position)
+        self._events: list[tuple[float, int, int, _Carried | _Done | _There]] = []
         self._order = count()
 
     def run(self) -> tuple[tuple[Timed, ...], ...]:
@@ -112,57 +138,63 @@ class _Simulation:
             # All of a moment before anything is decided, so that ties are broken by the list.
             now, stirred = self._events[0][0], {}
             while self._events and self._events[0][0] == now:
-                _, _, rank, what = heapq.heappop(self._events)
-                for one in self._happen(rank, what, now):
+                _, _, rank, event = heapq.heappop(self._events)
+                for one in self._happen(rank, event, now):
                     stirred[one] = None
         self._check()
         return tuple(tuple(by[position] for position in sorted(by)) for by in self._timed)
 
     def _happen(
-        self, rank: int, what: Lane | int | tuple[Name, int | None], now: float
+        self, rank: int, event: _Carried | _Done | _There, now: float
     ) -> list[tuple[int, Lane]]:
         """One event; returns the lanes for which it may make a difference."""
-        if isinstance(what, Lane):
-            lane = self._lanes[rank][what]
-            lane.busy = False
-            lane.under_way -= 1
-            return [(rank, what)]
-        if isinstance(what, int):
-            for follower in self._followers[rank][what]:
-                self._unmet[rank][follower] -= 1
-            return [(rank, lane) for lane in Lane]
-        name, reader = what
-        self._there.add(what)
-        waiting = self._waiting.pop(name, [])
-        came = [one for one in waiting if reader is None or reader == one[0]]
-        if len(came) < len(waiting):
-            self._waiting[name] = [one for one in waiting if one[0] != reader]
-        for other, position in came:
-            heapq.heappush(self._lanes[other][Lane.DOWNLINK].possible, (now, position))
-        return [(other, Lane.DOWNLINK) for other, _ in came]
+        match event:
+            case _Carried(which, position):
+                self._lanes[rank][which].finish(position)
+                return [(rank, which)]
+            case _Done(position):
+                stirred = []
+                for follower in self._followers[rank][position]:
+                    self._unmet[rank][follower] -= 1
+                    if follower in self._looked_at[rank] and not self._unmet[rank][follower]:
+                        self._may_start(rank, follower, now)
+                        stirred.append((rank, self._schedules[rank].ops[follower].lane))
+                return stirred
+            case _There(name, reader):
+                self._there.add(event)
+                waiting = self._waiting.pop(name, [])
+                if reader is not None:
+                    self._waiting[name] = [one for one in waiting if one[0] != reader]
+                came = [one for one in waiting if reader is None or reader == one[0]]
+                for other, position in came:
+                    heapq.heappush(self._lanes[other][Lane.DOWNLINK].possible, (now, position))
+                return [(other, Lane.DOWNLINK) for other, _ in came]
 
     def _advance(self, rank: int, which: Lane, now: float) -> None:
-        """Start what may start, and carry what could be first."""
-        lane, ops = self._lanes[rank][which], self._schedules[rank].ops
-        while lane.under_way < lane.window and lane.next < len(lane.queue):
-            position = lane.queue[lane.next]
-            if self._unmet[rank][position]:
-                break
-            lane.next += 1
-            lane.under_way += 1
-            name = ops[position].name
-            if which is not Lane.DOWNLINK or self._is_there(name, rank):
-                heapq.heappush(lane.possible, (now, position))
-            elif name is not None:
-                self._waiting[name].append((rank, position))
+        """Look at what is in the window now, and carry what could be first."""
+        lane = self._lanes[rank][which]
+        while lane.seen < min(lane.first + lane.window, len(lane.queue)):
+            position = lane.queue[lane.seen]
+            lane.seen += 1
+            self._looked_at[rank].add(position)
+            if not self._unmet[rank][position]:
+                self._may_start(rank, position, now)
         if lane.possible and not lane.busy:
             _, position = heapq.heappop(lane.possible)
+            self._looked_at[rank].remove(position)
             lane.busy = True
             self._carry(rank, which, position, now)
 
-    def _is_there(self, name: Name | None, reader: int) -> bool:
-        assert name is not None, "a download has a name"
-        return (name, None) in self._there or (name, reader) in self._there
+    def _may_start(self, rank: int, position: int, now: float) -> None:
+        """What it waited for is done; its message may be still to come."""
+        op = self._schedules[rank].ops[position]
+        if op.lane is Lane.DOWNLINK and op.name is not None and not self._is_there(op.name, rank):
+            self._waiting[op.name].append((rank, position))
+        else:
+            heapq.heappush(self._lanes[rank][op.lane].possible, (now, position))
+
+    def _is_there(self, name: Name, reader: int) -> bool:
+        return _There(name, None) in self._there or _There(name, reader) in self._there
 
     def _carry(self, rank: int, which: Lane, position: int, now: float) -> None:
         op, link = self._schedules[rank].ops[position], self._links[rank]
@@ -176,14 +208,14 @@ class _Simulation:
                 readers = [(first + one) % ranks for one in range(ranks)]
                 readers.remove(rank)
             for nth, reader in enumerate(readers, 1):
-                self._push(now + nth * each_s + latency_s, rank, (op.name, reader))
+                self._push(now + nth * each_s + latency_s, rank, _There(op.name, reader))
         end = now + len(readers) * each_s
         self._timed[rank][position] = Timed(op, now, end, end + latency_s)
-        self._push(end, rank, which)
-        self._push(end + latency_s, rank, position)
+        self._push(end, rank, _Carried(which, position))
+        self._push(end + latency_s, rank, _Done(position))
 
-    def _push(self, at: float, rank: int, what: Lane | int | tuple[Name, int | None]) -> None:
-        heapq.heappush(self._events, (at, next(self._order), rank, what))
+    def _push(self, at: float, rank: int, event: _Carried | _Done | _There) -> None:
+        heapq.heappush(self._events, (at, next(self._order), rank, event))
 
     def _check(self) -> None:
         for rank, schedule in enumerate(self._schedules):

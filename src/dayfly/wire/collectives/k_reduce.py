@@ -65,36 +65,34 @@ def reduce_at(
         raise ValueError(f"{owners} aggregators of {world_size} ranks")
     if world_size == 1:
         return alone(length)
-    shards = split(length, owners)
+    shards, draft = split(length, owners), Draft()
     finished = {owner for owner in range(owners) if Name(SUM, owner) in stored}
-    draft = Draft()
-    uploaded = tuple(
-        draft.add(
-            Op(Kind.PUT, shards[owner], Name(PART, rank, owner), feeds=Name(SUM, owner)),
+    sent = {
+        owner: draft.add(
+            Op(Kind.PUT, shards[owner], Name(PART, rank, owner), feeds=Name(SUM, owner))
         )
         for owner in range(owners)
         if owner != rank and owner not in finished
-    )
-    result = uploaded
+    }
+    # A phase begins when the last of the phase before is through.
+    result = tuple(sent.values())[-1:]
     if rank < owners:
         mine = shards[rank]
         parts = tuple(Name(PART, peer, rank) for peer in range(world_size) if peer != rank)
         if rank in finished:
-            result = (draft.add(Op(Kind.GET, mine, Name(SUM, rank), after=uploaded)),)
+            result = (draft.add(Op(Kind.GET, mine, Name(SUM, rank), after=result)),)
         else:
-            # The first waits for the phase before, and a lane starts the others after it.
-            held = tuple(
-                draft.add(Op(Kind.HOLD, mine, part, after=uploaded if part is parts[0] else ()))
-                for part in parts
-            )
+            held = tuple(draft.add(Op(Kind.HOLD, mine, part, after=result)) for part in parts)
             in_rank_order = (*parts[:rank], None, *parts[rank:])
             reduced = draft.add(Op(Kind.REDUCE, mine, terms=in_rank_order, after=held))
             result = (draft.add(Op(Kind.PUT, mine, Name(SUM, rank), after=(reduced,))),)
         draft.add(Op(Kind.DROP, Span(0, 0), terms=parts, after=result))
     for owner in range(owners):
         if owner != rank:
-            draft.add(Op(Kind.GET, shards[owner], Name(SUM, owner), after=result))
-            result = ()
+            # The contribution is read from where the sum is written to.
+            after = {*result, sent[owner]} if owner in sent else result
+            get = Op(Kind.GET, shards[owner], Name(SUM, owner), after=tuple(sorted(after)))
+            draft.add(get)
     return draft.schedule()
 
 
