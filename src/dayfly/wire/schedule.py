@@ -3,9 +3,12 @@
 A collective is a pure function from (rank, world size, length) to a `Schedule`. The engine runs it
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
-Every operation occupies a lane: PUT the uplink, GET the downlink, REDUCE and DROP compute. A lane
-does its operations one after another in the order of the list; an operation starts when the one
-before it on its lane is done, all of its `after` are done and, for a GET, its message is there.
+Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, REDUCE and DROP compute.
+A lane takes its operations in the order of the list, several requests at once where its channel
+takes them well (`Abilities.in_flight`): each starts when all of its `after` are done and, for a GET
+or HOLD, its message is there. Until then those next to it in the lane may pass, so they may be done
+in another order: what an operation needs stands in its `after`. An operation at a time, in the
+order of the list, comes to an end, too, if every rank does so, as over a channel in memory.
 """
 
 from __future__ import annotations
@@ -111,6 +114,22 @@ class Schedule:
         return False
 
 
+class Draft:
+    """A schedule that is being written down."""
+
+    def __init__(self) -> None:
+        self._ops: list[Op] = []
+
+    def add(self, op: Op) -> int:
+        """Append an operation; returns its position, for the `after` of others."""
+        self._ops.append(op)
+        return len(self._ops) - 1
+
+    def schedule(self) -> Schedule:
+        """What was written down."""
+        return Schedule(tuple(self._ops))
+
+
 def split(length: int, parts: int) -> tuple[Span, ...]:
     """`length` elements in `parts` spans whose sizes differ by one at most, the larger first."""
     size, larger = divmod(length, parts)
@@ -128,3 +147,14 @@ def chunks(span: Span, chunk: int) -> tuple[Span, ...]:
     return tuple(
         Span(span.start + one.start, span.start + one.stop) for one in split(len(span), parts)
     )
+
+
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise ValueError unless `rank` is one of 0 to world_size - 1."""
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of {world_size}")
+
+
+def alone(length: int) -> Schedule:
+    """The all-reduce of one rank: its own term is the sum, and nothing is sent."""
+    return Schedule((Op(Kind.REDUCE, Span(0, length), terms=(None,)),))

@@ -3,24 +3,39 @@
 A lane carries its operations one after another. A transfer of b bytes over a lane of w bytes a
 second occupies the lane for b/w and is complete a latency later, while the next one already
 transfers (requests are pipelined), so a phase of several transfers pays the latency once.
+
+A lane looks at `in_flight` operations at once, as the engine does: the first that it has not
+carried, and those after it. Of these, one is carried at a time, whichever could be first: what
+waits for an operation or for its message lets the others pass.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 
+from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`."""
+    """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`.
+
+    in_flight: operations of which a lane carries what it can; latency is pipelined anyway. direct:
+    messages go from worker to worker, so one for everyone leaves its sender once for each other
+    rank, in the order rank+1, rank+2, ... (whoever is no rank begins with 0).
+    """
 
     up_bytes_per_s: float
     down_bytes_per_s: float
     latency_s: float
     reduce_bytes_per_s: float = float("inf")
+    in_flight: int = 1
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,43 +49,15 @@ class Timed:
 
 
 def simulate(
-    schedules: Sequence[Schedule], link: Link, *, itemsize: int = 4
+    schedules: Sequence[Schedule], link: Link | Sequence[Link], *, itemsize: int = 4
 ) -> tuple[tuple[Timed, ...], ...]:
     """Run one schedule a rank; returns each rank's operations with their times.
 
-    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    link: every rank's, or one a rank. A schedule beyond the ranks is the server's, as its messages
+    have it. Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    timed: list[dict[int, Timed]] = [{} for _ in schedules]
-    lanes = [
-        {lane: [p for p, op in enumerate(schedule) if op.lane is lane] for lane in Lane}
-        for schedule in schedules
-    ]
-    free = [dict.fromkeys(Lane, 0.0) for _ in schedules]
-    there: dict[Name, float] = {}
-    moved = True
-    while moved:
-        moved = False
-        for rank, schedule in enumerate(schedules):
-            for lane, queue in lanes[rank].items():
-                while queue:
-                    op = schedule.ops[queue[0]]
-                    ready = _ready_s(op, timed[rank], there)
-                    if ready is None:
-                        break
-                    start = max(ready, free[rank][lane])
-                    end = start + _occupied_s(op, link, itemsize)
-                    done = end if lane is Lane.COMPUTE else end + link.latency_s
-                    timed[rank][queue.pop(0)] = Timed(op, start, end, done)
-                    free[rank][lane] = end
-                    if op.kind is Kind.PUT and op.name is not None:
-                        there.setdefault(op.name, done)
-                    moved = True
-    for rank, schedule in enumerate(schedules):
-        # All before the earliest that is left are done: it is what waits for a message.
-        left = [queue[0] for queue in lanes[rank].values() if queue]
-        if left:
-            raise ValueError(f"rank {rank} waits for ever: {schedule.ops[min(left)]}")
-    return tuple(tuple(by[position] for position in sorted(by)) for by in timed)
+    links = [link] * len(schedules) if isinstance(link, Link) else list(link)
+    return _Simulation(schedules, links, itemsize).run()
 
 
 def finish_s(times: Sequence[Sequence[Timed]]) -> float:
@@ -78,17 +65,179 @@ def finish_s(times: Sequence[Sequence[Timed]]) -> float:
     return max((timed.done_s for rank in times for timed in rank), default=0.0)
 
 
-def _ready_s(op: Op, timed: dict[int, Timed], there: dict[Name, float]) -> float | None:
-    """When what the operation waits for is done; None if that is not known yet."""
-    if any(earlier not in timed for earlier in op.after):
-        return None
-    ready = max((timed[earlier].done_s for earlier in op.after), default=0.0)
-    if op.kind is Kind.GET or op.kind is Kind.HOLD:
-        assert op.name is not None
-        if op.name not in there:
-            return None
-        ready = max(ready, there[op.name])
-    return ready
+@dataclass(slots=True)
+class _Lane:
+    """One lane of one rank.
+
+    queue: positions of its operations. seen: how many of them are looked at or were. first: how
+    many were carried without a gap. carried: those beyond. possible: what could be carried, the
+    earliest first, as (since when, position).
+    """
+
+    window: int
+    queue: list[int] = field(default_factory=list)
+    seen: int = 0
+    first: int = 0
+    carried: set[int] = field(default_factory=set)
+    possible: list[tuple[float, int]] = field(default_factory=list)
+    busy: bool = False
+
+    def finish(self, position: int) -> None:
+        """An operation was carried."""
+        self.busy = False
+        self.carried.add(position)
+        while self.first < len(self.queue) and self.queue[self.first] in self.carried:
+            self.carried.remove(self.queue[self.first])
+            self.first += 1
+
+
+#: What happens: a rank's lane has carried a position; a position is done; a message is there for a
+#: reader, or for all (None).
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    lane: Lane
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    name: Name
+    reader: int | None
+
+
+class _Simulation:
+    """Events in the order of their time."""
+
+    def __init__(self, schedules: Sequence[Schedule], links: Sequence[Link], itemsize: int) -> None:
+        self._schedules = schedules
+        self._links = links
+        self._itemsize = itemsize
+        self._timed: list[dict[int, Timed]] = [{} for _ in schedules]
+        self._lanes = [_lanes(*each) for each in zip(schedules, links, strict=True)]
+        self._unmet = [[len(op.after) for op in schedule] for schedule in schedules]
+        self._followers = [_followers(schedule) for schedule in schedules]
+        self._looked_at: list[set[int]] = [set() for _ in schedules]
+        self._there: set[_There] = set()
+        self._waiting: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # (rank, position)
+        self._events: list[tuple[float, int, int, _Carried | _Done | _There]] = []
+        self._order = count()
+
+    def run(self) -> tuple[tuple[Timed, ...], ...]:
+        stirred = {(rank, lane): None for rank in range(len(self._schedules)) for lane in Lane}
+        now = 0.0
+        while True:
+            for rank, lane in stirred:
+                self._advance(rank, lane, now)
+            if not self._events:
+                break
+            # All of a moment before anything is decided, so that ties are broken by the list.
+            now, stirred = self._events[0][0], {}
+            while self._events and self._events[0][0] == now:
+                _, _, rank, event = heapq.heappop(self._events)
+                for one in self._happen(rank, event, now):
+                    stirred[one] = None
+        self._check()
+        return tuple(tuple(by[position] for position in sorted(by)) for by in self._timed)
+
+    def _happen(
+        self, rank: int, event: _Carried | _Done | _There, now: float
+    ) -> list[tuple[int, Lane]]:
+        """One event; returns the lanes for which it may make a difference."""
+        match event:
+            case _Carried(which, position):
+                self._lanes[rank][which].finish(position)
+                return [(rank, which)]
+            case _Done(position):
+                stirred = []
+                for follower in self._followers[rank][position]:
+                    self._unmet[rank][follower] -= 1
+                    if follower in self._looked_at[rank] and not self._unmet[rank][follower]:
+                        self._may_start(rank, follower, now)
+                        stirred.append((rank, self._schedules[rank].ops[follower].lane))
+                return stirred
+            case _There(name, reader):
+                self._there.add(event)
+                waiting = self._waiting.pop(name, [])
+                if reader is not None:
+                    self._waiting[name] = [one for one in waiting if one[0] != reader]
+                came = [one for one in waiting if reader is None or reader == one[0]]
+                for other, position in came:
+                    heapq.heappush(self._lanes[other][Lane.DOWNLINK].possible, (now, position))
+                return [(other, Lane.DOWNLINK) for other, _ in came]
+
+    def _advance(self, rank: int, which: Lane, now: float) -> None:
+        """Look at what is in the window now, and carry what could be first."""
+        lane = self._lanes[rank][which]
+        while lane.seen < min(lane.first + lane.window, len(lane.queue)):
+            position = lane.queue[lane.seen]
+            lane.seen += 1
+            self._looked_at[rank].add(position)
+            if not self._unmet[rank][position]:
+                self._may_start(rank, position, now)
+        if lane.possible and not lane.busy:
+            _, position = heapq.heappop(lane.possible)
+            self._looked_at[rank].remove(position)
+            lane.busy = True
+            self._carry(rank, which, position, now)
+
+    def _may_start(self, rank: int, position: int, now: float) -> None:
+        """What it waited for is done; its message may be still to come."""
+        op = self._schedules[rank].ops[position]
+        if op.lane is Lane.DOWNLINK and op.name is not None and not self._is_there(op.name, rank):
+            self._waiting[op.name].append((rank, position))
+        else:
+            heapq.heappush(self._lanes[rank][op.lane].possible, (now, position))
+
+    def _is_there(self, name: Name, reader: int) -> bool:
+        return _There(name, None) in self._there or _There(name, reader) in self._there
+
+    def _carry(self, rank: int, which: Lane, position: int, now: float) -> None:
+        op, link = self._schedules[rank].ops[position], self._links[rank]
+        each_s = _occupied_s(op, link, self._itemsize)
+        latency_s = 0.0 if which is Lane.COMPUTE else link.latency_s
+        readers: list[int | None] = [None]
+        if op.kind is Kind.PUT and op.name is not None:
+            if link.direct and op.name.destination == EVERYONE:
+                ranks = len(self._schedules)
+                first = rank + 1 if op.name.source == rank else 0
+                readers = [(first + one) % ranks for one in range(ranks)]
+                readers.remove(rank)
+            for nth, reader in enumerate(readers, 1):
+                self._push(now + nth * each_s + latency_s, rank, _There(op.name, reader))
+        end = now + len(readers) * each_s
+        self._timed[rank][position] = Timed(op, now, end, end + latency_s)
+        self._push(end, rank, _Carried(which, position))
+        self._push(end + latency_s, rank, _Done(position))
+
+    def _push(self, at: float, rank: int, event: _Carried | _Done | _There) -> None:
+        heapq.heappush(self._events, (at, next(self._order), rank, event))
+
+    def _check(self) -> None:
+        for rank, schedule in enumerate(self._schedules):
+            # All before the earliest that is left are done: it is what waits for a message.
+            for position, op in enumerate(schedule):
+                if position not in self._timed[rank]:
+                    raise ValueError(f"rank {rank} waits for ever: {op}")
+
+
+def _lanes(schedule: Schedule, link: Link) -> dict[Lane, _Lane]:
+    lanes = {lane: _Lane(1 if lane is Lane.COMPUTE else link.in_flight) for lane in Lane}
+    for position, op in enumerate(schedule):
+        lanes[op.lane].queue.append(position)
+    return lanes
+
+
+def _followers(schedule: Schedule) -> dict[int, list[int]]:
+    followers: dict[int, list[int]] = defaultdict(list)
+    for position, op in enumerate(schedule):
+        for earlier in op.after:
+            followers[earlier].append(position)
+    return followers
 
 
 def _occupied_s(op: Op, link: Link, itemsize: int) -> float:

@@ -5,52 +5,90 @@ A new algorithm is a line in `COLLECTIVES`; the conformance suite runs over all 
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
 
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce, sums
-from dayfly.wire.schedule import Name, Schedule
+from dayfly.errors import RequestError
+from dayfly.wire.channels.base import Abilities
+from dayfly.wire.collectives.all_gather import all_gather
+from dayfly.wire.collectives.all_reduce import ALL_REDUCE
+from dayfly.wire.collectives.all_to_all import all_to_all
+from dayfly.wire.collectives.barrier import barrier
+from dayfly.wire.collectives.base import Collective
+from dayfly.wire.collectives.broadcast import broadcast
+from dayfly.wire.collectives.k_reduce import k_reduce
+from dayfly.wire.collectives.others import MakeOther
+from dayfly.wire.collectives.overlapped import OVERLAPPED
+from dayfly.wire.collectives.pipelined import PIPELINED
+from dayfly.wire.collectives.point_to_point import recv, send
+from dayfly.wire.collectives.push_pull import PUSH_PULL
+from dayfly.wire.collectives.reduce_scatter import reduce_scatter
+from dayfly.wire.collectives.ring import RING
+from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
 
+__all__ = ["COLLECTIVES", "K_REDUCE", "OTHERS", "WITH_A_PEER", "Collective", "collective"]
 
-class MakeSchedule(Protocol):
-    """What `rank` does to sum `length` elements over `world_size` ranks.
-
-    stored: sums that are in the channel already. chunk: elements that are worth a message.
-    """
-
-    def __call__(
-        self,
-        rank: int,
-        world_size: int,
-        length: int,
-        stored: Set[Name] = ...,
-        *,
-        chunk: int = ...,
-    ) -> Schedule: ...
-
-
-class Sums(Protocol):
-    """Names of the messages that, once all are stored, hold the whole result; see `Collective`."""
-
-    def __call__(self, world_size: int, length: int, chunk: int) -> tuple[Name, ...]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """An all-reduce algorithm.
-
-    schedule: the pure function. sums: the messages that the message log keeps, from which a worker
-    that starts again takes the result; none if it keeps none, and then all workers go back to the
-    run checkpoint when one dies. server: whether it needs a channel that sums.
-    """
-
-    schedule: MakeSchedule
-    sums: Sums
-    server: bool = False
-
-
-#: All-reduce algorithms by the name that `--collective` takes.
+#: All-reduce algorithms by the name that `--collective` takes, but for `K_REDUCE`.
 COLLECTIVES: dict[str, Collective] = {
-    "scatter-reduce": Collective(schedule=scatter_reduce, sums=sums),
+    "all-reduce": ALL_REDUCE,
+    "scatter-reduce": SCATTER_REDUCE,
+    "pipelined": PIPELINED,
+    "ring": RING,
+    "push-pull": PUSH_PULL,
+    "overlapped": OVERLAPPED,
 }
+
+#: The one that also takes a number of aggregators; see `collective`.
+K_REDUCE = "k-reduce"
+
+#: What else ranks do together, by the names of torch.distributed.
+OTHERS: dict[str, MakeOther] = {
+    "reduce-scatter": reduce_scatter,
+    "all-gather": all_gather,
+    "all-to-all": all_to_all,
+    "barrier": barrier,
+}
+
+#: Those that are made with another rank: the root; to whom; from whom.
+WITH_A_PEER: dict[str, Callable[[int], MakeOther]] = {
+    "broadcast": broadcast,
+    "send": send,
+    "recv": recv,
+}
+
+
+def collective(name: str, aggregators: int | None, world_size: int) -> Collective:
+    """The all-reduce algorithm of this name for so many ranks.
+
+    aggregators: K of k-reduce; None for all others. Raises RequestError, in one sentence.
+    """
+    if name != K_REDUCE:
+        if name not in COLLECTIVES:
+            known = ", ".join(sorted((*COLLECTIVES, K_REDUCE)))
+            raise RequestError(f"--collective {name!r} is not known: give one of {known}")
+        if aggregators is not None:
+            raise RequestError(
+                f"--aggregators {aggregators} is for --collective {K_REDUCE}: {name} has its own "
+                "number of them"
+            )
+        return COLLECTIVES[name]
+    if aggregators is None:
+        raise RequestError(
+            f"--collective {K_REDUCE} needs --aggregators: on how many of the workers to sum, 1 to "
+            f"{world_size}"
+        )
+    if not 1 <= aggregators <= world_size:
+        raise RequestError(f"--aggregators {aggregators}: give 1 to {world_size}, the workers")
+    return k_reduce(aggregators)
+
+
+def default_collective(abilities: Abilities, *, immediate: bool) -> str:
+    """The name of the algorithm that suits a channel best.
+
+    immediate: whether a transfer is work of this processor alone: chunks would be work and gain
+    nothing, as there is no link to keep busy.
+    """
+    if abilities.sums:
+        return "push-pull"
+    if abilities.direct:
+        return "ring"
+    return "scatter-reduce" if immediate else "overlapped"

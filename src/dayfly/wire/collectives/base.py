@@ -1,0 +1,53 @@
+"""What an all-reduce algorithm is: a pure function, and what the message log keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Protocol
+
+from dayfly.wire.schedule import Name, Schedule
+
+
+class MakeSchedule(Protocol):
+    """What `rank` does to sum `length` elements over `world_size` ranks.
+
+    stored: sums that are in the channel already. A worker that starts again passes them: it gets
+    these as they are, and contributes to the others only. With all of them it only downloads.
+    chunk: elements that are worth a message.
+    """
+
+    def __call__(
+        self,
+        rank: int,
+        world_size: int,
+        length: int,
+        stored: Set[Name] = ...,
+        *,
+        chunk: int = ...,
+    ) -> Schedule: ...
+
+
+class Sums(Protocol):
+    """Names of the messages that, once all are stored, hold the whole result; see `Collective`."""
+
+    def __call__(self, world_size: int, length: int, chunk: int) -> tuple[Name, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """An all-reduce algorithm.
+
+    schedule: the pure function. sums: the messages that the message log keeps, from which a worker
+    that starts again takes the result; none if it keeps none, and then all workers go back to the
+    run checkpoint when one dies. server: whether it needs a channel that sums.
+    """
+
+    schedule: MakeSchedule
+    sums: Sums
+    server: bool = False
+
+
+def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:
+    """The `Sums` of an algorithm that keeps none."""
+    return ()

@@ -1,0 +1,129 @@
+"""Reduce at K of n ranks: FasDL's K-REDUCE (sections IV-A and V), with LambdaML's two at its ends.
+
+Ranks 0 to K-1 are the aggregators. The buffer is cut into K shards; rank j is in charge of shard j.
+
+    phase 1  every rank uploads the shards that others are in charge of             `part`
+    phase 2  every aggregator downloads the n-1 contributions to its shard, sums them up in rank
+             order, and uploads the sum                                             `sum`
+    phase 3  every rank downloads the sums of the others
+
+    K = 2, n = 3
+    rank 0   uplink    |part>1|             |sum 0|               in charge of shard 0
+             downlink         |part<1|part<2|     |sum 1|
+             compute                        |reduce, drop parts|
+    rank 2   uplink    |part>0|part>1|                            in charge of none
+             downlink                             |sum 0|sum 1|
+
+K = n is scatter-reduce (`collectives.scatter_reduce`), K = 1 all-reduce (`collectives.all_reduce`).
+Fewer aggregators are fewer requests and more time. Phases run one after another, so uplink and
+downlink are never busy at once. The contributions are summed in rank order, 0 to n-1, whoever is in
+charge; every rank then holds the same bits.
+
+A contribution is dropped once its sum is stored: the sums alone are the message log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from functools import partial
+
+from dayfly.wire.collectives.base import Collective
+from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, split
+
+PART, SUM = "part", "sum"
+
+
+def k_reduce(aggregators: int) -> Collective:
+    """The collective with so many aggregators, K."""
+    return Collective(
+        schedule=partial(reduce_at, aggregators=aggregators),
+        sums=partial(sums_at, aggregators=aggregators),
+    )
+
+
+def sums_at(
+    world_size: int, length: int, chunk: int, *, aggregators: int | None = None
+) -> tuple[Name, ...]:
+    """The messages that hold the result. aggregators: as for `reduce_at`."""
+    owners = world_size if aggregators is None else aggregators
+    return tuple(Name(SUM, owner) for owner in range(owners)) if world_size > 1 else ()
+
+
+def reduce_at(
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
+    aggregators: int | None = None,
+) -> Schedule:
+    """What `rank` does; see `MakeSchedule`. aggregators: K, 1 to n; None: n. No chunks."""
+    check_rank(rank, world_size)
+    owners = world_size if aggregators is None else aggregators
+    if not 1 <= owners <= world_size:
+        raise ValueError(f"{owners} aggregators of {world_size} ranks")
+    if world_size == 1:
+        return alone(length)
+    shards, draft = split(length, owners), Draft()
+    finished = {owner for owner in range(owners) if Name(SUM, owner) in stored}
+    sent = {
+        owner: draft.add(
+            Op(Kind.PUT, shards[owner], Name(PART, rank, owner), feeds=Name(SUM, owner))
+        )
+        for owner in range(owners)
+        if owner != rank and owner not in finished
+    }
+    # A phase begins when the last of the phase before is through.
+    result = tuple(sent.values())[-1:]
+    if rank < owners:
+        mine = shards[rank]
+        parts = tuple(Name(PART, peer, rank) for peer in range(world_size) if peer != rank)
+        if rank in finished:
+            result = (draft.add(Op(Kind.GET, mine, Name(SUM, rank), after=result)),)
+        else:
+            held = tuple(draft.add(Op(Kind.HOLD, mine, part, after=result)) for part in parts)
+            in_rank_order = (*parts[:rank], None, *parts[rank:])
+            reduced = draft.add(Op(Kind.REDUCE, mine, terms=in_rank_order, after=held))
+            result = (draft.add(Op(Kind.PUT, mine, Name(SUM, rank), after=(reduced,))),)
+        draft.add(Op(Kind.DROP, Span(0, 0), terms=parts, after=result))
+    for owner in range(owners):
+        if owner != rank:
+            # The contribution is read from where the sum is written to.
+            after = {*result, sent[owner]} if owner in sent else result
+            get = Op(Kind.GET, shards[owner], Name(SUM, owner), after=tuple(sorted(after)))
+            draft.add(get)
+    return draft.schedule()
+
+
+def k_reduce_s(
+    size_bytes: float, world_size: int, aggregators: int, bytes_per_s: float, latency_s: float
+) -> float:
+    """Seconds by FasDL equation 1 (a to c), corrected, with the latencies that it leaves out.
+
+    FasDL: S/w + (W-1)/K S/w + S/(Kw) + S/w, where S = size_bytes, W = world_size, K = aggregators,
+    w = bytes_per_s of a worker, each way. It lets an aggregator upload its own shard to itself, and
+    download its own sum: for K > 1 the upload of the aggregators, which decides when they begin to
+    aggregate, is S/(Kw) shorter; for K = W, where nobody is anything else, so is the last download.
+    Four phases pay latency_s each. Exact in virtual time if K divides the buffer.
+    """
+    s, n, k, w = size_bytes, world_size, aggregators, bytes_per_s
+    if n == 1:
+        return 0.0
+    spared = (k > 1) + (k == n)
+    return 2 * s / w + (n - spared) * s / (k * w) + 4 * latency_s
+
+
+def k_reduce_requests(world_size: int, aggregators: int) -> tuple[int, int]:
+    """Puts and gets of all ranks: K W and 2K(W-1), FasDL section V-B. Exact."""
+    n, k = world_size, aggregators
+    return (k * n, 2 * k * (n - 1)) if n > 1 else (0, 0)
+
+
+def k_reduce_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all ranks, up and down: S W and 2S(W-1).
+
+    Together S(3W-2), FasDL section V-B, whatever K is. Exact.
+    """
+    s, n = size_bytes, world_size
+    return (s * n, 2 * s * (n - 1)) if n > 1 else (0, 0)

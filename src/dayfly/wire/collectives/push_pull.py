@@ -1,0 +1,89 @@
+"""Push and pull: a parameter server sums (CE-scaling's VM-PS, Cirrus, HybridPS; channel `ps://`).
+
+The buffer is cut into C chunks. Every worker pushes its chunks to the server (`part-c`), which adds
+the n contributions to a chunk in rank order and serves the sum (`sum-c`) to everyone.
+
+    worker, C = 3   uplink    |part 0|part 1|part 2|
+                    downlink                |sum 0|sum 1|sum 2|
+    server          downlink       |0<0..0<n-1|1<0..1<n-1|2<0..2<n-1|
+                    compute                   |+0        |+1        |+2
+                    uplink                    |sum 0     |sum 1     |sum 2     |  n times each
+
+Every rank holds the same bits: the server's. No sums are kept beyond the step: the server drops the
+contributions that it has summed and, when a step is trimmed, its sums; after a death all workers go
+back to the run checkpoint. A worker needs s up and s down, the least of all collectives; the server
+carries n s each way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from dayfly.wire.collectives.base import Collective, no_sums
+from dayfly.wire.keys import SERVER
+from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, chunks
+
+
+def push_pull(
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
+) -> Schedule:
+    """What `rank` does; see `MakeSchedule`. It keeps no sums, so `stored` is of no use to it."""
+    check_rank(rank, world_size)
+    if world_size == 1:
+        return alone(length)
+    spans, draft = chunks(Span(0, length), chunk), Draft()
+    pushed = [
+        draft.add(Op(Kind.PUT, span, Name(f"part-{c}", rank, SERVER)))
+        for c, span in enumerate(spans)
+    ]
+    for c, span in enumerate(spans):
+        draft.add(Op(Kind.GET, span, Name(f"sum-{c}", SERVER), after=(pushed[c],)))
+    return draft.schedule()
+
+
+def serve(world_size: int, length: int, *, chunk: int = 1) -> Schedule:
+    """What the server does meanwhile: for virtual time, and for a server that runs schedules."""
+    draft = Draft()
+    for c, span in enumerate(chunks(Span(0, length), chunk)):
+        parts = tuple(Name(f"part-{c}", rank, SERVER) for rank in range(world_size))
+        held = tuple(draft.add(Op(Kind.HOLD, span, part)) for part in parts)
+        reduced = draft.add(Op(Kind.REDUCE, span, terms=parts, after=held))
+        served = draft.add(Op(Kind.PUT, span, Name(f"sum-{c}", SERVER), after=(reduced,)))
+        draft.add(Op(Kind.DROP, Span(0, 0), terms=parts, after=(served,)))
+    return draft.schedule()
+
+
+PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, server=True)
+
+
+def push_pull_s(
+    size_bytes: float,
+    world_size: int,
+    chunk_bytes: float,
+    bytes_per_s: float,
+    latency_s: float,
+    server_bytes_per_s: float = float("inf"),
+) -> float:
+    """Seconds: max(s/w, q + n(s - c)/W) + 2nc/W + q + 2 t_lat.
+
+    s = size_bytes, n = world_size, c = chunk_bytes, w = bytes_per_s of a worker and
+    W = server_bytes_per_s of the server, each way; q = c/w, t_lat = latency_s of a worker's
+    requests. The workers' uplinks or the server's link, whichever takes longer, are busy
+    throughout; the last chunk passes the server twice, n times each, and the worker's downlink.
+    Exact in virtual time if the chunks are equal.
+    """
+    s, n, c, w = size_bytes, world_size, chunk_bytes, bytes_per_s
+    if n == 1:
+        return 0.0
+    q, at_server = c / w, n / server_bytes_per_s
+    return max(s / w, q + (s - c) * at_server) + 2 * c * at_server + q + 2 * latency_s
+
+
+def push_pull_requests(world_size: int, count: int) -> tuple[int, int]:
+    """Puts and gets of all workers, each moving s bytes up and s down in all: n of `count` each."""
+    return (world_size * count, world_size * count) if world_size > 1 else (0, 0)

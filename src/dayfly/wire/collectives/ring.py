@@ -1,0 +1,122 @@
+"""Reduce-scatter, then all-gather, around the ring (Hydrozoa section 3.4; for direct channels).
+
+n ranks cut the buffer into n splits, modulo n. Messages go from a rank to the next one only.
+
+    round t of 0 to n-2    rank r sends `part` of split r-1-t to r+1; what comes from r-1 is split
+                           r-2-t, to which it adds its own
+    then rank r has the sum of split r
+    round t of 0 to n-2    rank r sends `sum` of split r-t to r+1; what comes from r-1 is r-1-t
+
+    rank 0, n = 3:   uplink    |part 2|part 1|       |sum 0|sum 2|
+                     downlink         |part 1|part 0|      |sum 2|sum 1|
+                     compute                 |+ own 1|+ own 0|
+
+Splits go in chunks: a chunk is sent on as soon as it is summed up, while the ones after it are
+still coming, so that a round costs its bytes alone and the latencies are hidden behind them.
+
+Order of summation: split j starts at rank j+1 and goes around to rank j, which adds its own last:
+((j+1) + (j+2)) + ... + j. So every rank holds the same bits, but not those of rank order. No sums
+are kept: a message is dropped by its one reader, and after a death all workers go back to the run
+checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from dayfly.wire.collectives.base import Collective, no_sums
+from dayfly.wire.schedule import (
+    Draft,
+    Kind,
+    Name,
+    Op,
+    Schedule,
+    Span,
+    alone,
+    check_rank,
+    chunks,
+    split,
+)
+
+
+def ring(
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
+) -> Schedule:
+    """What `rank` does; see `MakeSchedule`. It keeps no sums, so `stored` is of no use to it."""
+    check_rank(rank, world_size)
+    if world_size == 1:
+        return alone(length)
+    n, draft = world_size, Draft()
+    pieces = [chunks(span, chunk) for span in split(length, n)]
+    onward, backward = (rank + 1) % n, (rank - 1) % n
+    # By (split, chunk): when it may be sent on, and when its partial sum was.
+    ready: dict[tuple[int, int], int] = {}
+    sent: dict[tuple[int, int], int] = {}
+    for gather in (False, True):
+        phase = "sum" if gather else "part"
+        for t in range(n - 1):
+            leaving = (rank - t - (not gather)) % n
+            coming = (leaving - 1) % n
+            for c, span in enumerate(pieces[leaving]):
+                name = Name(f"{phase}-{leaving}-{c}", rank, onward)
+                after = (ready[leaving, c],) if (leaving, c) in ready else ()
+                sent[leaving, c] = draft.add(Op(Kind.PUT, span, name, after=after))
+            names, read = [], []
+            for c, span in enumerate(pieces[coming]):
+                name = Name(f"{phase}-{coming}-{c}", backward, rank)
+                names.append(name)
+                if gather:
+                    after = (sent[coming, c],)
+                    ready[coming, c] = draft.add(Op(Kind.GET, span, name, after=after))
+                else:
+                    held = draft.add(Op(Kind.HOLD, span, name))
+                    ready[coming, c] = draft.add(
+                        Op(Kind.REDUCE, span, terms=(name, None), after=(held,))
+                    )
+                read.append(ready[coming, c])
+            draft.add(Op(Kind.DROP, Span(0, 0), terms=tuple(names), after=tuple(read)))
+    return draft.schedule()
+
+
+RING = Collective(schedule=ring, sums=no_sums)
+
+
+def ring_s(
+    size_bytes: float,
+    world_size: int,
+    bytes_per_s: float,
+    alpha_s_per_byte: float,
+    beta_s: float,
+) -> float:
+    """Seconds by Hydrozoa section 3.4, corrected: 2(A-1)(|p|/(A D) + alpha |p|/A + beta).
+
+    |p| = size_bytes, A = world_size (replicas of the shard; the paper prints B, its number of
+    shards, and B-1 rounds: see the papers' errata), D = bytes_per_s; alpha = alpha_s_per_byte and
+    beta = beta_s are fitted to what else a round takes. In virtual time a message goes up, and then
+    down: without chunks alpha = 1/D and beta = 2 latencies are exact. See `chunked_ring_s`.
+    """
+    p, a, d = size_bytes, world_size, bytes_per_s
+    return 2 * (a - 1) * (p / (a * d) + alpha_s_per_byte * p / a + beta_s)
+
+
+def chunked_ring_s(
+    size_bytes: float, world_size: int, chunk_bytes: float, bytes_per_s: float, latency_s: float
+) -> float:
+    """Seconds of this schedule: 2(n-1)/n s/w + q + 2 t_lat, if chunks hide the way of one.
+
+    s = size_bytes, n = world_size, w = bytes_per_s each way, q = chunk_bytes / w, t_lat =
+    latency_s. A round of s/(nw) that is shorter than 2q + 2 t_lat, which is how long a chunk takes
+    to the next rank, lasts so long instead, but for the last: 2(n-1) times that and the rest of the
+    chunks. So it is `ring_s` with alpha = beta = 0 where chunks hide the latencies, and with
+    alpha = 1/D and beta = 2 latencies without chunks. Exact if the chunks are equal.
+    """
+    n, q = world_size, chunk_bytes / bytes_per_s
+    if n == 1:
+        return 0.0
+    split_s, hop_s = size_bytes / n / bytes_per_s, 2 * q + 2 * latency_s
+    return (2 * (n - 1) - 1) * max(split_s, hop_s) + split_s - q + hop_s
