@@ -21,8 +21,9 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.parts import beside_gloo, by_kernel, held_memory, namespaces, sums, under_caps
-from benchmarks.parts.cases import Case, fitting
+from benchmarks.parts.cases import Case, size_bytes
 from benchmarks.parts.machine import machine
+from benchmarks.parts.predictions import NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Reducer
 from benchmarks.parts.spread import say
@@ -30,7 +31,6 @@ from benchmarks.parts.stores import STORES, need, store
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.collectives import COLLECTIVES
 
 PARTS = ("capped", "uncapped", "tbf", "memory")
 #: The aims, unless others are given: workers, MB, MB/s, ms. The larger buffer is for these three.
@@ -40,6 +40,8 @@ _COMPARED = ("overlapped", "scatter-reduce", "pipelined")
 #: Without caps: workers, MB, and collectives. These rounds are short.
 _FREE_WORKERS, _FREE_MB, _FREE = (2, 4), (1.0, 25.0, 100.0), ("scatter-reduce", "overlapped")
 _FREE_ROUNDS_A_ROUND = 2
+#: The cross-check has so many times fewer operations in a row, and each twice.
+_TBF_SHARE = 5
 _MEMORY_WORKERS, _MEMORY_MB = 4, 64.0
 #: What --quick makes of sizes, operations and rounds.
 _QUICK_SHARE, _QUICK_OPERATIONS, _QUICK_ROUNDS = 1 / 64, 2, 1
@@ -89,10 +91,9 @@ def _capped(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[d
 def _uncapped(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[dict[str, Any]]:
     workers = asked.workers or _FREE_WORKERS
     sizes = [asked.mb] if asked.mb else [_scaled(asked, mb) for mb in _FREE_MB]
-    names = asked.collectives or [name for name in _FREE if name in COLLECTIVES]
-    abilities = channel_kind(where["url"]).abilities
+    names = asked.collectives or list(_FREE)
     for count in workers:
-        names = fitting(names, count, int(1e6 * max(sizes)), abilities)
+        _fitting(names, count, max(sizes), where["url"])
     _refuse_rounding(workers, beside_gloo.operations(min(sizes)))
     ranks = stack.enter_context(Ranks(Reducer, max(workers)))
     how = (workers, sizes, names, _FREE_ROUNDS_A_ROUND * asked.rounds)
@@ -102,8 +103,7 @@ def _uncapped(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list
 def _memory(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[dict[str, Any]]:
     mb = asked.mb or _scaled(asked, _MEMORY_MB)
     workers = max(asked.workers) if asked.workers else _MEMORY_WORKERS
-    abilities = channel_kind(where["url"]).abilities
-    names = fitting(asked.collectives, workers, int(1e6 * mb), abilities)
+    names = _fitting(asked.collectives, workers, mb, where["url"])
     ranks = stack.enter_context(Ranks(Reducer, workers))
     how = (workers, mb, names)
     return held_memory.measure(ranks, where["url"], where["run"], where["scratch"], *how)
@@ -124,33 +124,44 @@ def _tbf(asked: argparse.Namespace, session: Session) -> list[dict[str, Any]] | 
         mb=asked.mb or _scaled(asked, _MB),
         rate_mb_per_s=asked.rate or _RATE,
         latency_ms=0.0,
-        collectives=asked.collectives or [name for name in _COMPARED if name in COLLECTIVES],
+        collectives=asked.collectives or list(_COMPARED),
     )
-    operations = max(1, asked.operations // 3)
+    operations = max(1, asked.operations // _TBF_SHARE)
     _refuse_rounding([case.workers], operations)
-    say(f"the kernel's token bucket: {under_caps.described(case)}")
+    say(f"the kernel's token bucket: {case}")
     return by_kernel.measure(session.root / "rendezvous", case, operations, asked.rounds)
 
 
 def _cases(asked: argparse.Namespace, url: str) -> list[Case]:
     """As asked; or the aims, if nothing was."""
-    abilities = channel_kind(url).abilities
-    given = (asked.mb or _scaled(asked, _MB), asked.rate or _RATE)
-    latency_ms = _LATENCY_MS if asked.latency is None else asked.latency
-    wanted = [(count, *given, latency_ms, None) for count in asked.workers or _WORKERS]
-    aims = (asked.workers, asked.mb, asked.rate, asked.latency) == (None,) * 4
-    if aims:
-        count, mb, rate, latency_ms = _LARGE
-        few = [name for name in _COMPARED if name in COLLECTIVES]
-        wanted.append((count, _scaled(asked, mb), rate, latency_ms, few))
-    cases = []
-    for count, mb, rate, latency_ms, few in wanted:
-        names = fitting(asked.collectives, count, int(1e6 * mb), abilities)
-        kept = [name for name in names if asked.collectives or few is None or name in few]
-        more = {"rate_mb_per_s": rate, "latency_ms": latency_ms, "collectives": kept}
-        cases.append(Case(workers=count, mb=mb, **more))
+    link = {
+        "rate_mb_per_s": asked.rate or _RATE,
+        "latency_ms": _LATENCY_MS if asked.latency is None else asked.latency,
+    }
+    mb = asked.mb or _scaled(asked, _MB)
+    cases = [
+        Case(workers=n, mb=mb, collectives=_fitting(asked.collectives, n, mb, url), **link)
+        for n in asked.workers or _WORKERS
+    ]
+    if (asked.workers, asked.mb, asked.rate, asked.latency) == (None,) * 4:
+        n, mb, rate, latency_ms = _LARGE
+        mb = _scaled(asked, mb)
+        names = _fitting(asked.collectives, n, mb, url)
+        few = names if asked.collectives else [name for name in names if name in _COMPARED]
+        link = {"rate_mb_per_s": rate, "latency_ms": latency_ms}
+        cases.append(Case(workers=n, mb=mb, collectives=few, **link))
     _refuse_rounding([case.workers for case in cases], asked.operations)
     return cases
+
+
+def _fitting(names: list[str] | None, workers: int, mb: float, url: str) -> list[str]:
+    """See `fitting`."""
+    whatever = {"name": "", "bytes_per_s": 1.0, "latency_s": 0.0}
+    abilities = channel_kind(url).abilities
+    size = size_bytes(mb)
+    return fitting(
+        names, AllReduce(world_size=workers, size_bytes=size, abilities=abilities, **whatever)
+    )
 
 
 def _refuse_rounding(workers: Sequence[int], operations: int) -> None:
@@ -209,7 +220,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "of a killed bench at a URL is removed by the next",
     )
     parser.add_argument(
-        "--collectives", nargs="+", choices=list(COLLECTIVES), metavar="NAME", help="default: all"
+        "--collectives", nargs="+", choices=NAMES, metavar="NAME", help="default: all"
     )
     parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="default: 4 8")
     parser.add_argument("--mb", type=float, metavar="MB", help="size of the buffer (default: 8)")

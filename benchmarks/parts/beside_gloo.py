@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts.predictions import ITEM_BYTES
+from benchmarks.parts.cases import size_bytes
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
 from benchmarks.parts.reductions import Gloo, Reductions
@@ -65,7 +65,7 @@ def _size(
     collectives: Sequence[str],
     rounds: int,
 ) -> list[Json]:
-    nbytes, in_a_row = round(1e6 * mb) // ITEM_BYTES * ITEM_BYTES, operations(mb)
+    nbytes, in_a_row = size_bytes(mb), operations(mb)
     sides = [*collectives, _GLOO]
     took_s: dict[str, list[float]] = {side: [] for side in sides}
     with (

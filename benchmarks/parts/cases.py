@@ -1,27 +1,19 @@
-"""What is measured under caps, and how long it will take: pure functions of what was asked."""
+"""What is measured under caps, and for how long: pure functions of what was asked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.parts.predictions import (
-    CLOSED_FORMS,
-    ITEM_BYTES,
-    bound_s,
-    link_of,
-    misfit,
-    virtual_s,
-)
-from dayfly.errors import RequestError
+from benchmarks.parts.predictions import ITEM_BYTES, AllReduce
 from dayfly.wire.channels.base import Abilities
-from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.overlapped import bound_s
 
-#: At most so many times the bound by virtual time: what is measured in full. The others, which
-#: take up to five times as long, are measured for half that time.
+#: At most so many times the bound in virtual time: what is measured in full. The others, which may
+#: take five times as long, get half the time, but so many operations at least.
 _FAST = 1.1
 _SLOW_SHARE = 0.5
-_LEAST_OPERATIONS = 2
+_LEAST_OPERATIONS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +26,16 @@ class Case:
     latency_ms: float
     collectives: Sequence[str]
 
+    def __str__(self) -> str:
+        return (
+            f"{self.workers} workers, {self.mb:g} MB, {self.rate_mb_per_s:g} MB/s each way, "
+            f"{self.latency_ms:g} ms"
+        )
+
     @property
     def size_bytes(self) -> int:
         """Of the buffer, in whole elements."""
-        return round(1e6 * self.mb) // ITEM_BYTES * ITEM_BYTES
+        return size_bytes(self.mb)
 
     @property
     def bytes_per_s(self) -> float:
@@ -46,44 +44,28 @@ class Case:
 
     @property
     def bound_s(self) -> float:
-        """The least seconds of an all-reduce."""
+        """Least seconds over a store that only keeps."""
         return bound_s(self.size_bytes, self.workers, self.bytes_per_s)
 
-    def virtual_ratio(self, collective: str, abilities: Abilities) -> float:
-        """Virtual time over the bound."""
-        link = link_of(self.bytes_per_s, self.latency_ms / 1e3, abilities)
-        took_s = virtual_s(COLLECTIVES[collective], self.workers, self.size_bytes, abilities, link)
-        return took_s / self.bound_s
-
-    def formula_ratio(self, collective: str) -> float | None:
-        """The paper's formula over the bound; None if there is none."""
-        formula = CLOSED_FORMS.get(collective)
-        if formula is None:
-            return None
-        latency_s = self.latency_ms / 1e3
-        took_s = formula(self.size_bytes, self.workers, self.bytes_per_s, latency_s)
-        return took_s / self.bound_s
-
-    def operations(self, asked: int, ratio: float, in_full: bool) -> int:
-        """How many all-reduces of a collective of this (virtual) ratio are measured in a row."""
-        if in_full or ratio <= _FAST:
-            return asked
-        return max(min(asked, _LEAST_OPERATIONS), int(_SLOW_SHARE * asked / ratio))
+    def one(self, collective: str, abilities: Abilities) -> AllReduce:
+        """An all-reduce of the case."""
+        return AllReduce(
+            name=collective,
+            world_size=self.workers,
+            size_bytes=self.size_bytes,
+            bytes_per_s=self.bytes_per_s,
+            latency_s=self.latency_ms / 1e3,
+            abilities=abilities,
+        )
 
 
-def fitting(
-    asked: Sequence[str] | None, workers: int, size_bytes: int, abilities: Abilities
-) -> list[str]:
-    """The collectives to measure: those asked for, or all that the channel can carry.
+def size_bytes(mb: float) -> int:
+    """Of a buffer of so many MB, in whole elements."""
+    return round(1e6 * mb) // ITEM_BYTES * ITEM_BYTES
 
-    Raises RequestError if one that was asked for cannot be carried.
-    """
-    why = {
-        name: misfit(COLLECTIVES[name], workers, size_bytes, abilities)
-        for name in (COLLECTIVES if asked is None else asked)
-    }
-    if asked is not None:
-        for name, reason in why.items():
-            if reason is not None:
-                raise RequestError(f"{name} cannot be measured over this channel: {reason}")
-    return [name for name, reason in why.items() if reason is None]
+
+def in_a_row(asked: int, ratio: float, in_full: bool) -> int:
+    """How many all-reduces are measured in a row that take `ratio` times the bound."""
+    if in_full or ratio <= _FAST:
+        return asked
+    return max(min(asked, _LEAST_OPERATIONS), int(_SLOW_SHARE * asked / ratio))

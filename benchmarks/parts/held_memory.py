@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts.predictions import ITEM_BYTES
+from benchmarks.parts.cases import size_bytes
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
 from benchmarks.parts.reductions import Reductions
@@ -23,7 +23,7 @@ def measure(
 ) -> list[Json]:
     """A row a collective: of the rank that took most."""
     place = Place(url=url, namespace=Namespace(run, 0), rendezvous=scratch)
-    nbytes = round(1e6 * mb) // ITEM_BYTES * ITEM_BYTES
+    nbytes = size_bytes(mb)
     rows = []
     with Reductions(ranks, place, workers, nbytes, 2) as reductions:
         abilities = reductions.abilities

@@ -13,13 +13,12 @@ import torch.distributed as dist
 
 from benchmarks.parts import sums
 from benchmarks.parts.memory import growth_bytes
-from benchmarks.parts.predictions import ITEM_BYTES
+from benchmarks.parts.predictions import ITEM_BYTES, algorithm
 from dayfly.errors import RunFailed
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import Rates, Way
@@ -87,9 +86,8 @@ class Reducer:
         assert self._channel is not None, "open it first"
         self._stop()
         channel = shaped_channel(self._channel, None if rates is None else Way(rates))
-        engine = Engine(
-            channel, COLLECTIVES[collective], self._rank, self._world_size, timeout_s=_TIMEOUT_S
-        )
+        chosen = algorithm(collective, self._world_size)
+        engine = Engine(channel, chosen, self._rank, self._world_size, timeout_s=_TIMEOUT_S)
         self._engine, self._step = engine, step
 
         def reduce(buffer_P: torch.Tensor) -> None:
