@@ -12,10 +12,8 @@ bit, outside of what is timed.
 from __future__ import annotations
 
 import argparse
-import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -27,12 +25,11 @@ from benchmarks.parts.predictions import NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Reducer
 from benchmarks.parts.spread import say
-from benchmarks.parts.stores import STORES, need, store
+from benchmarks.parts.stores import STORES, abilities_of, running
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
-from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Abilities
 
-PARTS = ("capped", "uncapped", "tbf", "memory")
 #: The aims, unless others are given: workers, MB, MB/s, ms. The larger buffer is for these three.
 _WORKERS, _MB, _RATE, _LATENCY_MS = (4, 8), 8.0, 10.0, 20.0
 _LARGE = (4, 64.0, 70.0, 20.0)
@@ -47,6 +44,11 @@ _MEMORY_WORKERS, _MEMORY_MB = 4, 64.0
 _QUICK_SHARE, _QUICK_OPERATIONS, _QUICK_ROUNDS = 1 / 64, 2, 1
 
 
+Rows = list[dict[str, Any]]
+#: Measures what was planned, at a place that this session owns.
+Measure = Callable[[Session], Rows | None]
+
+
 def run(args: Sequence[str]) -> dict[str, Any]:
     """Measure; returns the result, see `benchmarks/README.md`.
 
@@ -54,85 +56,102 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     """
     asked = _arguments(args)
     on_what, began = machine(), time.monotonic()
+    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
+    # All of it is planned, and refused, before anything starts.
+    plans = {part: PARTS[part](asked) for part in parts}
     result: dict[str, Any] = {
         "machine": on_what,
         "quick": asked.quick,
         "rounds": asked.rounds,
-        "channel": asked.channel or "redis",
-        "uncapped_channel": asked.channel or "files",
+        "channel": _channel(asked),
+        "uncapped_channel": _channel(asked, "files"),
     }
-    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
     with Session.open() as session:
-        scratch = session.root / "rendezvous"
-        scratch.mkdir()
-        # A name of its own, unless the store is the user's: there it finds what a killed one left.
-        run_id = "bench" if "://" in (asked.channel or "") else f"bench-{secrets.token_hex(4)}"
-        for part in parts:
-            if part == "tbf":
-                result["tbf"] = _tbf(asked, session)
-                continue
-            name = result["uncapped_channel" if part == "uncapped" else "channel"]
-            with ExitStack() as stack:
-                # The store comes first: ranks have the environment that its clients need.
-                url = stack.enter_context(store(name, session))
-                share = {"url": url, "run": run_id, "scratch": scratch}
-                result[part] = _PARTS[part](asked, stack, **share)
+        for part, measure in plans.items():
+            result[part] = measure(session)
     result["wall_s"] = time.monotonic() - began
     return result
 
 
-def _capped(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[dict[str, Any]]:
-    cases = _cases(asked, where["url"])
-    ranks = stack.enter_context(Ranks(Reducer, max(case.workers for case in cases)))
-    how = (cases, asked.operations, asked.rounds, asked.all_operations)
-    return under_caps.measure(ranks, where["url"], where["run"], where["scratch"], *how)
+def _capped(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked)
+    cases = _cases(asked, abilities_of(channel))
+    for case in cases:
+        _refuse_rounding(case.workers, asked.operations)
+
+    def measure(session: Session) -> Rows:
+        count = max(case.workers for case in cases)
+        with running(channel, session) as store, Ranks(Reducer, count) as ranks:
+            how = (asked.operations, asked.rounds, asked.all_operations)
+            return under_caps.measure(ranks, store, cases, *how)
+
+    return measure
 
 
-def _uncapped(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[dict[str, Any]]:
+def _uncapped(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked, "files")
     workers = asked.workers or _FREE_WORKERS
     sizes = [asked.mb] if asked.mb else [_scaled(asked, mb) for mb in _FREE_MB]
-    names = asked.collectives or list(_FREE)
-    for count in workers:
-        _fitting(names, count, max(sizes), where["url"])
-    _refuse_rounding(workers, beside_gloo.operations(min(sizes)))
-    ranks = stack.enter_context(Ranks(Reducer, max(workers)))
-    how = (workers, sizes, names, _FREE_ROUNDS_A_ROUND * asked.rounds)
-    return beside_gloo.measure(ranks, where["url"], where["run"], where["scratch"], *how)
+    fit = [_fitting(asked, count, max(sizes), abilities_of(channel)) for count in workers]
+    names = [name for name in fit[0] if all(name in others for others in fit)]
+    if not asked.collectives:
+        names = [name for name in _FREE if name in names] or names
+
+    def measure(session: Session) -> Rows:
+        with running(channel, session) as store, Ranks(Reducer, max(workers)) as ranks:
+            rounds = _FREE_ROUNDS_A_ROUND * asked.rounds
+            return beside_gloo.measure(ranks, store, workers, sizes, names, rounds)
+
+    return measure
 
 
-def _memory(asked: argparse.Namespace, stack: ExitStack, **where: Any) -> list[dict[str, Any]]:
-    mb = asked.mb or _scaled(asked, _MEMORY_MB)
-    workers = max(asked.workers) if asked.workers else _MEMORY_WORKERS
-    names = _fitting(asked.collectives, workers, mb, where["url"])
-    ranks = stack.enter_context(Ranks(Reducer, workers))
-    how = (workers, mb, names)
-    return held_memory.measure(ranks, where["url"], where["run"], where["scratch"], *how)
-
-
-_PARTS = {"capped": _capped, "uncapped": _uncapped, "memory": _memory}
-
-
-def _tbf(asked: argparse.Namespace, session: Session) -> list[dict[str, Any]] | None:
-    """None if it cannot be done here, and was not asked for by name."""
+def _tbf(asked: argparse.Namespace) -> Measure:
+    """It gives None if it cannot be done here, and was not asked for by name."""
     if not namespaces.possible():
         if asked.tbf:
             raise RequestError("--tbf needs root, ip and tc: sudo apt install iproute2")
-        return None
-    need("redis-server", "redis-server")
+        return lambda session: None
+    workers = min(asked.workers) if asked.workers else _WORKERS[0]
+    mb = asked.mb or _scaled(asked, _MB)
     case = Case(
-        workers=min(asked.workers) if asked.workers else _WORKERS[0],
-        mb=asked.mb or _scaled(asked, _MB),
+        workers=workers,
+        mb=mb,
         rate_mb_per_s=asked.rate or _RATE,
         latency_ms=0.0,
-        collectives=asked.collectives or list(_COMPARED),
+        collectives=_few(asked, _fitting(asked, workers, mb, abilities_of("redis"))),
     )
     operations = max(1, asked.operations // _TBF_SHARE)
-    _refuse_rounding([case.workers], operations)
-    say(f"the kernel's token bucket: {case}")
-    return by_kernel.measure(session.root / "rendezvous", case, operations, asked.rounds)
+    _refuse_rounding(workers, operations)
+
+    def measure(session: Session) -> Rows:
+        say(f"the kernel's token bucket: {case}")
+        return by_kernel.measure(session, case, operations, asked.rounds)
+
+    return measure
 
 
-def _cases(asked: argparse.Namespace, url: str) -> list[Case]:
+def _memory(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked)
+    mb = asked.mb or _scaled(asked, _MEMORY_MB)
+    workers = max(asked.workers) if asked.workers else _MEMORY_WORKERS
+    names = _fitting(asked, workers, mb, abilities_of(channel))
+
+    def measure(session: Session) -> Rows:
+        with running(channel, session) as store, Ranks(Reducer, workers) as ranks:
+            return held_memory.measure(ranks, store, workers, mb, names)
+
+    return measure
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Measure]] = {
+    "capped": _capped,
+    "uncapped": _uncapped,
+    "tbf": _tbf,
+    "memory": _memory,
+}
+
+
+def _cases(asked: argparse.Namespace, abilities: Abilities) -> list[Case]:
     """As asked; or the aims, if nothing was."""
     link = {
         "rate_mb_per_s": asked.rate or _RATE,
@@ -140,37 +159,46 @@ def _cases(asked: argparse.Namespace, url: str) -> list[Case]:
     }
     mb = asked.mb or _scaled(asked, _MB)
     cases = [
-        Case(workers=n, mb=mb, collectives=_fitting(asked.collectives, n, mb, url), **link)
+        Case(workers=n, mb=mb, collectives=_fitting(asked, n, mb, abilities), **link)
         for n in asked.workers or _WORKERS
     ]
     if (asked.workers, asked.mb, asked.rate, asked.latency) == (None,) * 4:
         n, mb, rate, latency_ms = _LARGE
         mb = _scaled(asked, mb)
-        names = _fitting(asked.collectives, n, mb, url)
-        few = names if asked.collectives else [name for name in names if name in _COMPARED]
-        link = {"rate_mb_per_s": rate, "latency_ms": latency_ms}
-        cases.append(Case(workers=n, mb=mb, collectives=few, **link))
-    _refuse_rounding([case.workers for case in cases], asked.operations)
+        few = _few(asked, _fitting(asked, n, mb, abilities))
+        large = {"rate_mb_per_s": rate, "latency_ms": latency_ms}
+        cases.append(Case(workers=n, mb=mb, collectives=few, **large))
     return cases
 
 
-def _fitting(names: list[str] | None, workers: int, mb: float, url: str) -> list[str]:
-    """See `fitting`."""
-    whatever = {"name": "", "bytes_per_s": 1.0, "latency_s": 0.0}
-    abilities = channel_kind(url).abilities
-    size = size_bytes(mb)
-    return fitting(
-        names, AllReduce(world_size=workers, size_bytes=size, abilities=abilities, **whatever)
+def _fitting(asked: argparse.Namespace, workers: int, mb: float, abilities: Abilities) -> list[str]:
+    """The collectives that were asked for, or all that the channel can carry."""
+    like = AllReduce(
+        name=NAMES[0],
+        world_size=workers,
+        size_bytes=size_bytes(mb),
+        bytes_per_s=1.0,
+        latency_s=0.0,
+        abilities=abilities,
     )
+    return fitting(asked.collectives, like)
 
 
-def _refuse_rounding(workers: Sequence[int], operations: int) -> None:
-    for count in workers:
-        if not sums.exact(count, operations):
-            raise RequestError(
-                f"the sums of {operations} all-reduces in a row on {count} workers are not exact "
-                "in float32, so they could not be checked: give a power of 2, or fewer --operations"
-            )
+def _few(asked: argparse.Namespace, names: list[str]) -> list[str]:
+    """Of these, what is compared where all would take too long; all if none of them are."""
+    return names if asked.collectives else [one for one in names if one in _COMPARED] or names
+
+
+def _channel(asked: argparse.Namespace, unless_asked: str = "redis") -> str:
+    return asked.channel or unless_asked
+
+
+def _refuse_rounding(workers: int, operations: int) -> None:
+    if not sums.exact(workers, operations):
+        raise RequestError(
+            f"the sums of {operations} all-reduces in a row on {workers} workers are not exact in "
+            "float32, so they could not be checked: give a power of 2, or fewer --operations"
+        )
 
 
 def _scaled(asked: argparse.Namespace, mb: float) -> float:

@@ -10,18 +10,19 @@ A round's ratio is of measurements that followed each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import product
 from statistics import median
 from typing import Any
 
 from rich.table import Table
 
+from benchmarks.parts import sums
 from benchmarks.parts.cases import size_bytes
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
 from benchmarks.parts.reductions import Gloo, Reductions
 from benchmarks.parts.spread import columns, framed, say, shown, spread
-from dayfly.wire.channels.base import Namespace
+from benchmarks.parts.stores import Store
 
 Json = dict[str, Any]
 _GLOO = "gloo"
@@ -32,45 +33,38 @@ _LEAST, _MOST = 4, 50
 
 def measure(
     ranks: Ranks,
-    url: str,
-    run: str,
-    scratch: Path,
+    store: Store,
     workers: Sequence[int],
     sizes_mb: Sequence[float],
     collectives: Sequence[str],
     rounds: int,
 ) -> list[Json]:
     """A row a number of workers, size and collective."""
-    rows, generation = [], 0
-    for count in workers:
-        for mb in sizes_mb:
-            place = Place(url=url, namespace=Namespace(run, generation), rendezvous=scratch)
-            rendezvous = scratch / f"gloo-{generation}"
-            rows += _size(ranks, place, rendezvous, count, mb, collectives, rounds)
-            generation += 1
+    rows = []
+    for generation, (count, mb) in enumerate(product(workers, sizes_mb)):
+        rows += _size(ranks, store.place(generation), count, mb, collectives, rounds)
     return rows
 
 
-def operations(mb: float) -> int:
-    """How many all-reduces of so many MB are measured in a row."""
-    return max(_LEAST, min(_MOST, round(_MEASURED_MB / mb)))
+def operations(mb: float, world_size: int) -> int:
+    """How many all-reduces of so many MB are measured in a row; so few that sums can be checked."""
+    return sums.most_exact(world_size, max(_LEAST, min(_MOST, round(_MEASURED_MB / mb))))
 
 
 def _size(
     ranks: Ranks,
     place: Place,
-    rendezvous: Path,
     count: int,
     mb: float,
     collectives: Sequence[str],
     rounds: int,
 ) -> list[Json]:
-    nbytes, in_a_row = size_bytes(mb), operations(mb)
+    nbytes, in_a_row = size_bytes(mb), operations(mb, count)
     sides = [*collectives, _GLOO]
     took_s: dict[str, list[float]] = {side: [] for side in sides}
     with (
         Reductions(ranks, place, count, nbytes, 2 * in_a_row) as reductions,
-        Gloo(ranks, rendezvous, count, nbytes) as gloo,
+        Gloo(ranks, place.rendezvous / "gloo", count, nbytes) as gloo,
     ):
         for one in range(-1, rounds):
             turn = one % len(sides)

@@ -13,7 +13,6 @@ by the share of its bytes that are messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,17 +22,18 @@ from benchmarks.parts.cases import Case
 from benchmarks.parts.namespaces import burst_bytes
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.redis_server import RedisOptions, RedisServer
-from benchmarks.parts.reducer import Place, Reducer
+from benchmarks.parts.reducer import Reducer
 from benchmarks.parts.reductions import Reductions
 from benchmarks.parts.spread import columns, framed, number, say, shown, spread
 from benchmarks.parts.star import HUB_HOST, Star
-from dayfly.wire.channels.base import Namespace
+from benchmarks.parts.stores import Store
+from dayfly.life.sessions import Session
 from dayfly.wire.shaping import Rates
 
 Json = dict[str, Any]
 
 
-def measure(scratch: Path, case: Case, operations: int, rounds: int) -> list[Json]:
+def measure(session: Session, case: Case, operations: int, rounds: int) -> list[Json]:
     """A row a collective of the case, whose latency is left out."""
     rates = Rates(up_bytes_per_s=case.bytes_per_s, down_bytes_per_s=case.bytes_per_s)
     rows: dict[str, Json] = {
@@ -42,7 +42,7 @@ def measure(scratch: Path, case: Case, operations: int, rounds: int) -> list[Jso
     with Star(case.workers) as star:
         server = star.in_hub(RedisServer, RedisOptions(host=HUB_HOST))
         try:
-            place = Place(url=server.url, namespace=Namespace("star", 0), rendezvous=scratch)
+            place = Store(url=server.url, run="star", session=session).place(0)
             log = (case.workers, case.size_bytes, operations)
             with (
                 Ranks(Reducer, case.workers, spaces=star.spaces) as ranks,

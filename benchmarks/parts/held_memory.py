@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from benchmarks.parts.cases import size_bytes
 from benchmarks.parts.ranks import Ranks
-from benchmarks.parts.reducer import Place
 from benchmarks.parts.reductions import Reductions
 from benchmarks.parts.spread import columns, framed, number, say
-from dayfly.wire.channels.base import Namespace
+from benchmarks.parts.stores import Store
 
 Json = dict[str, Any]
 
 
 def measure(
-    ranks: Ranks, url: str, run: str, scratch: Path, workers: int, mb: float, names: Sequence[str]
+    ranks: Ranks, store: Store, workers: int, mb: float, names: Sequence[str]
 ) -> list[Json]:
     """A row a collective: of the rank that took most."""
-    place = Place(url=url, namespace=Namespace(run, 0), rendezvous=scratch)
     nbytes = size_bytes(mb)
     rows = []
-    with Reductions(ranks, place, workers, nbytes, 2) as reductions:
+    with Reductions(ranks, store.place(0), workers, nbytes, 2) as reductions:
         abilities = reductions.abilities
         flight_mb = 2 * abilities.in_flight * abilities.chunk_bytes / 1e6
         for name in names:

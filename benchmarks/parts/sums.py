@@ -16,6 +16,11 @@ _EXACT = 2**24
 _GREATEST = 2.0**127
 
 
+def most_exact(world_size: int, operations: int) -> int:
+    """So many operations, or as many as are `exact`."""
+    return max(number for number in range(1, operations + 1) if exact(world_size, number))
+
+
 def exact(world_size: int, operations: int) -> bool:
     """Whether the sums of so many all-reduces in a row have no rounding in float32."""
     first, last = (_PERIOD - 1) * world_size, world_size ** (operations - 1)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from benchmarks.parts.cases import Case, in_a_row
 from benchmarks.parts.ranks import Ranks
-from benchmarks.parts.reducer import Place
 from benchmarks.parts.reductions import Reductions
 from benchmarks.parts.spread import columns, framed, number, say, shown, spread
-from dayfly.wire.channels.base import Namespace
+from benchmarks.parts.stores import Store
 from dayfly.wire.shaping import Rates
 
 Json = dict[str, Any]
@@ -28,9 +26,7 @@ Json = dict[str, Any]
 
 def measure(
     ranks: Ranks,
-    url: str,
-    run: str,
-    scratch: Path,
+    store: Store,
     cases: Sequence[Case],
     operations: int,
     rounds: int,
@@ -38,10 +34,9 @@ def measure(
 ) -> list[Json]:
     """A row a case and collective. in_full: as many operations of the slow ones, too."""
     rows = []
-    for number_of, case in enumerate(cases):
-        place = Place(url=url, namespace=Namespace(run, number_of), rendezvous=scratch)
+    for generation, case in enumerate(cases):
         log = (case.workers, case.size_bytes, operations)
-        with Reductions(ranks, place, *log) as reductions:
+        with Reductions(ranks, store.place(generation), *log) as reductions:
             rows += _case(reductions, case, operations, rounds, in_full)
     return rows
 
