@@ -14,9 +14,7 @@ ends the kernel holds to the rate (`tc tbf`), both ways at once; once, for the c
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
-import signal
 import sys
 import threading
 import time
@@ -33,6 +31,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.parts import namespaces
+from benchmarks.parts.ranks import die_with
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.base import Namespace
@@ -45,7 +44,6 @@ from dayfly.wire.tensors import as_bytes
 
 RATES_MB_PER_S = (10.0, 20.0, 40.0, 70.0)
 _START_TIMEOUT_S = 120.0
-_PR_SET_PDEATHSIG = 1
 _NAMESPACE = Namespace("bench", 0)
 
 
@@ -212,13 +210,6 @@ def _peer(
             time.sleep(0.05)
     up, down = (times * wire_bytes / one / rate for one in took_s)
     results.put((up, down))
-
-
-def die_with(parent: int) -> None:
-    """Have this process killed when the one that measures ends, however it does."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:

@@ -2,11 +2,13 @@
 
     dayfly-bench-<pid>-a  [ end  tbf ]=========[ tbf  end ]  dayfly-bench-<pid>-b
 
-A namespace's name has the process that made it; what a killed one left is removed by the next.
+A namespace's name has the process that made it; what a killed one left is removed by the next. A
+star of several cables is in `star.py`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -19,7 +21,8 @@ from pathlib import Path
 
 from dayfly.errors import RunFailed
 
-_NAME = re.compile(r"dayfly-bench-(\d+)-[ab]")
+_NAME = re.compile(r"dayfly-bench-(\d+)-(?:a|b|hub|\d+)")
+_CLONE_NEWNET = 0x40000000
 _HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2"}  # for documentation only: nobody's
 _DEVICE = "end"
 _PORT = 5001
@@ -43,7 +46,7 @@ def shares_of_tbf(rate_bytes_per_s: float, nbytes: int) -> list[float]:
     Raises RunFailed if it cannot be measured.
     """
     with _cable(rate_bytes_per_s) as names:
-        before = {end: _sent_bytes(name) for end, name in names.items()}
+        before = {end: sent_bytes(name) for end, name in names.items()}
         peers: dict[str, subprocess.Popen[str]] = {}
         try:
             for end, name in names.items():
@@ -66,7 +69,7 @@ def shares_of_tbf(rate_bytes_per_s: float, nbytes: int) -> list[float]:
         shares = []
         for end, other in (("a", "b"), ("b", "a")):
             # What one end sent, the other received, and timed.
-            wire_bytes = _sent_bytes(names[end]) - before[end] - _burst_bytes(rate_bytes_per_s)
+            wire_bytes = sent_bytes(names[end]) - before[end] - burst_bytes(rate_bytes_per_s)
             shares.append(wire_bytes / float(told[other]) / rate_bytes_per_s)
         return shares
 
@@ -75,51 +78,72 @@ def shares_of_tbf(rate_bytes_per_s: float, nbytes: int) -> list[float]:
 def _cable(rate_bytes_per_s: float) -> Iterator[dict[str, str]]:
     """Names of the namespaces at its ends."""
     sweep()
-    names = {end: f"dayfly-bench-{os.getpid()}-{end}" for end in _HOSTS}
+    names = {end: name_of(end) for end in _HOSTS}
     try:
         for name in names.values():
-            _do("ip", "netns", "add", name)
+            do("ip", "netns", "add", name)
         cable = ("type", "veth", "peer", "name", _DEVICE, "netns", names["b"])
-        _do("ip", "-n", names["a"], "link", "add", _DEVICE, *cable)
+        do("ip", "-n", names["a"], "link", "add", _DEVICE, *cable)
         for end, name in names.items():
-            _do("ip", "-n", name, "address", "add", f"{_HOSTS[end]}/24", "dev", _DEVICE)
-            _do("ip", "-n", name, "link", "set", _DEVICE, "up")
-            bucket = ("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit")
-            burst = str(_burst_bytes(rate_bytes_per_s))
-            sizes = ("burst", burst, "limit", str(_QUEUE_BYTES))
-            _do("tc", "-n", name, "qdisc", "add", "dev", _DEVICE, "root", *bucket, *sizes)
+            do("ip", "-n", name, "address", "add", f"{_HOSTS[end]}/24", "dev", _DEVICE)
+            do("ip", "-n", name, "link", "set", _DEVICE, "up")
+            limit(name, _DEVICE, rate_bytes_per_s)
         yield names
     finally:
         for name in names.values():
-            _remove(name)
+            remove(name)
+
+
+def limit(name: str, device: str, rate_bytes_per_s: float) -> None:
+    """Put the kernel's bucket before what a device sends."""
+    bucket = ("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit")
+    sizes = ("burst", str(burst_bytes(rate_bytes_per_s)), "limit", str(_QUEUE_BYTES))
+    do("tc", "-n", name, "qdisc", "add", "dev", device, "root", *bucket, *sizes)
+
+
+def enter(name: str) -> None:
+    """Move this thread, and what it starts from now on, into a namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{name}") as space:
+        if libc.setns(space.fileno(), _CLONE_NEWNET):
+            raise RunFailed(f"cannot enter {name}: {os.strerror(ctypes.get_errno())}")
+
+
+def name_of(part: str) -> str:
+    """This process's namespace for a part: `a`, `b`, `hub` or a number."""
+    return f"dayfly-bench-{os.getpid()}-{part}"
 
 
 def sweep() -> None:
     """Remove the namespaces of processes that are gone."""
-    for line in _do("ip", "netns", "list").splitlines():
+    for line in do("ip", "netns", "list").splitlines():
         found = _NAME.fullmatch(line.split()[0])
         if found is not None and not Path(f"/proc/{found.group(1)}").exists():
-            _remove(found.group(0))
+            remove(found.group(0))
 
 
-def _burst_bytes(rate_bytes_per_s: float) -> int:
+def burst_bytes(rate_bytes_per_s: float) -> int:
+    """What the bucket may save up."""
     return max(16 * 1024, int(rate_bytes_per_s * _BURST_S))
 
 
-def _remove(name: str) -> None:
+def remove(name: str) -> None:
+    """End a namespace's processes, and remove it with its devices; it may be gone already."""
     with suppress(RunFailed):
-        for pid in _do("ip", "netns", "pids", name).split():
+        for pid in do("ip", "netns", "pids", name).split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), 9)
-        _do("ip", "netns", "del", name)
+        do("ip", "netns", "del", name)
 
 
-def _sent_bytes(name: str) -> int:
-    (qdisc,) = json.loads(_do("tc", "-n", name, "-s", "-j", "qdisc", "show", "dev", _DEVICE))
+def sent_bytes(name: str, device: str = _DEVICE) -> int:
+    """What went through the bucket so far, headers included."""
+    (qdisc,) = json.loads(do("tc", "-n", name, "-s", "-j", "qdisc", "show", "dev", device))
     return int(qdisc["bytes"])
 
 
-def _do(*command: str) -> str:
+def do(*command: str) -> str:
+    """Run a command; returns what it printed. Raises RunFailed with what it complained about."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise RunFailed(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -161,6 +161,7 @@ def test_a_damaged_message_is_refused(
     put(writer, KEY, sent)
     whole = place.raw(NAMESPACE, KEY)
     writer.drop([KEY])
+    assert writer.stored([KEY]) == set()  # now it is gone, also for others
     place.plant(NAMESPACE, KEY, DAMAGE[damage](whole))
     read = {
         "get": lambda: reader.get(KEY, torch.zeros_like(sent), SOON_S),

@@ -1,0 +1,291 @@
+"""`dayfly bench collectives`: time of an all-reduce over the bound, and beside gloo.
+
+    capped     every collective at given rates and latency, over the bound 2(n-1)/n s/w
+    uncapped   as fast as it goes, beside gloo
+    tbf        at rates that the kernel's token bucket imposes, beside ours
+    memory     what a collective takes beside the buffer
+
+All four, unless some are named. A process a rank, one thread each; every result is checked to the
+bit, outside of what is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.parts import beside_gloo, by_kernel, held_memory, namespaces, sums, under_caps
+from benchmarks.parts.cases import Case, size_bytes
+from benchmarks.parts.machine import machine
+from benchmarks.parts.predictions import NAMES, AllReduce, fitting
+from benchmarks.parts.ranks import Ranks
+from benchmarks.parts.reducer import Reducer
+from benchmarks.parts.spread import say
+from benchmarks.parts.stores import STORES, abilities_of, running
+from dayfly.errors import RequestError
+from dayfly.life.sessions import Session
+from dayfly.wire.channels.base import Abilities
+
+#: The aims, unless others are given: workers, MB, MB/s, ms. The larger buffer is for these three.
+_WORKERS, _MB, _RATE, _LATENCY_MS = (4, 8), 8.0, 10.0, 20.0
+_LARGE = (4, 64.0, 70.0, 20.0)
+_COMPARED = ("overlapped", "scatter-reduce", "pipelined")
+#: Without caps: workers, MB, and collectives. These rounds are short.
+_FREE_WORKERS, _FREE_MB, _FREE = (2, 4), (1.0, 25.0, 100.0), ("scatter-reduce", "overlapped")
+_FREE_ROUNDS_A_ROUND = 2
+#: The cross-check has so many times fewer operations in a row, and each twice.
+_TBF_SHARE = 5
+_MEMORY_WORKERS, _MEMORY_MB = 4, 64.0
+#: What --quick makes of sizes, operations and rounds.
+_QUICK_SHARE, _QUICK_OPERATIONS, _QUICK_ROUNDS = 1 / 64, 2, 1
+
+
+Rows = list[dict[str, Any]]
+#: Measures what was planned, at a place that this session owns.
+Measure = Callable[[Session], Rows | None]
+
+
+def run(args: Sequence[str]) -> dict[str, Any]:
+    """Measure; returns the result, see `benchmarks/README.md`.
+
+    Raises RequestError for what cannot be measured, RunFailed if a rank fails or a sum is wrong.
+    """
+    asked = _arguments(args)
+    on_what, began = machine(), time.monotonic()
+    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
+    # All of it is planned, and refused, before anything starts.
+    plans = {part: PARTS[part](asked) for part in parts}
+    result: dict[str, Any] = {
+        "machine": on_what,
+        "quick": asked.quick,
+        "rounds": asked.rounds,
+        "channel": _channel(asked),
+        "uncapped_channel": _channel(asked, "files"),
+    }
+    with Session.open() as session:
+        for part, measure in plans.items():
+            result[part] = measure(session)
+    result["wall_s"] = time.monotonic() - began
+    return result
+
+
+def _capped(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked)
+    cases = _cases(asked, abilities_of(channel))
+    for case in cases:
+        _refuse_rounding(case.workers, asked.operations)
+
+    def measure(session: Session) -> Rows:
+        count = max(case.workers for case in cases)
+        with running(channel, session) as store, Ranks(Reducer, count) as ranks:
+            how = (asked.operations, asked.rounds, asked.all_operations)
+            return under_caps.measure(ranks, store, cases, *how)
+
+    return measure
+
+
+def _uncapped(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked, "files")
+    workers = asked.workers or _FREE_WORKERS
+    sizes = [asked.mb] if asked.mb else [_scaled(asked, mb) for mb in _FREE_MB]
+    fit = [_fitting(asked, count, max(sizes), abilities_of(channel)) for count in workers]
+    names = [name for name in fit[0] if all(name in others for others in fit)]
+    if not asked.collectives:
+        names = [name for name in _FREE if name in names] or names
+
+    def measure(session: Session) -> Rows:
+        with running(channel, session) as store, Ranks(Reducer, max(workers)) as ranks:
+            rounds = _FREE_ROUNDS_A_ROUND * asked.rounds
+            return beside_gloo.measure(ranks, store, workers, sizes, names, rounds)
+
+    return measure
+
+
+def _tbf(asked: argparse.Namespace) -> Measure:
+    """It gives None if it cannot be done here, and was not asked for by name."""
+    if not namespaces.possible():
+        if asked.tbf:
+            raise RequestError("--tbf needs root, ip and tc: sudo apt install iproute2")
+        return lambda session: None
+    workers = min(asked.workers) if asked.workers else _WORKERS[0]
+    mb = asked.mb or _scaled(asked, _MB)
+    case = Case(
+        workers=workers,
+        mb=mb,
+        rate_mb_per_s=asked.rate or _RATE,
+        latency_ms=0.0,
+        collectives=_few(asked, _fitting(asked, workers, mb, abilities_of("redis"))),
+    )
+    operations = max(1, asked.operations // _TBF_SHARE)
+    _refuse_rounding(workers, operations)
+
+    def measure(session: Session) -> Rows:
+        say(f"the kernel's token bucket: {case}")
+        return by_kernel.measure(session, case, operations, asked.rounds)
+
+    return measure
+
+
+def _memory(asked: argparse.Namespace) -> Measure:
+    channel = _channel(asked)
+    mb = asked.mb or _scaled(asked, _MEMORY_MB)
+    workers = max(asked.workers) if asked.workers else _MEMORY_WORKERS
+    names = _fitting(asked, workers, mb, abilities_of(channel))
+
+    def measure(session: Session) -> Rows:
+        with running(channel, session) as store, Ranks(Reducer, workers) as ranks:
+            return held_memory.measure(ranks, store, workers, mb, names)
+
+    return measure
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Measure]] = {
+    "capped": _capped,
+    "uncapped": _uncapped,
+    "tbf": _tbf,
+    "memory": _memory,
+}
+
+
+def _cases(asked: argparse.Namespace, abilities: Abilities) -> list[Case]:
+    """As asked; or the aims, if nothing was."""
+    link = {
+        "rate_mb_per_s": asked.rate or _RATE,
+        "latency_ms": _LATENCY_MS if asked.latency is None else asked.latency,
+    }
+    mb = asked.mb or _scaled(asked, _MB)
+    cases = [
+        Case(workers=n, mb=mb, collectives=_fitting(asked, n, mb, abilities), **link)
+        for n in asked.workers or _WORKERS
+    ]
+    if (asked.workers, asked.mb, asked.rate, asked.latency) == (None,) * 4:
+        n, mb, rate, latency_ms = _LARGE
+        mb = _scaled(asked, mb)
+        few = _few(asked, _fitting(asked, n, mb, abilities))
+        large = {"rate_mb_per_s": rate, "latency_ms": latency_ms}
+        cases.append(Case(workers=n, mb=mb, collectives=few, **large))
+    return cases
+
+
+def _fitting(asked: argparse.Namespace, workers: int, mb: float, abilities: Abilities) -> list[str]:
+    """The collectives that were asked for, or all that the channel can carry."""
+    like = AllReduce(
+        name=NAMES[0],
+        world_size=workers,
+        size_bytes=size_bytes(mb),
+        bytes_per_s=1.0,
+        latency_s=0.0,
+        abilities=abilities,
+    )
+    return fitting(asked.collectives, like)
+
+
+def _few(asked: argparse.Namespace, names: list[str]) -> list[str]:
+    """Of these, what is compared where all would take too long; all if none of them are."""
+    return names if asked.collectives else [one for one in names if one in _COMPARED] or names
+
+
+def _channel(asked: argparse.Namespace, unless_asked: str = "redis") -> str:
+    return asked.channel or unless_asked
+
+
+def _refuse_rounding(workers: int, operations: int) -> None:
+    if not sums.exact(workers, operations):
+        raise RequestError(
+            f"the sums of {operations} all-reduces in a row on {workers} workers are not exact in "
+            "float32, so they could not be checked: give a power of 2, or fewer --operations"
+        )
+
+
+def _scaled(asked: argparse.Namespace, mb: float) -> float:
+    return mb * _QUICK_SHARE if asked.quick else mb
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result for a person."""
+    on_what, rounds = result["machine"], result["rounds"]
+    whole = Table.grid(padding=(1, 0))
+    whole.add_row(
+        f"on {on_what['cores']} cores of {on_what['cpu']}, torch {on_what['torch']}, Python "
+        f"{on_what['python']}, load before: {on_what['load']}"
+    )
+    if result.get("capped"):
+        whole.add_row(under_caps.table(result["capped"], result["channel"], rounds))
+    if result.get("uncapped"):
+        over, free = result["uncapped_channel"], _FREE_ROUNDS_A_ROUND * rounds
+        whole.add_row(beside_gloo.table(result["uncapped"], over, free))
+    if result.get("tbf"):
+        whole.add_row(by_kernel.table(result["tbf"], rounds))
+    elif "tbf" in result:
+        whole.add_row("the kernel's token bucket was left out: it needs root, ip and tc")
+    if result.get("memory"):
+        whole.add_row(held_memory.table(result["memory"], result["channel"]))
+    return whole
+
+
+def _arguments(args: Sequence[str]) -> argparse.Namespace:
+    """The options; argparse says what is wrong with them and exits with 2."""
+    parser = argparse.ArgumentParser(
+        prog="dayfly bench collectives",
+        description="Time of an all-reduce over the bound, and beside gloo.",
+        epilog="--json prints one JSON object as the last line of standard output. MB: 10^6 bytes.",
+        allow_abbrev=False,
+    )
+    for name, what in (
+        ("capped", "at rates and latency, over the bound"),
+        ("uncapped", "as fast as it goes, beside gloo"),
+        ("tbf", "our rates beside those of the kernel (root)"),
+        ("memory", "what a collective takes beside the buffer"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=f"only this: {what}")
+    parser.add_argument(
+        "--channel",
+        help=f"{', '.join(STORES)}, or a URL (default: redis; files without caps). What is left "
+        "of a killed bench at a URL is removed by the next",
+    )
+    parser.add_argument(
+        "--collectives", nargs="+", choices=NAMES, metavar="NAME", help="default: all"
+    )
+    parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="default: 4 8")
+    parser.add_argument("--mb", type=float, metavar="MB", help="size of the buffer (default: 8)")
+    parser.add_argument("--rate", type=float, metavar="MB/s", help="each way (default: 10)")
+    parser.add_argument("--latency", type=float, metavar="MS", help="of a request (default: 20)")
+    parser.add_argument(
+        "--operations", type=int, metavar="N", help="in a row, a measurement (default: 10)"
+    )
+    parser.add_argument(
+        "--all-operations",
+        action="store_true",
+        help="as many of collectives far above the bound, too (default: half the time for them)",
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="default: 3")
+    parser.add_argument(
+        "--quick", action="store_true", help="small buffers: to see that it works, not how fast"
+    )
+    asked = parser.parse_args(args)
+    asked.operations = asked.operations or (_QUICK_OPERATIONS if asked.quick else 10)
+    asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else 3)
+    _refuse(asked)
+    return asked
+
+
+def _refuse(asked: argparse.Namespace) -> None:
+    """Raise RequestError for figures that cannot be."""
+    above_zero = {
+        "--mb": asked.mb,
+        "--rate": asked.rate,
+        "--operations": asked.operations,
+        "--rounds": asked.rounds,
+    }
+    for name, figure in above_zero.items():
+        if figure is not None and not 0 < figure < float("inf"):
+            raise RequestError(f"{name} {figure:g}: give a number above 0")
+    if asked.latency is not None and not 0 <= asked.latency < float("inf"):
+        raise RequestError(f"--latency {asked.latency:g}: give milliseconds, 0 or more")
+    for count in asked.workers or ():
+        if not 2 <= count <= 64:
+            raise RequestError(f"--workers {count}: give 2 to 64")

@@ -1,0 +1,110 @@
+"""Network namespaces as a star: a hub with the store, and a cable to each worker's.
+
+                     +-- to-0 ========= end   dayfly-bench-<pid>-0
+    hub  192.0.2.1 --+-- to-1 ========= end   dayfly-bench-<pid>-1
+                     +-- ...
+                        tbf           tbf     while `limited`
+
+Each end of each cable sends through the kernel's token bucket while the star is `limited`, so every
+worker has a line of its own, each way. There is no latency but that of queues, which are kept
+short: a connection has no more under way than its send buffer, which is bounded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from benchmarks.parts import namespaces
+from benchmarks.parts.namespaces import do
+from dayfly.closing import Closing
+
+#: Addresses for documentation only: nobody's.
+HUB_HOST = "192.0.2.1"
+_NETWORK = "192.0.2"
+_FIRST_WORKER = 10
+#: What a connection may have under way: 10 ms and more of the rates that are measured here.
+_SEND_BUFFER_BYTES = 256 * 1024
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Star(Closing):
+    """A star for so many workers. Close it to remove it.
+
+    spaces: the workers' namespaces, rank by rank. Raises RunFailed if it cannot be made.
+    """
+
+    def __init__(self, workers: int) -> None:
+        namespaces.sweep()
+        self._hub = namespaces.name_of("hub")
+        self.spaces = [namespaces.name_of(str(rank)) for rank in range(workers)]
+        self._thread = ThreadPoolExecutor(1, "dayfly-hub")
+        try:
+            self._space(self._hub)
+            do("ip", "-n", self._hub, "address", "add", f"{HUB_HOST}/32", "dev", "lo")
+            for rank, name in enumerate(self.spaces):
+                self._space(name)
+                self._cable(rank, name)
+            self.in_hub(namespaces.enter, self._hub)
+        except BaseException:
+            self.close()
+            raise
+
+    def in_hub(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the hub, always in the same thread; what it starts stays there."""
+        return self._thread.submit(work, *args, **kwargs).result()
+
+    @contextmanager
+    def limited(self, rate_bytes_per_s: float) -> Iterator[None]:
+        """While this lasts, every worker has this rate, each way."""
+        for name, device in self._ends():
+            namespaces.limit(name, device, rate_bytes_per_s)
+        try:
+            yield
+        finally:
+            for name, device in self._ends():
+                do("tc", "-n", name, "qdisc", "del", "dev", device, "root")
+
+    def sent_bytes(self) -> int:
+        """What went through all buckets since they were put there, headers included."""
+        return sum(namespaces.sent_bytes(name, device) for name, device in self._ends())
+
+    @property
+    def buckets(self) -> int:
+        """How many there are."""
+        return 2 * len(self.spaces)
+
+    def close(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        for name in (*self.spaces, self._hub):
+            namespaces.remove(name)
+
+    def _space(self, name: str) -> None:
+        do("ip", "netns", "add", name)
+        do("ip", "-n", name, "link", "set", "lo", "up")
+        least_to_most = f"4096 65536 {_SEND_BUFFER_BYTES}"
+        setting = f"net.ipv4.tcp_wmem={least_to_most}"
+        do("ip", "netns", "exec", name, "sysctl", "-q", "-w", setting)
+
+    def _cable(self, rank: int, name: str) -> None:
+        port, host = _port(rank), f"{_NETWORK}.{_FIRST_WORKER + rank}"
+        ends = ("name", port, "type", "veth", "peer", "name", "end", "netns", name)
+        do("ip", "-n", self._hub, "link", "add", *ends)
+        do("ip", "-n", self._hub, "link", "set", port, "up")
+        do("ip", "-n", name, "address", "add", f"{host}/32", "dev", "end")
+        do("ip", "-n", name, "link", "set", "end", "up")
+        do("ip", "-n", self._hub, "route", "add", host, "dev", port, "src", HUB_HOST)
+        do("ip", "-n", name, "route", "add", HUB_HOST, "dev", "end", "src", host)
+
+    def _ends(self) -> Iterator[tuple[str, str]]:
+        for rank, name in enumerate(self.spaces):
+            yield name, "end"
+            yield self._hub, _port(rank)
+
+
+def _port(rank: int) -> str:
+    return f"to-{rank}"

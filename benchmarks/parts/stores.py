@@ -1,0 +1,96 @@
+"""The stores that are measured: our own, started here and gone afterwards, or the user's by URL."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from benchmarks.parts.moto_server import moto_server
+from benchmarks.parts.redis_server import RedisServer
+from benchmarks.parts.reducer import Place
+from dayfly.errors import RequestError
+from dayfly.life.sessions import Session
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Abilities, Namespace
+
+#: Stores that are started here, by name, each with a URL of its kind.
+STORES = {
+    "files": "file:///",
+    "redis": "redis://127.0.0.1:1/0",
+    "s3": "s3://bench/messages",
+    "dynamodb": "dynamodb://bench",
+    "ps": "ps://",
+    "tcp": "tcp://",
+}
+#: The run of a bench at a store of the user's: there it finds, and removes, what a killed one left.
+_RUN = "bench"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A store that runs. url: of its channels. run: whose messages they are."""
+
+    url: str
+    run: str
+    session: Session
+
+    def place(self, generation: int) -> Place:
+        """Where one channel is; each has a generation of its own."""
+        folder = self.session.root / "rendezvous" / str(generation)
+        folder.mkdir(parents=True, exist_ok=True)
+        return Place(url=self.url, namespace=Namespace(self.run, generation), rendezvous=folder)
+
+
+def abilities_of(asked: str) -> Abilities:
+    """What channels at a store can do. Raises RequestError for what is no store."""
+    if asked not in STORES and "://" not in asked:
+        raise RequestError(f"--channel {asked!r}: give one of {', '.join(STORES)}, or a URL")
+    if asked == "redis":
+        need("redis-server", "redis-server")
+    return channel_kind(STORES.get(asked, asked)).abilities
+
+
+@contextmanager
+def running(asked: str, session: Session) -> Iterator[Store]:
+    """A store, of those that `abilities_of` knows; its processes end with this one, at the latest.
+
+    Start the ranks afterwards: they have the environment by which clients find it.
+    """
+    run = f"{_RUN}-{secrets.token_hex(4)}" if asked in STORES else _RUN
+    match asked:
+        case "files":
+            yield Store(url=f"file://{session.root / 'messages'}", run=run, session=session)
+        case "redis":
+            with RedisServer() as server:
+                yield Store(url=server.url, run=run, session=session)
+        case "s3" | "dynamodb":
+            with moto_server() as moto, _environment(moto.environment):
+                moto.make_bucket("bench")
+                yield Store(url=STORES[asked], run=run, session=session)
+        case _:
+            yield Store(url=STORES.get(asked, asked), run=run, session=session)
+
+
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    """More of it, as long as this lasts."""
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def need(program: str, package: str) -> None:
+    """Raise RequestError unless a program is installed."""
+    if shutil.which(program) is None:
+        raise RequestError(f"{program} is not installed: sudo apt install {package}")

@@ -1,0 +1,295 @@
+"""Object stores as a channel: S3 and its kin, Google's, Azure's, and a directory.
+
+    prefix/<run>/<generation>/open                              the marker: the channel is there
+    prefix/<run>/<generation>/to-3/000000012.grad-part.0        a message: header, payload
+
+A message is one object, put on condition that there is none yet (If-None-Match), so the first put
+wins and readers see all of it or nothing. See `polled` for what is asked when.
+
+Requests: a put is one, and so is each time that a get asks. `stored` asks once a key. Removals
+go together, up to 1000 a request; listings come 1000 names a request. Not counted are the
+coordinator's listings beyond the first thousand, removals, and the looks for the marker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dayfly.errors import WireError
+from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.wire.channels.object_stores import (
+    SCHEMES,
+    Place,
+    check_installed,
+    conflicts,
+    open_objects,
+    trouble_of,
+)
+from dayfly.wire.channels.patience import Outage
+from dayfly.wire.channels.polled import (
+    FIRST_ANSWER_S,
+    PolledChannel,
+    Trouble,
+    destination_of,
+)
+from dayfly.wire.channels.reception import Incoming
+from dayfly.wire.keys import Key
+from dayfly.wire.message import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+#: Objects removed with one request.
+_BATCH = 1000
+#: Requests at once where one question is several.
+_AT_ONCE = 16
+#: Bytes of an object in one piece, at least, while it comes.
+_PIECE_BYTES = 2**20
+#: What one put takes, at S3.
+_LARGEST_BYTES = 5 * 10**9
+_MARKER = "open"
+
+
+class _Conflict(Exception):
+    """Another put of the key was under way; nobody knows which of them wins."""
+
+
+class ObjectChannel(PolledChannel):
+    """Messages as objects below a place. environment: with the endpoint, if it is no usual one."""
+
+    abilities = Abilities(
+        largest_bytes=_LARGEST_BYTES - HEADER_BYTES,
+        blocks=False,
+        in_flight=16,
+        chunk_bytes=2**20,
+    )
+
+    def __init__(
+        self, url: str, namespace: Namespace, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        super().__init__(namespace, url)
+        place = Place.parse(url)
+        self._root = place.root
+        self._store = _opened(url, lambda: open_objects(place, environment))
+        self._run = namespace.run
+        self._generation = f"{namespace.run}/{namespace.generation:06d}"
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayfly-objects")
+        if self._root is not None:
+            self.list_every_s = 0.0  # nobody bills it
+
+    def make(self) -> None:
+        """Make the channel. Raises WireError if it is there, or cannot be there."""
+        brief = Outage(FIRST_ANSWER_S)
+        token = uuid.uuid4().hex.encode()
+        won = self._insist("making the channel", lambda: self._put_new(_MARKER, [token]), brief)
+        if not won and self._insist("making the channel", self._token, brief) != token:
+            raise WireError(f"the channel at {self._place}/{self._generation} is there already")
+        if self._insist("making the channel", lambda: self._put_new(_MARKER, [token]), brief):
+            self._insist("making the channel", self._remove_run, brief)
+            raise WireError(
+                f"{self._place} lets a second put replace the first: dayfly needs conditional "
+                "puts (If-None-Match), so give another store"
+            )
+
+    def find(self) -> None:
+        """Raise WireError unless the channel was made."""
+        if not self._insist("opening the channel", self._is_open):
+            raise WireError(f"there is no channel at {self._place}/{self._generation}")
+
+    def close(self) -> None:
+        super().close()
+        self._pool.shutdown(wait=True)
+
+    def _trouble(self, error: Exception) -> Trouble | None:
+        if isinstance(error, _Conflict):
+            return Trouble("another put of the key is under way", passing=True)
+        return trouble_of(error)
+
+    def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
+        # obstore takes no empty buffers of ours for granted: what is not there is not sent.
+        pieces = [head, payload] if payload.nbytes else [head]
+        return self._put_new(f"{key.box}/{key.name}", pieces), 1
+
+    def _fetch(self, key: Key) -> Incoming | None:
+        import obstore
+
+        try:
+            got = obstore.get(self._store, self._path(f"{key.box}/{key.name}"))
+        except FileNotFoundError as error:
+            return self._absent(error)
+        pieces = got.stream(min_chunk_size=_PIECE_BYTES)
+        return Incoming(got.meta["size"], (memoryview(piece) for piece in pieces))
+
+    def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
+        there = self._pool.map(lambda key: self._is_there(f"{key.box}/{key.name}"), keys)
+        return frozenset(key for key, is_there in zip(keys, there, strict=True) if is_there), len(
+            keys
+        )
+
+    def _list(self, destination: int | None) -> Iterator[tuple[Key, int]]:
+        below = self._generation
+        if destination is not None:
+            below += f"/{Key(0, 'a', 0, destination).box}"
+        for path, size in self._objects(below):
+            box, _, name = path.removeprefix(f"{self._generation}/").partition("/")
+            reader = destination_of(box)
+            if reader is not None and (key := Key.parse(name, reader)) is not None:
+                yield key, size
+
+    def _delete(self, keys: Sequence[Key]) -> None:
+        self._remove([self._path(f"{key.box}/{key.name}") for key in keys])
+
+    def _is_open(self) -> bool:
+        return self._is_there(_MARKER)
+
+    def _remove_run(self) -> None:
+        # The markers go first, so that whoever still puts is told; what it put meanwhile is found
+        # by looking again.
+        while found := [path for path, _ in self._objects(self._run)]:
+            self._remove([path for path in found if path.endswith(f"/{_MARKER}")])
+            self._remove(found)
+        if self._root is not None:
+            _remove_directory(self._root / self._run)
+
+    def _take_back(self, recent: Sequence[Key]) -> None:
+        super()._take_back(recent)
+        if self._root is not None:
+            _remove_directory(self._root / self._run)
+
+    def _path(self, name: str) -> str:
+        return f"{self._generation}/{name}"
+
+    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview]) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            obstore.put(
+                self._store, self._path(name), pieces, mode="create", use_multipart=False
+            )
+        except (AlreadyExistsError, PreconditionError) as error:
+            if conflicts(error):
+                raise _Conflict from None
+            return False
+        return True
+
+    def _token(self) -> bytes:
+        import obstore
+
+        return bytes(obstore.get(self._store, self._path(_MARKER)).bytes())
+
+    def _is_there(self, name: str) -> bool:
+        import obstore
+
+        try:
+            obstore.head(self._store, self._path(name))
+        except FileNotFoundError as error:
+            self._absent(error)
+            return False
+        return True
+
+    def _absent(self, error: FileNotFoundError) -> None:
+        """An object is missing, or else the bucket."""
+        if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+            raise error
+
+    def _objects(self, below: str) -> Iterator[tuple[str, int]]:
+        import obstore
+
+        try:
+            for page in obstore.list(self._store, below, chunk_size=_BATCH):
+                for found in page:
+                    yield found["path"], found["size"]
+        except FileNotFoundError as error:
+            if self._root is None:
+                raise
+            # A file went away while the directory was read.
+            raise _Conflict from error
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """Remove objects; those that are not there are passed over."""
+        import obstore
+
+        for start in range(0, len(paths), _BATCH):
+            batch = list(paths[start : start + _BATCH])
+            if self._root is None:
+                try:
+                    obstore.delete(self._store, batch)
+                    continue
+                except FileNotFoundError as error:
+                    self._absent(error)
+            # One by one: a file that is missing would hide the others.
+            for path in batch:
+                self._remove_one(path)
+
+    def _remove_one(self, path: str) -> None:
+        import obstore
+
+        try:
+            obstore.delete(self._store, path)
+        except FileNotFoundError as error:
+            self._absent(error)
+
+
+class Objects(ChannelKind):
+    """Messages as objects in S3, Google Cloud Storage or Azure, or as files in a directory."""
+
+    schemes = SCHEMES
+    usage = "s3://bucket/prefix"
+    abilities = ObjectChannel.abilities
+
+    def check(self, url: str) -> None:
+        Place.parse(url)
+        check_installed()
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        channel = ObjectChannel(site.url, site.namespace)
+        try:
+            channel.make()
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def open(self, site: Site, reader: int) -> Channel:
+        channel = ObjectChannel(site.url, site.namespace)
+        try:
+            channel.find()
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def remove(self, site: Site) -> None:
+        with ObjectChannel(site.url, site.namespace) as channel:
+            channel.remove()
+
+    def cost(self, nbytes: int) -> Cost:
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
+
+    def directory(self, url: str) -> Path | None:
+        return Place.parse(url).root
+
+
+def _opened(url: str, make: Callable[[], Any]) -> ObjectStore:
+    """A client, whose configuration may be wrong. Its error is shown as far as it is known."""
+    try:
+        store: ObjectStore = make()
+    except Exception as error:
+        trouble = trouble_of(error)
+        if trouble is None:
+            raise
+        raise WireError(f"{url}: its client cannot be made: {trouble.text}") from None
+    return store
+
+
+def _remove_directory(run: Path) -> None:
+    shutil.rmtree(run, ignore_errors=True)

@@ -1,0 +1,176 @@
+"""When to ask a store again, where a get cannot wait at the store and each question is a request.
+
+    asked for    predicted   backoff, growing and jittered
+    |            |  |  |    |      |
+    +------------?--?--?----?------!  the message is there
+    0            p
+
+The first try is at the predicted time: how long after asking such a message was still not there
+at earlier steps. One that is there already, as far as is known, is asked for at once. All clocks
+are in seconds, and pure: nothing here sleeps.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dayfly.wire.keys import Key
+
+#: Waits and keys that are remembered; those that nobody came back for are forgotten beyond.
+_REMEMBERED = 4096
+#: Steps that a prediction rests on.
+_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Pauses that grow from `first_s` by `growth` up to `most_s`, each cut by up to a half."""
+
+    first_s: float = 0.005
+    most_s: float = 0.5
+    growth: float = 1.5
+
+    def pause_s(self, misses: int, chance: float) -> float:
+        """The pause after so many misses, at least one. chance: 0 to 1, of the cut."""
+        whole_s = self.first_s
+        for _ in range(misses - 1):
+            if whole_s >= self.most_s:
+                break
+            whole_s *= self.growth
+        return min(whole_s, self.most_s) * (1 - chance / 2)
+
+
+class Arrivals:
+    """How long after asking messages of one kind came, at the last steps.
+
+    The prediction is the shortest of them: to come late costs time, to come early one request.
+    most_s: a bound, as a peer may become faster.
+    """
+
+    def __init__(self, *, most_s: float = 10.0) -> None:
+        self._most_s = most_s
+        self._after_s: deque[float] = deque(maxlen=_STEPS)
+
+    @property
+    def predicted_s(self) -> float:
+        """When to try first, in seconds after asking; 0 while nothing is known."""
+        return min(*self._after_s, self._most_s) if self._after_s else 0.0
+
+    def note(self, tried_s: float, missed_s: float | None) -> None:
+        """A message came. tried_s: when it was tried first; missed_s: last, in vain, if ever.
+
+        It may have been there for long if the first try found it: half of that is as good a guess
+        as any, and a few of them lead back to trying at once.
+        """
+        self._after_s.append(tried_s / 2 if missed_s is None else missed_s)
+
+
+@dataclass(slots=True)
+class Wait:
+    """The wait for one message, which may go on over several calls.
+
+    began_s, next_s: by the clock; the next try is due at `next_s`. tried_s, missed_s: after it
+    began: the first try, and the last one in vain.
+    """
+
+    began_s: float
+    next_s: float
+    misses: int = 0
+    tried_s: float | None = None
+    missed_s: float | None = None
+
+
+class Patience:
+    """All waits of one channel. May be used from several threads; clock and chance as given."""
+
+    def __init__(
+        self,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self.chance = chance
+        self._lock = threading.Lock()
+        self._arrivals: dict[tuple[str, int], Arrivals] = {}
+        self._waits: OrderedDict[Key, Wait] = OrderedDict()
+        self._there: OrderedDict[Key, None] = OrderedDict()
+
+    def wait(self, key: Key) -> Wait:
+        """The wait for a key: the one that goes on, or one that begins now."""
+        with self._lock:
+            wait = self._waits.get(key)
+            if wait is None:
+                now_s = self._clock()
+                ahead_s = 0.0 if key in self._there else self._of(key).predicted_s
+                wait = self._waits[key] = Wait(now_s, now_s + ahead_s)
+                _forget(self._waits)
+            return wait
+
+    def trying(self, wait: Wait) -> None:
+        """It is about to be asked for."""
+        if wait.tried_s is None:
+            wait.tried_s = self._clock() - wait.began_s
+
+    def missed(self, wait: Wait) -> None:
+        """It was not there, or the store did not say: the next try is after a pause."""
+        now_s = self._clock()
+        wait.misses += 1
+        wait.missed_s = now_s - wait.began_s
+        wait.next_s = now_s + self._backoff.pause_s(wait.misses, self.chance())
+
+    def came(self, key: Key, wait: Wait) -> None:
+        """It was there. What is known to be there is no news, and predicts nothing."""
+        with self._lock:
+            if self._waits.pop(key, None) is not None and key not in self._there:
+                self._of(key).note(wait.tried_s or 0.0, wait.missed_s)
+            self._known(key)
+
+    def known(self, key: Key) -> None:
+        """The key is there, as a put or a look told: whoever asks for it asks at once."""
+        with self._lock:
+            self._known(key)
+
+    def _known(self, key: Key) -> None:
+        self._there[key] = None
+        _forget(self._there)
+        wait = self._waits.get(key)
+        if wait is not None:
+            wait.next_s = min(wait.next_s, self._clock())
+
+    def _of(self, key: Key) -> Arrivals:
+        return self._arrivals.setdefault((key.operation, key.source), Arrivals())
+
+
+class Outage:
+    """For how long a store has not answered, over all threads. A store that does ends it.
+
+    most_s: how long it may last, and the run goes on.
+    """
+
+    def __init__(self, most_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most_s = most_s
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def answered(self) -> None:
+        """The store answered."""
+        self._since_s = None
+
+    def too_long(self) -> bool:
+        """Note that the store did not answer; whether it has not for more than `most_s`."""
+        since_s = self._since_s
+        if since_s is None:
+            self._since_s = since_s = self._clock()
+        return self._clock() - since_s > self.most_s
+
+
+def _forget(kept: OrderedDict[Key, Wait] | OrderedDict[Key, None]) -> None:
+    while len(kept) > _REMEMBERED:
+        kept.popitem(last=False)

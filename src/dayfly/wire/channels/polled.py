@@ -1,0 +1,315 @@
+"""What channels have in common whose store neither waits nor tells: it is asked again and again.
+
+Object stores and DynamoDB bill by the request, so each is thought about:
+
+get       asks for its key, never lists: when `patience` says so. A wait that goes on over several
+          calls is one wait: a call asks at least once, unless an earlier call of the wait did.
+waiting   lists, at most every `list_every_s`; between, it tells what it found last.
+drop      removes in the background, many with one request; whoever asks for a dropped key by the
+          same channel waits for that.
+the run   is there as long as its marker is. Who puts or waits looks for it every `LOOK_EVERY_S`;
+          if it is gone, so is the run: what was put since the last look is removed again.
+outages   a store that does not answer, or says it has too much to do, is asked again for a minute,
+          ever more slowly. A put whose answer was lost may find its own message: False, then.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from dayfly.errors import DayflyError, WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.drops import Drops
+from dayfly.wire.channels.patience import Backoff, Outage, Patience
+from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
+from dayfly.wire.message import HEADER_BYTES, Header
+
+Result = TypeVar("Result")
+
+#: Seconds between two looks whether the run is still there: a request each, of putting workers.
+LOOK_EVERY_S = 5.0
+#: Seconds between two listings of a box: a listing may cost as much as a put.
+LIST_EVERY_S = 0.5
+#: Seconds for a store to answer while nothing has started yet.
+FIRST_ANSWER_S = 3.0
+#: Between two tries of a store that does not answer.
+_TRIES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
+_NAMED = {f"to-{party_name(party)}": party for party in (EVERYONE, COORDINATOR, SERVER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a store's error comes to. text: safe to show; passing: whether to try again helps."""
+
+    text: str
+    passing: bool
+
+
+class Vanished(Exception):
+    """A message was removed while it was read."""
+
+
+def destination_of(box: str) -> int | None:
+    """Whose box it is, such as 3 of `to-3`; None if it is no box."""
+    number = box.removeprefix("to-")
+    return int(number) if number.isdecimal() else _NAMED.get(box)
+
+
+class PolledChannel(Channel):
+    """A channel over a store that is asked. place: what errors call it.
+
+    list_every_s: see above.
+    """
+
+    def __init__(self, namespace: Namespace, place: str) -> None:
+        super().__init__(namespace)
+        self.list_every_s = LIST_EVERY_S
+        self.look_every_s = LOOK_EVERY_S
+        self._place = place
+        self._patience = Patience()
+        self._outage = Outage()
+        self._drops = Drops(lambda keys: self._insist("a drop", lambda: self._delete(keys)))
+        self._lock = threading.Lock()
+        self._look_at_s = time.monotonic() + self.look_every_s  # it was there when this was opened
+        self._recent: list[Key] = []
+        self._gone = False
+        self._listed: dict[int, tuple[float, list[Key]]] = {}
+
+    # What a store is to do. All may raise its own errors, which `_trouble` explains.
+
+    @abstractmethod
+    def _trouble(self, error: Exception) -> Trouble | None:
+        """What one of the store's errors comes to; None if it is none of its errors."""
+
+    @abstractmethod
+    def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
+        """Store a message if there is none; whether it was stored, and the requests."""
+
+    @abstractmethod
+    def _fetch(self, key: Key) -> Incoming | None:
+        """The message of a key, if it is there. Raises Vanished, also while pieces come."""
+
+    @abstractmethod
+    def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
+        """Those of the keys that are there, and the requests that it took."""
+
+    @abstractmethod
+    def _list(self, destination: int | None) -> Iterator[tuple[Key, int]]:
+        """Messages to a reader, or all, with their bytes."""
+
+    @abstractmethod
+    def _delete(self, keys: Sequence[Key]) -> None:
+        """Remove messages; those that are not there are passed over."""
+
+    @abstractmethod
+    def _is_open(self) -> bool:
+        """Whether the run's marker is there."""
+
+    @abstractmethod
+    def _remove_run(self) -> None:
+        """Remove all generations of the run: markers first, then messages until there are none."""
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        head = header.pack(payload)
+        self._refuse_if_gone(key)
+        self._drops.settle([key])
+        won, requests = self._insist(key, lambda: self._create(key, head, payload))
+        self.traffic.count(up=HEADER_BYTES + payload.nbytes if won else 0, requests=requests)
+        self._patience.known(key)
+        with self._lock:
+            self._recent.append(key)
+        self._check_open(key)
+        return won
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        return self._receive(
+            key, timeout_s, lambda incoming: receive_tensor(incoming, into, key.operation)
+        )[1]
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        return self._receive(
+            key, timeout_s, lambda incoming: receive_bytes(incoming, key.operation)
+        )[0]
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        wanted = list(dict.fromkeys(keys))
+        if not wanted:
+            return frozenset()
+        self._drops.settle(wanted)
+        found, requests = self._insist(wanted[0], lambda: self._look(wanted))
+        self.traffic.count(requests=requests)
+        for key in found:
+            self._patience.known(key)
+        return found
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        with self._lock:
+            listed_s, keys = self._listed.get(destination, (float("-inf"), []))
+            if time.monotonic() - listed_s < self.list_every_s:
+                return list(keys)
+        self._drops.settle()
+        listed_s = time.monotonic()
+        found = sorted(key for key, _ in self._all(destination))
+        self.traffic.count()
+        for key in found:
+            self._patience.known(key)
+        with self._lock:
+            self._listed[destination] = listed_s, found
+        return list(found)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        dropped = dict.fromkeys(keys)
+        with self._lock:
+            for destination, (listed_s, known) in self._listed.items():
+                kept = [key for key in known if key not in dropped]
+                self._listed[destination] = listed_s, kept
+        self._drops.add(dropped)
+
+    def trim(self, before_step: int) -> None:
+        self._drops.settle()
+        before_step = min(before_step, FOREVER)
+        old = [
+            key
+            for key, _ in self._all(None)
+            if key.step < before_step and key.destination != COORDINATOR
+        ]
+        if old:
+            self._insist("a trim", lambda: self._delete(old))
+
+    def size_bytes(self) -> int:
+        self._drops.settle()
+        return sum(size for _, size in self._all(None))
+
+    def destroy(self) -> None:
+        self._gone = True
+        self._drops.settle()
+        self._insist("the end of the run", self._remove_run)
+        with self._lock:
+            self._recent.clear()
+
+    def remove(self) -> None:
+        """`destroy`, for what is left of a run: does not wait long for the store."""
+        self._insist("what is left of the run", self._remove_run, Outage(FIRST_ANSWER_S))
+
+    def close(self) -> None:
+        self._drops.close()
+        with self._lock:
+            recent, self._recent = self._recent, []
+        # Whoever comes here because the store is gone has no use for another error.
+        with suppress(DayflyError):
+            if recent and not self._insist("the end of a worker", self._is_open, Outage(0)):
+                self._take_back(recent)
+
+    def _receive(
+        self, key: Key, timeout_s: float, use: Callable[[Incoming], Result]
+    ) -> tuple[Result, float]:
+        """Wait for a message and use it. Returns what `use` did, and when the message was there."""
+        self._drops.settle([key])
+        until_s = time.monotonic() + timeout_s
+        wait = self._patience.wait(key)
+        trouble: Trouble | None = None
+        while True:
+            next_s = wait.next_s
+            if next_s > until_s and wait.tried_s is None:
+                next_s = until_s
+            time.sleep(max(0.0, min(next_s, until_s) - time.monotonic()))
+            if next_s <= until_s:
+                self._patience.trying(wait)
+                try:
+                    if (result := self._try(key, use)) is not None:
+                        self._patience.came(key, wait)
+                        return result
+                    trouble = None
+                except Exception as error:
+                    trouble = self._explained(key, error, self._outage)
+                self._patience.missed(wait)
+                self._check_open(key)
+            if time.monotonic() >= until_s:
+                why = f": {trouble.text}" if trouble is not None else ""
+                raise WaitTimeout(
+                    f"{key} did not arrive within {timeout_s:g} s at {self._place}{why}"
+                )
+
+    def _try(self, key: Key, use: Callable[[Incoming], Result]) -> tuple[Result, float] | None:
+        """Ask for a message once, and use it if it is there."""
+        try:
+            incoming = self._fetch(key)
+            there_s = time.monotonic()
+            self._outage.answered()
+            if incoming is None:
+                self.traffic.count()
+                return None
+            result = use(incoming)
+        except Vanished:
+            self.traffic.count()
+            return None
+        except WireError as error:
+            raise WireError(f"{key}: {error}") from error
+        self.traffic.count(down=incoming.size, requests=incoming.requests)
+        return result, there_s
+
+    def _all(self, destination: int | None) -> list[tuple[Key, int]]:
+        return self._insist("a listing", lambda: list(self._list(destination)))
+
+    def _insist(
+        self, what: Key | str, act: Callable[[], Result], outage: Outage | None = None
+    ) -> Result:
+        """Act until the store answers. Raises WireError if it refuses, or is away for long."""
+        outage = outage or self._outage
+        for tries in range(1, 1 << 30):
+            try:
+                result = act()
+            except Exception as error:
+                self._explained(what, error, outage)
+                time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
+            else:
+                outage.answered()
+                return result
+        raise AssertionError("unreachable")
+
+    def _explained(self, what: Key | str, error: Exception, outage: Outage) -> Trouble:
+        """What to try again for. Raises WireError if that is of no use, without the store's words.
+
+        A store's error may hold keys and signatures, so it is not shown as the cause either.
+        """
+        trouble = None if isinstance(error, DayflyError) else self._trouble(error)
+        if trouble is None:
+            raise error
+        if not trouble.passing:
+            raise WireError(f"{what}: {self._place}: {trouble.text}") from None
+        if outage.too_long():
+            raise WireError(
+                f"{what}: {self._place} has not answered for {outage.most_s:g} s: {trouble.text}"
+            ) from None
+        return trouble
+
+    def _refuse_if_gone(self, what: Key | str) -> None:
+        if self._gone:
+            raise WireError(f"{what}: the run's messages at {self._place} were removed")
+
+    def _check_open(self, key: Key) -> None:
+        """Look for the marker if it is time to. Raises WireError if the run is over."""
+        self._refuse_if_gone(key)
+        with self._lock:
+            if (now_s := time.monotonic()) < self._look_at_s:
+                return
+            self._look_at_s = now_s + self.look_every_s
+            recent, self._recent = self._recent, []
+        if not self._insist(key, self._is_open):
+            self._gone = True
+            self._take_back(recent)
+            self._refuse_if_gone(key)
+
+    def _take_back(self, recent: Sequence[Key]) -> None:
+        """Remove what came too late for a run that is over."""
+        if recent:
+            self._insist("messages after the end", lambda: self._delete(recent))
