@@ -19,8 +19,8 @@ from typing import Protocol
 
 import pytest
 import torch
-
 from benchmarks.parts.moto_server import MotoServer, moto_server
+
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel

@@ -6,33 +6,38 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayfly.wire import summation
 from dayfly.wire.schedule import Name
 from dayfly.wire.summation import Summation
 
 SIZE = 3
+PIECE = summation._PIECE_BYTES // 4
 
 
 def names(count: int) -> list[Name]:
     return [Name("part", source, 0) for source in range(count)]
 
 
-@given(st.data(), st.integers(1, 6))
-def test_the_order_of_the_terms_alone_counts(data: st.DataObject, count: int) -> None:
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 6), st.booleans(), st.sampled_from([1, SIZE, 2 * PIECE + 5]))
+def test_the_order_of_the_terms_alone_counts(
+    data: st.DataObject, count: int, at_once: bool, size: int
+) -> None:
     own = data.draw(st.integers(0, count - 1) | st.none())
     chance = torch.Generator().manual_seed(count)
-    values = [torch.randn(SIZE, generator=chance) * 10.0 ** (4 * number) for number in range(count)]
+    values = [torch.randn(size, generator=chance) * 10.0 ** (4 * number) for number in range(count)]
     terms: list[Name | None] = [*names(count)]
-    buffer = torch.full((SIZE,), float("nan"))
+    buffer = torch.full((size,), float("nan"))
     if own is not None:
         terms[own] = None
         buffer = values[own].clone()
     expected = values[0].clone()
     for value in values[1:]:
         expected = expected + value
-    total = Summation(terms, buffer, torch.empty_like)
+    total = Summation(terms, buffer, torch.empty_like, at_once=at_once)
     before = buffer.clone()
     kept = [value.clone() for value in values]
     for number in data.draw(st.permutations(range(count))):
@@ -45,7 +50,7 @@ def test_the_order_of_the_terms_alone_counts(data: st.DataObject, count: int) ->
 
 
 @pytest.mark.parametrize(
-    ("order", "held"), [((0, 1, 2, 3), (1, 1, 1, 1)), ((3, 2, 1, 0), (1, 2, 3, 1))]
+    ("order", "held"), [((0, 1, 2, 3), (0, 0, 0, 0)), ((3, 2, 1, 0), (1, 2, 3, 0))]
 )
 def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -> None:
     """All but the last of five terms come; the own one is the last."""
@@ -55,8 +60,8 @@ def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -
         name = terms[number]
         assert name is not None
         total.add(name, torch.ones(SIZE))
-        assert len(total._early) <= most
-    assert not total._early
+        assert len(total._there) == most
+    assert not total._there
 
 
 def test_a_sum_without_its_last_term_is_a_mistake() -> None:

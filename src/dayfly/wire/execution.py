@@ -230,7 +230,9 @@ class Execution:
             if at not in self._sums:
                 op = self._ops[at]
                 own_P = self._view(op.span)
-                self._sums[at] = Summation(op.terms, own_P, self._setting.scratch)
+                self._sums[at] = Summation(
+                    op.terms, own_P, self._setting.scratch, at_once=not self._channel.immediate
+                )
             return self._sums[at]
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:

@@ -1,4 +1,4 @@
-"""Sums in a fixed order from terms that come in any: a term is added once those before it are."""
+"""Sums in a fixed order, from terms that come in any."""
 
 from __future__ import annotations
 
@@ -11,59 +11,81 @@ from dayfly.wire.schedule import Name
 
 #: Memory of the type and length of a flat tensor (n,), to add up in.
 Scratch = Callable[[torch.Tensor], torch.Tensor]
+#: Terms are added in pieces of so many bytes, which stay in the processor's cache.
+_PIECE_BYTES = 2**18
 
 
 class Summation:
     """The sum of one REDUCE, ((t0 + t1) + t2) + ..., for several threads.
 
-    terms: None is the own contribution, `own_P`, which stays as it is until `finish`. What is added
-    is let go of at once, so that no more than the sum so far, and what came too early, is held.
+    terms: None is the own contribution, `own_P`, which stays as it is until `finish`. at_once: a
+    term is added as soon as those before it are, and let go of, so that no more is held than the
+    sum so far and what came too early. For terms that are messages in memory, which take nothing
+    more, it is faster to add them all at the end.
     """
 
-    def __init__(self, terms: Sequence[Name | None], own_P: torch.Tensor, scratch: Scratch) -> None:
+    def __init__(
+        self,
+        terms: Sequence[Name | None],
+        own_P: torch.Tensor,
+        scratch: Scratch,
+        *,
+        at_once: bool = True,
+    ) -> None:
         self._terms = terms
         self._own_P = own_P
         self._scratch = scratch
-        self._early: dict[Name, torch.Tensor] = {}
+        self._at_once = at_once
+        self._there: dict[Name, torch.Tensor] = {}
         self._total: torch.Tensor | None = None
-        self._room: torch.Tensor | None = None
         self._next = 0
         self._lock = threading.Lock()
 
     def add(self, name: Name, term_P: torch.Tensor) -> None:
         """A term came; it may be the message itself, so it is only read."""
         with self._lock:
-            self._early[name] = term_P
+            self._there[name] = term_P
             # The last is left for `finish`, which adds it right into its place.
-            while self._next < len(self._terms) - 1 and self._fold():
+            while self._at_once and self._next < len(self._terms) - 1:
+                term = self._take(self._terms[self._next])
+                if term is None:
+                    break
                 self._next += 1
+                self._fold(term)
 
     def finish(self) -> None:
         """All terms are there: their sum takes the place of the own contribution."""
         with self._lock:
-            while self._next < len(self._terms) - 1:
-                self._fold()
-                self._next += 1
-            last = self._term()
-            assert last is not None, f"{self._terms[-1]} was never there"
-            if self._total is not None:
-                torch.add(self._total, last, out=self._own_P)
-            elif last is not self._own_P:
-                self._own_P.copy_(last)
+            terms = [] if self._total is None else [self._total]
+            for name in self._terms[self._next :]:
+                term = self._take(name)
+                assert term is not None, f"{name} was never there"
+                terms.append(term)
+            add_up(terms, self._own_P, self._scratch)
 
-    def _fold(self) -> bool:
-        """Add the next term, if it is there."""
-        term = self._term()
-        if term is None:
-            return False
+    def _fold(self, term: torch.Tensor) -> None:
         if self._total is None:
             self._total = term
+        elif self._next == 2:  # the first term is not ours to write to
+            self._total = torch.add(self._total, term, out=self._scratch(self._own_P))
         else:
-            if self._room is None:
-                self._room = self._scratch(self._own_P)
-            self._total = torch.add(self._total, term, out=self._room)
-        return True
+            self._total.add_(term)
 
-    def _term(self) -> torch.Tensor | None:
-        name = self._terms[self._next]
-        return self._own_P if name is None else self._early.pop(name, None)
+    def _take(self, name: Name | None) -> torch.Tensor | None:
+        return self._own_P if name is None else self._there.pop(name, None)
+
+
+def add_up(terms: Sequence[torch.Tensor], into_P: torch.Tensor, scratch: Scratch) -> None:
+    """((t0 + t1) + t2) + ... of flat tensors (P,); `into_P` may be one of them."""
+    if len(terms) == 1:
+        if terms[0] is not into_P:
+            into_P.copy_(terms[0])
+        return
+    size = _PIECE_BYTES // into_P.itemsize
+    for start in range(0, len(into_P), size):
+        piece = into_P[start : start + size]
+        total, *others = (term[start : start + size] for term in terms)
+        # Beside its place until the last, as that may be a term still to be added.
+        room = scratch(piece) if len(others) > 1 else piece
+        for number, other in enumerate(others, 2):
+            total = torch.add(total, other, out=piece if number == len(terms) else room)

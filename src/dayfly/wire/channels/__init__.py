@@ -9,7 +9,9 @@ from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.objects import Objects
 
 #: Every kind of channel, by the scheme of its URLs.
-CHANNELS: dict[str, ChannelKind] = {scheme: kind for kind in (Files(), Objects()) for scheme in kind.schemes}
+CHANNELS: dict[str, ChannelKind] = {
+    scheme: kind for kind in (Files(), Objects()) for scheme in kind.schemes
+}
 
 #: What `--channel` takes, for help texts and errors.
 KNOWN = tuple(dict.fromkeys(kind.usage for kind in CHANNELS.values()))

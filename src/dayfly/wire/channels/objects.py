@@ -171,9 +171,7 @@ class ObjectChannel(PolledChannel):
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         try:
-            obstore.put(
-                self._store, self._path(name), pieces, mode="create", use_multipart=False
-            )
+            obstore.put(self._store, self._path(name), pieces, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
             if conflicts(error):
                 raise _Conflict from None
