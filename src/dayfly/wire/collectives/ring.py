@@ -86,6 +86,15 @@ def ring(
 RING = Collective(schedule=ring, sums=no_sums)
 
 
+def ring_requests(world_size: int, count: int) -> tuple[int, int]:
+    """Puts and gets of all ranks, in `count` chunks a split: 2n(n-1) count of each.
+
+    Each rank moves 2(n-1)/n s each way, the least that a direct all-reduce can.
+    """
+    n = world_size
+    return (2 * n * (n - 1) * count, 2 * n * (n - 1) * count)
+
+
 def ring_s(
     size_bytes: float,
     world_size: int,
