@@ -204,3 +204,9 @@ def overlapped_requests(world_size: int, length: int, chunk: int) -> tuple[int, 
     """Puts and gets of all ranks: n and 2(n-1) for every chunk of every split."""
     count = len(sums(world_size, length, chunk))
     return world_size * count, 2 * (world_size - 1) * count
+
+
+def overlapped_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all ranks, up and down: n s and 2(n-1) s, as scatter-reduce's."""
+    s, n = size_bytes, world_size
+    return (s * n, 2 * s * (n - 1)) if n > 1 else (0, 0)

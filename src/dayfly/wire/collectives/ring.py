@@ -87,12 +87,15 @@ RING = Collective(schedule=ring, sums=no_sums)
 
 
 def ring_requests(world_size: int, count: int) -> tuple[int, int]:
-    """Puts and gets of all ranks, in `count` chunks a split: 2n(n-1) count of each.
+    """Puts and gets of all ranks, in `count` chunks a split: 2n(n-1) count of each."""
+    each = 2 * world_size * (world_size - 1) * count
+    return each, each
 
-    Each rank moves 2(n-1)/n s each way, the least that a direct all-reduce can.
-    """
-    n = world_size
-    return (2 * n * (n - 1) * count, 2 * n * (n - 1) * count)
+
+def ring_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all ranks, up and down: 2(n-1) s each, 2(n-1)/n s a rank."""
+    each = 2 * (world_size - 1) * size_bytes
+    return each, each
 
 
 def ring_s(
