@@ -72,7 +72,10 @@ def test_a_real_run_takes_what_virtual_time_says(algorithm: Algorithm, tmp_path:
             took_s.append(time.monotonic() - began)
             assert {float(buffer[0]) for buffer in buffers} == {sum(range(SIZE))}
             engines[0]._channel.trim(step + 1)
-    assert min(took_s) >= 0.98 * expected_s
+    # To a shaped line, a call within a millisecond of its thread's last is pipelined: one of
+    # FuncPipe's steps that waited for just that one is spared its latency.
+    spared_s = LATENCY_S if algorithm.name == "pipelined" else 0.0
+    assert min(took_s) >= 0.98 * (expected_s - spared_s)
     assert min(took_s) <= 1.5 * expected_s
 
 
