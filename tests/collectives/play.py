@@ -18,7 +18,11 @@ Buffer = list[Terms]
 
 
 class Stuck(Exception):
-    """Nothing can be done, and not all is."""
+    """Nothing can be done, and not all is. waiting: the first operation of each rank with any."""
+
+    def __init__(self, waiting: Sequence[Op]) -> None:
+        super().__init__(*waiting)
+        self.waiting = waiting
 
 
 def play(
@@ -45,7 +49,7 @@ def play(
         ]
         if not possible:
             waiting = [schedules[rank].ops[one[0]] for rank, one in enumerate(left) if one]
-            raise Stuck(f"{waiting}")
+            raise Stuck(waiting)
         rank, position = random.choice(possible) if random else possible[0]
         _perform(schedules[rank].ops[position], buffers[rank], held[rank], there)
         left[rank].remove(position)

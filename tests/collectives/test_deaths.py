@@ -7,26 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.schedule import Op
-from tests.collectives.world import (
-    OPERATION,
-    SOON_S,
-    World,
-    random_inputs,
-    same_bits,
-    sum_in_rank_order,
-    world,
-)
+from tests.collectives.algorithms import REPLAYED, Algorithm
+from tests.collectives.world import OPERATION, SOON_S, World, random_inputs, same_bits, world
 
-SIZE, LENGTH = 3, 20
+#: Two chunks a split, for those that have chunks.
+SIZE, LENGTH, CHUNK = 3, 20, 3
 
 
 class Death(Exception):
     """Injected."""
 
 
-def _with_a_death(here: World, dying: int, after: int, inputs: list[torch.Tensor]) -> int:
+def _with_a_death(
+    here: World, algorithm: Algorithm, dying: int, after: int, inputs: list[torch.Tensor]
+) -> int:
     """One step in which `dying` dies after its `after`-th operation; how many deaths there were.
 
     Its successor knows nothing but what is in the channel, and has a new engine and channel.
@@ -52,38 +47,45 @@ def _with_a_death(here: World, dying: int, after: int, inputs: list[torch.Tensor
             _, successor = here.worker(rank)
             buffers[rank] = inputs[rank].clone()
             successor.all_reduce(
-                buffers[rank], step, OPERATION, successor.stored_sums(step, OPERATION)
+                buffers[rank],
+                step,
+                OPERATION,
+                successor.stored_sums(buffers[rank], step, OPERATION),
             )
 
     with ThreadPoolExecutor(SIZE) as pool:
         for call in [pool.submit(work, rank) for rank in range(SIZE)]:
             call.result(2 * SOON_S)
-    expected = sum_in_rank_order(inputs)
+    expected = algorithm.expected(inputs)
     for rank, buffer in enumerate(buffers):
         assert same_bits(buffer, expected), f"rank {rank}, dying {dying} after {after}"
-    assert here.left() == set(here.collective.sums(SIZE)), "the log is the sums alone"
+    assert here.left() == here.sums(LENGTH), "the log is the sums alone"
     return len(deaths)
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+@pytest.mark.parametrize("algorithm", REPLAYED, ids=str)
 @pytest.mark.parametrize("dying", range(SIZE))
-def test_a_death_after_any_operation_changes_nothing(name: str, dying: int) -> None:
-    with world(COLLECTIVES[name], SIZE) as here:
+def test_a_death_after_any_operation_changes_nothing(algorithm: Algorithm, dying: int) -> None:
+    with world(algorithm.of(SIZE), SIZE, CHUNK) as here:
         after = 0
-        while _with_a_death(here, dying, after, random_inputs(SIZE, LENGTH, after)):
+        inputs = random_inputs(SIZE, LENGTH, 0)
+        while _with_a_death(here, algorithm, dying, after, inputs):
             after += 1
-        assert after == len(here.engines[dying].schedule(LENGTH))
+            inputs = random_inputs(SIZE, LENGTH, after)
+        assert after == len(here.engines[dying].schedule(inputs[dying]))
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+@pytest.mark.parametrize("algorithm", REPLAYED, ids=str)
 @pytest.mark.parametrize("rank", range(SIZE))
-def test_a_worker_taken_for_dead_may_finish_before_its_successor(name: str, rank: int) -> None:
+def test_a_worker_taken_for_dead_may_finish_before_its_successor(
+    algorithm: Algorithm, rank: int
+) -> None:
     """The successor looked for sums before there were any, and waits for contributions that are
-    dropped by now: it finds the sum that they were for."""
+    dropped by now: it finds the sums that they were for."""
     inputs = random_inputs(SIZE, LENGTH, 5)
-    with world(COLLECTIVES[name], SIZE) as here:
+    with world(algorithm.of(SIZE), SIZE, CHUNK) as here:
         here.all_reduce(inputs)
         _, successor = here.worker(rank)
         buffer = inputs[rank].clone()
         successor.all_reduce(buffer, here.step, OPERATION)
-        assert same_bits(buffer, sum_in_rank_order(inputs))
+        assert same_bits(buffer, algorithm.expected(inputs))

@@ -37,15 +37,15 @@ def test_rank_0_of_3() -> None:
     compute                                           4 reduce 0+1+2              6 drop
     """
     assert scatter_reduce(0, 3, 8).ops == (
-        Op(PUT, Span(3, 6), part(0, 1)),
-        Op(PUT, Span(6, 8), part(0, 2)),
+        Op(PUT, Span(3, 6), part(0, 1), feeds=total(1)),
+        Op(PUT, Span(6, 8), part(0, 2), feeds=total(2)),
         Op(HOLD, Span(0, 3), part(1, 0), after=(1,)),
         Op(HOLD, Span(0, 3), part(2, 0), after=(1,)),
-        Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(3,)),
+        Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(2, 3)),
         Op(PUT, Span(0, 3), total(0), after=(4,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0), part(2, 0)), after=(5,)),
-        Op(GET, Span(3, 6), total(1), after=(5,)),
-        Op(GET, Span(6, 8), total(2), after=(5,)),
+        Op(GET, Span(3, 6), total(1), after=(0, 5)),
+        Op(GET, Span(6, 8), total(2), after=(1, 5)),
     )
 
 
@@ -57,12 +57,12 @@ def test_rank_1_of_2() -> None:
     compute                       2 reduce 0+1           4 drop
     """
     assert scatter_reduce(1, 2, 5).ops == (
-        Op(PUT, Span(0, 3), part(1, 0)),
+        Op(PUT, Span(0, 3), part(1, 0), feeds=total(0)),
         Op(HOLD, Span(3, 5), part(0, 1), after=(0,)),
         Op(REDUCE, Span(3, 5), terms=(part(0, 1), None), after=(1,)),
         Op(PUT, Span(3, 5), total(1), after=(2,)),
         Op(DROP, Span(0, 0), terms=(part(0, 1),), after=(3,)),
-        Op(GET, Span(0, 3), total(0), after=(3,)),
+        Op(GET, Span(0, 3), total(0), after=(0, 3)),
     )
 
 
@@ -74,12 +74,12 @@ def test_rank_0_of_3_catches_up_with_its_own_sum_stored() -> None:
     compute                                3 drop
     """
     assert scatter_reduce(0, 3, 8, {total(0)}).ops == (
-        Op(PUT, Span(3, 6), part(0, 1)),
-        Op(PUT, Span(6, 8), part(0, 2)),
+        Op(PUT, Span(3, 6), part(0, 1), feeds=total(1)),
+        Op(PUT, Span(6, 8), part(0, 2), feeds=total(2)),
         Op(GET, Span(0, 3), total(0), after=(1,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0), part(2, 0)), after=(2,)),
-        Op(GET, Span(3, 6), total(1), after=(2,)),
-        Op(GET, Span(6, 8), total(2), after=(2,)),
+        Op(GET, Span(3, 6), total(1), after=(0, 2)),
+        Op(GET, Span(6, 8), total(2), after=(1, 2)),
     )
 
 
@@ -91,14 +91,14 @@ def test_rank_0_of_3_catches_up_with_anothers_sum_stored() -> None:
     compute                                 3 reduce 0+1+2                5 drop
     """
     assert scatter_reduce(0, 3, 8, {total(1)}).ops == (
-        Op(PUT, Span(6, 8), part(0, 2)),
+        Op(PUT, Span(6, 8), part(0, 2), feeds=total(2)),
         Op(HOLD, Span(0, 3), part(1, 0), after=(0,)),
         Op(HOLD, Span(0, 3), part(2, 0), after=(0,)),
-        Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(2,)),
+        Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(1, 2)),
         Op(PUT, Span(0, 3), total(0), after=(3,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0), part(2, 0)), after=(4,)),
         Op(GET, Span(3, 6), total(1), after=(4,)),
-        Op(GET, Span(6, 8), total(2), after=(4,)),
+        Op(GET, Span(6, 8), total(2), after=(0, 4)),
     )
 
 

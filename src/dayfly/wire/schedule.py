@@ -4,11 +4,11 @@ A collective is a pure function from (rank, world size, length) to a `Schedule`.
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
 Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, REDUCE and DROP compute.
-A lane takes its operations in the order of the list, several requests at once where its channel
-takes them well (`Abilities.in_flight`): each starts when all of its `after` are done and, for a GET
-or HOLD, its message is there. Until then those next to it in the lane may pass, so they may be done
-in another order: what an operation needs stands in its `after`. An operation at a time, in the
-order of the list, comes to an end, too, if every rank does so, as over a channel in memory.
+A lane starts its operations in the order of the list, each when all of its `after` are done, and
+several requests at once where its channel takes them well (`Abilities.in_flight`). One whose
+message is not there yet lets those pass that were started after it, so they may be done in another
+order: what an operation needs stands in its `after`. An operation at a time, in the order of the
+list, comes to an end, too, if every rank does so, as over a channel in memory.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ A lane carries its operations one after another. A transfer of b bytes over a la
 second occupies the lane for b/w and is complete a latency later, while the next one already
 transfers (requests are pipelined), so a phase of several transfers pays the latency once.
 
-A lane looks at `in_flight` operations at once, as the engine does: the first that it has not
-carried, and those after it. Of these, one is carried at a time, whichever could be first: what
-waits for an operation or for its message lets the others pass.
+A lane starts its operations in their order, as the engine does: each when what it waits for is
+done, and when it is less than `in_flight` from the first that is not carried. Of those that were
+started, one is carried at a time, whichever could be first: what waits for its message lets those
+pass that were started after it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule
 class Link:
     """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`.
 
-    in_flight: operations of which a lane carries what it can; latency is pipelined anyway. direct:
-    messages go from worker to worker, so one for everyone leaves its sender once for each other
-    rank, in the order rank+1, rank+2, ... (whoever is no rank begins with 0).
+    in_flight: how far a lane may be ahead of the first operation that is not carried; latency is
+    pipelined anyway. direct: messages go from worker to worker, so one for everyone leaves its
+    sender once for each other rank, in the order rank+1, rank+2, ... (who is no rank begins at 0).
     """
 
     up_bytes_per_s: float
@@ -69,14 +70,14 @@ def finish_s(times: Sequence[Sequence[Timed]]) -> float:
 class _Lane:
     """One lane of one rank.
 
-    queue: positions of its operations. seen: how many of them are looked at or were. first: how
-    many were carried without a gap. carried: those beyond. possible: what could be carried, the
-    earliest first, as (since when, position).
+    queue: positions of its operations. started: how many of them. first: how many were carried
+    without a gap. carried: those beyond. possible: what could be carried, the earliest first, as
+    (since when, position).
     """
 
     window: int
     queue: list[int] = field(default_factory=list)
-    seen: int = 0
+    started: int = 0
     first: int = 0
     carried: set[int] = field(default_factory=set)
     possible: list[tuple[float, int]] = field(default_factory=list)
@@ -121,7 +122,6 @@ class _Simulation:
         self._lanes = [_lanes(*each) for each in zip(schedules, links, strict=True)]
         self._unmet = [[len(op.after) for op in schedule] for schedule in schedules]
         self._followers = [_followers(schedule) for schedule in schedules]
-        self._looked_at: list[set[int]] = [set() for _ in schedules]
         self._there: set[_There] = set()
         self._waiting: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # (rank, position)
         self._events: list[tuple[float, int, int, _Carried | _Done | _There]] = []
@@ -153,13 +153,10 @@ class _Simulation:
                 self._lanes[rank][which].finish(position)
                 return [(rank, which)]
             case _Done(position):
-                stirred = []
-                for follower in self._followers[rank][position]:
+                followers = self._followers[rank][position]
+                for follower in followers:
                     self._unmet[rank][follower] -= 1
-                    if follower in self._looked_at[rank] and not self._unmet[rank][follower]:
-                        self._may_start(rank, follower, now)
-                        stirred.append((rank, self._schedules[rank].ops[follower].lane))
-                return stirred
+                return [(rank, self._schedules[rank].ops[one].lane) for one in followers]
             case _There(name, reader):
                 self._there.add(event)
                 waiting = self._waiting.pop(name, [])
@@ -171,21 +168,20 @@ class _Simulation:
                 return [(other, Lane.DOWNLINK) for other, _ in came]
 
     def _advance(self, rank: int, which: Lane, now: float) -> None:
-        """Look at what is in the window now, and carry what could be first."""
+        """Start what may start now, and carry what could be first."""
         lane = self._lanes[rank][which]
-        while lane.seen < min(lane.first + lane.window, len(lane.queue)):
-            position = lane.queue[lane.seen]
-            lane.seen += 1
-            self._looked_at[rank].add(position)
-            if not self._unmet[rank][position]:
-                self._may_start(rank, position, now)
+        while lane.started < min(lane.first + lane.window, len(lane.queue)):
+            position = lane.queue[lane.started]
+            if self._unmet[rank][position]:
+                break
+            lane.started += 1
+            self._start(rank, position, now)
         if lane.possible and not lane.busy:
             _, position = heapq.heappop(lane.possible)
-            self._looked_at[rank].remove(position)
             lane.busy = True
             self._carry(rank, which, position, now)
 
-    def _may_start(self, rank: int, position: int, now: float) -> None:
+    def _start(self, rank: int, position: int, now: float) -> None:
         """What it waited for is done; its message may be still to come."""
         op = self._schedules[rank].ops[position]
         if op.lane is Lane.DOWNLINK and op.name is not None and not self._is_there(op.name, rank):

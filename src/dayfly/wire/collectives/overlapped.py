@@ -19,8 +19,7 @@ Downlink: 2(n-1)/n s in all, which is why no algorithm over a store that only ke
     so it can wait.
 
 Contributions are dropped, some chunks in one go, once their sums are stored: the sums alone are the
-message log, and at most `lag` chunks of contributions and what is under way are in the channel. Of
-the contributions, those to one chunk are in memory beside the buffer, and those in flight.
+message log. In memory, beside the buffer, are the contributions to a chunk and those in flight.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ from dayfly.wire.schedule import (
     split,
 )
 
-#: Sums come so many chunks later than contributions, or as many as there are, or half of all. Half
-#: hides the latencies of all but small buffers, and bounds what is in the channel.
+#: Sums come half of all chunks later than contributions, but so many at least if there are as
+#: many. More hides longer latencies; less lets sums leave earlier, which counts where the uplink is
+#: the slower one.
 _LEAST_LAG = 8
 #: Contributions are dropped in so many goes: each is a request, and a wait for it in the lane that
 #: sums up.
@@ -204,3 +204,9 @@ def overlapped_requests(world_size: int, length: int, chunk: int) -> tuple[int, 
     """Puts and gets of all ranks: n and 2(n-1) for every chunk of every split."""
     count = len(sums(world_size, length, chunk))
     return world_size * count, 2 * (world_size - 1) * count
+
+
+def overlapped_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all ranks, up and down: n s and 2(n-1) s, as scatter-reduce's."""
+    s, n = size_bytes, world_size
+    return (s * n, 2 * s * (n - 1)) if n > 1 else (0, 0)

@@ -85,5 +85,12 @@ def push_pull_s(
 
 
 def push_pull_requests(world_size: int, count: int) -> tuple[int, int]:
-    """Puts and gets of all workers, each moving s bytes up and s down in all: n of `count` each."""
-    return (world_size * count, world_size * count) if world_size > 1 else (0, 0)
+    """Puts and gets of all workers, in `count` chunks: n count of each."""
+    each = world_size * count if world_size > 1 else 0
+    return each, each
+
+
+def push_pull_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all workers, up and down: n s each."""
+    each = world_size * size_bytes if world_size > 1 else 0
+    return each, each

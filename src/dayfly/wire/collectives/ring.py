@@ -86,6 +86,18 @@ def ring(
 RING = Collective(schedule=ring, sums=no_sums)
 
 
+def ring_requests(world_size: int, count: int) -> tuple[int, int]:
+    """Puts and gets of all ranks, in `count` chunks a split: 2n(n-1) count of each."""
+    each = 2 * world_size * (world_size - 1) * count
+    return each, each
+
+
+def ring_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
+    """Payload bytes of all ranks, up and down: 2(n-1) s each, 2(n-1)/n s a rank."""
+    each = 2 * (world_size - 1) * size_bytes
+    return each, each
+
+
 def ring_s(
     size_bytes: float,
     world_size: int,

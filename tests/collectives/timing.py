@@ -1,0 +1,22 @@
+"""Virtual seconds of collectives, to be compared with their closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dayfly.wire.schedule import Schedule
+from dayfly.wire.virtual import Link, finish_s, simulate
+
+#: Bytes a second each way, and seconds, of the links of these tests.
+RATE, LATENCY_S = 3.5e6, 0.04
+
+
+def link(rate: float = RATE, latency_s: float = LATENCY_S, **others: Any) -> Link:
+    """A link with the same rate each way."""
+    return Link(up_bytes_per_s=rate, down_bytes_per_s=rate, latency_s=latency_s, **others)
+
+
+def seconds(schedules: Iterable[Schedule], over: Link | None = None) -> float:
+    """When the last rank is through, with four-byte elements."""
+    return finish_s(simulate(tuple(schedules), over or link()))
