@@ -131,7 +131,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert all(gone(pid) for pid in ranks)
+    command.eventually("the ranks' end", lambda: all(map(gone, ranks)), 10.0)
     ours = set(sessions.iterdir()) - before
     assert not [one for one in ours if (one / "messages").exists()]
 
