@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,9 +14,10 @@ import torch
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.collectives import Collective
+from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.engine import Engine
-from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.schedule import Name, Op
+from dayfly.wire.keys import EVERYONE, SERVER, Key
+from dayfly.wire.schedule import Name, Op, Schedule
 from tests.wire.conftest import Distant
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
@@ -24,10 +26,16 @@ OPERATION = "grad"
 
 
 class World:
-    """Ranks 0 to n-1. Every all-reduce is a new step unless one is given."""
+    """Ranks 0 to n-1. Every all-reduce is a new step unless one is given.
 
-    def __init__(self, stack: ExitStack, root: Path, collective: Collective, size: int) -> None:
+    chunk: four-byte elements that are worth a message.
+    """
+
+    def __init__(
+        self, stack: ExitStack, root: Path, collective: Collective, size: int, chunk: int
+    ) -> None:
         self.size = size
+        self.chunk = chunk
         self.collective = collective
         self.root = root
         self.stack = stack
@@ -41,6 +49,7 @@ class World:
             channel, engine = self.worker(rank)
             self.channels.append(channel)
             self.engines.append(engine)
+        self._server = self._made_server() if collective.server and size > 1 else None
         self.step = -1
 
     def worker(
@@ -50,11 +59,36 @@ class World:
         # In every other world as over a link, uplink and downlink beside each other.
         kind = Distant if self.size % 2 else FileChannel
         channel = kind(self.root, Namespace("run", 0))
+        channel.abilities = replace(channel.abilities, chunk_bytes=4 * self.chunk, in_flight=3)
         self.stack.enter_context(channel)
         engine = Engine(
             channel, self.collective, rank, self.size, timeout_s=SOON_S, observe=observe
         )
         return channel, self.stack.enter_context(engine)
+
+    def sums(self, length: int) -> set[Name]:
+        """The messages that hold the result of summing so many elements."""
+        return set(self.collective.sums(self.size, length, self.chunk))
+
+    def _made_server(self) -> Engine:
+        """A server that sums, over a channel that does not: an engine that runs its schedule."""
+
+        def schedule(
+            rank: int,
+            world_size: int,
+            length: int,
+            stored: Set[Name] = frozenset(),
+            *,
+            chunk: int = 1,
+        ) -> Schedule:
+            return serve(world_size, length, chunk=chunk)
+
+        channel = FileChannel(self.root, Namespace("run", 0))
+        channel.abilities = replace(channel.abilities, chunk_bytes=4 * self.chunk)
+        self.stack.enter_context(channel)
+        server = Collective(schedule=schedule, sums=self.collective.sums)
+        engine = Engine(channel, server, SERVER, self.size, timeout_s=SOON_S)
+        return self.stack.enter_context(engine)
 
     def all_reduce(
         self, inputs: list[torch.Tensor], stored: Set[Name] | None = None, step: int | None = None
@@ -64,18 +98,21 @@ class World:
             self.step += 1
             step = self.step
         buffers = [buffer.clone() for buffer in inputs]
-        with ThreadPoolExecutor(self.size) as pool:
+        with ThreadPoolExecutor(self.size + 1) as pool:
             calls = [
                 pool.submit(engine.all_reduce, buffer, step, OPERATION, stored)
                 for engine, buffer in zip(self.engines, buffers, strict=True)
             ]
+            if self._server is not None:
+                scratch = torch.empty_like(inputs[0])
+                calls.append(pool.submit(self._server.all_reduce, scratch, step, OPERATION))
             for call in calls:
                 call.result(2 * SOON_S)
         return buffers
 
     def left(self) -> set[Name]:
         """The messages of the latest step that are in the channel."""
-        boxes = (*range(self.size), EVERYONE)
+        boxes = (*range(self.size), EVERYONE, SERVER)
         keys = [key for box in boxes for key in self.channels[0].waiting(box)]
         return {_name(key) for key in keys if key.step == self.step}
 
@@ -86,13 +123,13 @@ class World:
 
 
 @contextmanager
-def world(collective: Collective, size: int) -> Iterator[World]:
+def world(collective: Collective, size: int, chunk: int = 2**14) -> Iterator[World]:
     """A world on tmpfs, closed and removed at the end."""
     with ExitStack() as stack:
         root = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm")
         )
-        yield World(stack, Path(root), collective, size)
+        yield World(stack, Path(root), collective, size, chunk)
 
 
 def random_inputs(size: int, length: int, seed: int) -> list[torch.Tensor]:
@@ -105,11 +142,12 @@ def random_inputs(size: int, length: int, seed: int) -> list[torch.Tensor]:
     ]
 
 
-def sum_in_rank_order(inputs: list[torch.Tensor]) -> torch.Tensor:
-    """((input 0 + input 1) + input 2) + …"""
-    total = inputs[0].clone()
-    for term in inputs[1:]:
-        total += term
+def sum_in_order(inputs: list[torch.Tensor], ranks: Iterable[int]) -> torch.Tensor:
+    """((input of the first + input of the second) + input of the third) + …"""
+    first, *others = ranks
+    total = inputs[first].clone()
+    for rank in others:
+        total += inputs[rank]
     return total
 
 

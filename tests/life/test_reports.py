@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.errors import WireError
 from dayfly.life import reports
 from dayfly.life.reports import Reporter, plain, read_reports
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.message import Header
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(),
@@ -115,3 +118,48 @@ def test_attempts_of_one_worker_do_not_hide_each_other(root: Path) -> None:
             Reporter(up, rank=0, attempt=attempt).add("caught up", urgent=True, step=attempt)
         found = [(report.attempt, report.records[0]["step"]) for report in read_reports(down)]
         assert sorted(found) == [(0, 0), (1, 1), (2, 2)]
+
+
+class Distant(FileChannel):
+    """As if a link were between; puts take until they are let go of."""
+
+    immediate = False
+
+    def __init__(self, root: Path, namespace: Namespace) -> None:
+        super().__init__(root, namespace)
+        self.go = threading.Event()
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        assert self.go.wait(30)
+        return super().put(key, header, payload)
+
+
+def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "EVERY_OVER_LINK_S", -1.0)
+    with channel(root, COORDINATOR) as down, Distant(root, Namespace("run", 0)) as up:
+        with Reporter(up, rank=0, attempt=0) as reporter:
+            for step in range(3):
+                reporter.add("step", step=step)
+            assert list(read_reports(down)) == []
+            up.go.set()
+        found = [record["step"] for report in read_reports(down) for record in report.records]
+        assert found == [0, 1, 2]
+
+
+def test_over_a_link_what_cannot_be_sent_is_told_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "EVERY_OVER_LINK_S", -1.0)
+    with Distant(root, Namespace("run", 0)) as up:
+        up.go.set()
+        reporter = Reporter(up, rank=9, attempt=0)  # a rank that was not planned for
+        reporter.add("step", step=0)
+        assert reporter._sending is not None
+        assert reporter._sending.exception(30) is not None
+        with pytest.raises(WireError, match="no rank 9"):
+            reporter.add("step", step=1)
+        reporter.add("step", step=2)
+        with pytest.raises(WireError, match="no rank 9"):
+            reporter.close()

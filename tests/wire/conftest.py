@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.base import Abilities, Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 
 
 class Distant(FileChannel):
-    """As if a link were between: the engine runs uplink and downlink beside each other."""
+    """As if a link were between: uplink and downlink beside each other, several requests each."""
 
     immediate = False
+    abilities = Abilities(in_flight=3)
 
 
 @pytest.fixture(params=[FileChannel, Distant], ids=["immediate", "distant"])

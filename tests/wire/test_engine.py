@@ -56,20 +56,24 @@ def test_steps_and_operations_do_not_mix(channel: Channel) -> None:
 
 def test_stored_sums_are_those_in_the_channel(channel: Channel) -> None:
     with engine(channel) as rank_0:
-        assert rank_0.sums == (Name("sum", 0), Name("sum", 1))
-        assert rank_0.stored_sums(3, "grad") == frozenset()
+        assert rank_0.sums(four()) == (Name("sum", 0), Name("sum", 1))
+        assert rank_0.stored_sums(four(), 3, "grad") == frozenset()
         put(channel, 3, "sum", 1, four())
-        assert rank_0.stored_sums(3, "grad") == {Name("sum", 1)}
-        assert rank_0.stored_sums(4, "grad") == rank_0.stored_sums(3, "loss") == frozenset()
+        assert rank_0.stored_sums(four(), 3, "grad") == {Name("sum", 1)}
+        assert (
+            rank_0.stored_sums(four(), 4, "grad")
+            == rank_0.stored_sums(four(), 3, "loss")
+            == frozenset()
+        )
     with engine(channel, 1) as alone:
-        assert alone.stored_sums(3, "grad") == frozenset()
+        assert alone.stored_sums(four(), 3, "grad") == frozenset()
 
 
 def test_observe_sees_each_operation_once_in_its_lanes_order(channel: Channel) -> None:
     play_rank_1(channel, 0)
     seen: list[tuple[Op, str]] = []
     with engine(channel, observe=lambda op: seen.append((op, _lane()))) as rank_0:
-        schedule = rank_0.schedule(4)
+        schedule = rank_0.schedule(four())
         rank_0.all_reduce(four(), 0, "grad")
     ops = [op for op, _ in seen]
     assert len(ops) == len(schedule)

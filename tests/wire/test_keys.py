@@ -85,7 +85,7 @@ def test_an_operation_is_never_a_path(operation: str) -> None:
         Key(0, operation, 0, 1)
 
 
-@pytest.mark.parametrize("parties", [(COORDINATOR - 1, 0), (0, COORDINATOR - 1)])
+@pytest.mark.parametrize("parties", [(SERVER - 1, 0), (0, SERVER - 1)])
 def test_unknown_parties_are_refused(parties: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no such party"):
         Key(0, "a", *parties)

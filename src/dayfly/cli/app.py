@@ -95,7 +95,16 @@ def train(
         typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
     ] = None,
     collective: Annotated[
-        str | None, typer.Option(help="All-reduce algorithm.", show_default="scatter-reduce")
+        str | None,
+        typer.Option(
+            help="All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
+            "ring, scatter-reduce.",
+            show_default="what suits the channel: overlapped over a store, scatter-reduce over "
+            "files at any speed, ring over tcp://, push-pull over ps://",
+        ),
+    ] = None,
+    aggregators: Annotated[
+        int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
     ] = None,
     memory: Annotated[
         int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
@@ -175,6 +184,7 @@ def train(
         "sync": sync,
         "k": int(k) if k is not None and k.isdecimal() else k,
         "collective": collective,
+        "aggregators": aggregators,
         "memory_mib": memory,
         "lifetime_s": lifetime,
         "cpu_cores": cpu,

@@ -1,7 +1,8 @@
 """What workers tell the coordinator: records in JSON, through the channel like everything else.
 
 Records are collected and put together, at most one message each `EVERY_S`, as a store may bill by
-the request; those that the coordinator acts on go at once.
+the request; those that the coordinator acts on go at once. Over a link the others go by a thread of
+their own, so that no step waits for them.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from dayfly.closing import Closing
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
 
-#: Least time between two messages of records that are not urgent, in seconds.
+#: Least time between two messages of records that are not urgent, in seconds: in memory, and over a
+#: link.
 EVERY_S = 0.3
+EVERY_OVER_LINK_S = 1.0
 #: How long the coordinator waits for a message that is there already.
 _READ_S = 5.0
 
 
-class Reporter:
-    """One attempt's way to the coordinator, for all of its threads."""
+class Reporter(Closing):
+    """One attempt's way to the coordinator, for all of its threads. Close it to send the rest."""
 
     def __init__(self, channel: Channel, rank: int, attempt: int) -> None:
         self._channel = channel
@@ -32,31 +37,57 @@ class Reporter:
         self._operation = f"report-{attempt}"
         self._records: list[Mapping[str, Any]] = []
         self._messages = 0
-        self._lock = threading.RLock()
+        self._noting = threading.Lock()
+        self._telling = threading.Lock()
         self._last = time.monotonic()
+        self._every_s = EVERY_S if channel.immediate else EVERY_OVER_LINK_S
+        self._sender = (
+            None if channel.immediate else ThreadPoolExecutor(1, thread_name_prefix="dayfly-report")
+        )
+        self._sending: Future[None] | None = None
 
     def add(self, kind: str, *, urgent: bool = False, **fields: Any) -> None:
-        """Note a record; with its kind and the time it has whatever JSON can hold."""
-        with self._lock:
+        """Note a record; with its kind and the time it has whatever JSON can hold.
+
+        One that is urgent is sent when this returns. Raises WireError if records cannot be sent.
+        """
+        with self._noting:
             self._records.append({"kind": kind, "at": time.time(), **fields})
-            if urgent or time.monotonic() - self._last > EVERY_S:
-                self._flush()
+            due = time.monotonic() - self._last > self._every_s
+            if due:
+                self._last = time.monotonic()
+        if urgent or (due and self._sender is None):
+            self.flush()
+        elif due and self._sender is not None:
+            if self._sending is not None and self._sending.done():
+                self._check_sent()
+            self._sending = self._sending or self._sender.submit(self.flush)
 
     def flush(self) -> None:
         """Send what is noted."""
-        with self._lock:
-            self._flush()
+        with self._telling:
+            with self._noting:
+                records, self._records = self._records, []
+                self._last = time.monotonic()
+            if not records:
+                return
+            counters = self._channel.traffic.counters()
+            text = json.dumps({"traffic": counters, "records": plain(records)}, allow_nan=False)
+            key = Key(self._messages, self._operation, self._rank, COORDINATOR)
+            self._channel.put_bytes(key, text.encode())
+            self._messages += 1
 
-    def _flush(self) -> None:
-        if not self._records:
-            return
-        counters = self._channel.traffic.counters()
-        text = json.dumps({"traffic": counters, "records": plain(self._records)}, allow_nan=False)
-        key = Key(self._messages, self._operation, self._rank, COORDINATOR)
-        self._channel.put_bytes(key, text.encode())
-        self._messages += 1
-        self._records.clear()
-        self._last = time.monotonic()
+    def close(self) -> None:
+        """Send what is noted, and end the thread."""
+        if self._sender is not None:
+            self._sender.shutdown(wait=True)
+        self._check_sent()
+        self.flush()
+
+    def _check_sent(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from dayfly.train.replica import Replica
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import Plan
-from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.segments.layout import ALIGN_BYTES
 
@@ -151,7 +150,7 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
         return rounds
     # A worker's own sums, those of validations, and what it has in flight, all have to be listed.
     chunk = kind.abilities.chunk_bytes
-    sums = COLLECTIVES[settings.collective].sums(workers, min(round_bytes, BUCKET_BYTES), chunk)
+    sums = settings.reducing.sums(workers, min(round_bytes, BUCKET_BYTES), chunk)
     most = max(1, *(sum(name.source == rank for name in sums) for rank in range(workers)))
     return min(rounds, room.messages // (most * buckets))
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, Self
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.channels.kind import ChannelKind
+from dayfly.wire.collectives import Collective, collective, default_collective
 
 PLATFORMS = ("local",)
 PROTOCOLS = ("bsp", "local-sgd")
@@ -22,8 +23,9 @@ class Settings:
 
     workers: functions that train at once. platform: where they run. channel: URL of the store
     through which they talk; None: files in memory. sync: protocol. k: steps between two averages
-    of local SGD, or "epoch". collective: all-reduce algorithm. target_accuracy: end early once the
-    validation accuracy is at least this.
+    of local SGD, or "epoch". collective: all-reduce algorithm; None: what suits the channel, see
+    `algorithm`. aggregators: of k-reduce. target_accuracy: end early once the validation accuracy
+    is at least this.
 
     Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
     time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
@@ -44,7 +46,8 @@ class Settings:
     channel: str | None = None
     sync: str = "bsp"
     k: int | Literal["epoch"] | None = None
-    collective: str = "scatter-reduce"
+    collective: str | None = None
+    aggregators: int | None = None
     memory_mib: int | None = None
     lifetime_s: float | None = None
     cpu_cores: float | None = None
@@ -63,12 +66,10 @@ class Settings:
     def __post_init__(self) -> None:
         _among("platform", self.platform, PLATFORMS)
         _among("sync", self.sync, PROTOCOLS)
-        _among("collective", self.collective, tuple(COLLECTIVES))
         self._check_k()
-        if self.channel is not None:
-            channel_kind(self.channel)
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
+        self._check_collective()
         for name in _FLAGS:
             _above_zero(name, getattr(self, name))
         if self.cpu_cores is not None and self.cpu_cores < 0.001:
@@ -86,6 +87,40 @@ class Settings:
     def round_steps(self) -> int | None:
         """Steps after which replicas are equal; None: an epoch's."""
         return 1 if self.k is None else None if self.k == "epoch" else self.k
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the all-reduce algorithm: the one asked for, or what suits the channel best.
+
+        That is push-pull where the channel sums, and ring where workers reach each other; over a
+        store, overlapped, but for files without a limited way to them scatter-reduce: there is no
+        link to keep busy, and it has the fewest messages that every worker has a share in.
+        """
+        if self.collective is not None:
+            return self.collective
+        kind = self._channel_kind()
+        ways = (self.uplink_mb_per_s, self.downlink_mb_per_s, self.latency_ms, self.imitate)
+        return default_collective(
+            sums=kind.abilities.sums,
+            direct=kind.abilities.direct,
+            immediate=kind.immediate and all(way is None for way in ways),
+        )
+
+    @property
+    def reducing(self) -> Collective:
+        """The all-reduce algorithm."""
+        return collective(self.algorithm, self.aggregators, self.workers)
+
+    def _channel_kind(self) -> ChannelKind:
+        return channel_kind(self.channel or "file:///")
+
+    def _check_collective(self) -> None:
+        kind = self._channel_kind()
+        if self.reducing.server and not kind.abilities.sums:
+            raise RequestError(
+                f"--collective {self.algorithm} needs a channel that sums, and {kind.usage} only "
+                "keeps messages: give --channel ps://HOST:PORT, or another --collective"
+            )
 
     def _check_k(self) -> None:
         if self.sync != "local-sgd" and self.k is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 #: Spans of one kind closer together than this are told as one, in milliseconds.
@@ -45,8 +45,31 @@ class Spans:
                 row[-1][1] = max(row[-1][1], round(stop, 2))
             else:
                 row.append([round(start, 2), round(stop, 2)])
+        # Several messages are asked for at once: while any comes, the link is not idle.
+        told["wait"] = without(told.get("wait", []), told.get("download", []))
         return {
             kind: kept
             for kind, row in told.items()
             if (kept := [span for span in row if span[1] - span[0] >= _CLOSE_MS])
         }
+
+
+def without(
+    spans: Sequence[Sequence[float]], others: Sequence[Sequence[float]]
+) -> list[list[float]]:
+    """What of the spans is in none of the others; both in order, and apart from each other."""
+    left: list[list[float]] = []
+    first = 0
+    for begin, end in spans:
+        while first < len(others) and others[first][1] <= begin:
+            first += 1
+        at = begin
+        for start, stop in others[first:]:
+            if start >= end:
+                break
+            if start > at:
+                left.append([at, start])
+            at = stop
+        if at < end:
+            left.append([at, end])
+    return left

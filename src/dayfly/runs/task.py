@@ -43,6 +43,7 @@ class Task:
     sync: str
     k: int | None
     collective: str
+    aggregators: int | None
     target_accuracy: float | None
     log_rounds: int | None
     checkpoint_every_s: float

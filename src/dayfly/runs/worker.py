@@ -42,16 +42,18 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.collectives import COLLECTIVES
-from dayfly.wire.engine import Engine, wait_patiently
+from dayfly.wire.collectives import collective
+from dayfly.wire.engine import Engine
+from dayfly.wire.execution import wait_patiently
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore, open_store
 
-#: Longest time between two looks for a wish to stop, in seconds.
+#: Longest time between two looks for a wish to stop, in seconds: in memory, and over a link.
 _LOOK_FOR_STOP_S = 0.1
+_LOOK_FOR_STOP_OVER_LINK_S = 1.0
 
 
 def main(payload: Json, context: Context) -> Json:
@@ -103,7 +105,7 @@ class Worker:
         self._evaluation = Evaluation(job)
         self._engine = Engine(
             channel,
-            COLLECTIVES[task.collective],
+            collective(task.collective, task.aggregators, task.world_size),
             task.rank,
             task.world_size,
             timeout_s=task.wait_timeout_s,
@@ -163,7 +165,7 @@ class Worker:
         self._slices.close()
         self._protocol.close()
         self._engine.close()
-        self._reporter.flush()
+        self._reporter.close()
 
     def _end_after(self, granted: Wishes) -> str | None:
         """How the run ends after the round that was just taken, if it does."""
@@ -221,7 +223,9 @@ class Worker:
         log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
         time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
         wishes = Wishes(checkpoint=log_fills or time_is_up or self._lifetime.due())
-        if now - self._looked_for_stop > _LOOK_FOR_STOP_S:
+        # A wish of one is a wish of all, so one looks for all.
+        every_s = _LOOK_FOR_STOP_S if self._channel.immediate else _LOOK_FOR_STOP_OVER_LINK_S
+        if task.rank == 0 and now - self._looked_for_stop > every_s:
             self._looked_for_stop = now
             wishes.stop = bool(self._channel.stored([STOP]))
         return wishes

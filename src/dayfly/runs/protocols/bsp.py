@@ -1,7 +1,8 @@
 """Synchronous data parallel: a round is a step.
 
-The gradients go out in buckets, by a thread of their own, while the backward pass still computes
-those of the layers before. Small models have one bucket, which the training thread sums itself.
+The gradients go out in buckets, by threads of their own, while the backward pass still computes
+those of the layers before; over a link several buckets at once, so that one's latency is another's
+transfer. Small models have one bucket, which the training thread sums itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Bsp(Protocol):
         self._buckets = self._steps.flat.buckets
         self._operations = operations(len(self._buckets))
         self._pool = (
-            ThreadPoolExecutor(1, thread_name_prefix="dayfly-buckets")
+            ThreadPoolExecutor(station.engine.at_once, thread_name_prefix="dayfly-buckets")
             if len(self._buckets) > 1
             else None
         )
@@ -97,10 +98,13 @@ class Bsp(Protocol):
                     ready,
                 )
             here.faults.at(step, "computed")
+            last = len(self._buckets) - 1
+            if self._pool is None:
+                self._reduce(last, step, stored[last])
+            else:
+                ready(last)  # all ranks begin them in the same order
             for coming in self._coming:
                 coming.result()
-            last = len(self._buckets) - 1
-            self._reduce(last, step, stored[last])
         except BaseException as error:
             here.engine.give_up(error)  # what is still waiting for peers must not keep us here
             raise

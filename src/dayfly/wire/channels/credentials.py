@@ -7,13 +7,15 @@ customs of their own (AWS_ACCESS_KEY_ID and the like), which their clients follo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from dayfly.errors import RequestError
 
 #: The environment variable with the password of `--channel`.
 PASSWORD_VARIABLE = "DAYFLY_CHANNEL_PASSWORD"
+#: Up to the user's name, if any; then the password, which may hold anything.
+_PASSWORD = re.compile(r"^([^:/]+://[^:/@]*):.+@", re.DOTALL)
 
 
 def channel_password(environment: Mapping[str, str]) -> str | None:
@@ -23,14 +25,12 @@ def channel_password(environment: Mapping[str, str]) -> str | None:
 
 def without_secret(url: str) -> str:
     """A URL that may hold a password, for an error message: with `***` in its place."""
-    rest, at, host = url.rpartition("@")
-    start, colon, _ = rest.rpartition(":")
-    return f"{start}:***@{host}" if at and colon and not start.endswith("/") else url
+    return _PASSWORD.sub(r"\1:***@", url)
 
 
 def refuse_secret(url: str) -> None:
     """Raise RequestError, in one sentence that does not repeat it, for a URL with a password."""
-    if urlsplit(url).password is not None:
+    if _PASSWORD.match(url):
         raise RequestError(
             f"channel {without_secret(url)!r} holds a password, which process lists and run.json "
             f"would show: leave it out, and give it as {PASSWORD_VARIABLE} in the environment"

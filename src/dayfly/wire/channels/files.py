@@ -287,6 +287,7 @@ class Files(ChannelKind):
     schemes = ("file",)
     usage = "file:///path"
     abilities = FileChannel.abilities
+    immediate = FileChannel.immediate
 
     def check(self, url: str) -> None:
         self.directory(url)

@@ -59,11 +59,13 @@ class ChannelKind(ABC):
     """One kind of channel: a line in `CHANNELS`.
 
     schemes: of its URLs. usage: a URL of it, for help texts. abilities: of its channels.
+    immediate: as `Channel.immediate`.
     """
 
     schemes: ClassVar[tuple[str, ...]]
     usage: ClassVar[str]
     abilities: ClassVar[Abilities]
+    immediate: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, url: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dayfly.errors import RequestError
-from dayfly.wire.channels.base import Abilities
 from dayfly.wire.collectives.all_gather import all_gather
 from dayfly.wire.collectives.all_reduce import ALL_REDUCE
 from dayfly.wire.collectives.all_to_all import all_to_all
@@ -25,7 +24,17 @@ from dayfly.wire.collectives.reduce_scatter import reduce_scatter
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
 
-__all__ = ["COLLECTIVES", "K_REDUCE", "OTHERS", "WITH_A_PEER", "Collective", "collective"]
+__all__ = [
+    "COLLECTIVES",
+    "K_REDUCE",
+    "NAMES",
+    "OTHERS",
+    "WITH_A_PEER",
+    "Collective",
+    "MakeOther",
+    "collective",
+    "default_collective",
+]
 
 #: All-reduce algorithms by the name that `--collective` takes, but for `K_REDUCE`.
 COLLECTIVES: dict[str, Collective] = {
@@ -39,6 +48,9 @@ COLLECTIVES: dict[str, Collective] = {
 
 #: The one that also takes a number of aggregators; see `collective`.
 K_REDUCE = "k-reduce"
+
+#: All that `--collective` takes.
+NAMES = tuple(sorted((*COLLECTIVES, K_REDUCE)))
 
 #: What else ranks do together, by the names of torch.distributed.
 OTHERS: dict[str, MakeOther] = {
@@ -63,7 +75,7 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     """
     if name != K_REDUCE:
         if name not in COLLECTIVES:
-            known = ", ".join(sorted((*COLLECTIVES, K_REDUCE)))
+            known = ", ".join(NAMES)
             raise RequestError(f"--collective {name!r} is not known: give one of {known}")
         if aggregators is not None:
             raise RequestError(
@@ -81,14 +93,14 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     return k_reduce(aggregators)
 
 
-def default_collective(abilities: Abilities, *, immediate: bool) -> str:
+def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:
     """The name of the algorithm that suits a channel best.
 
-    immediate: whether a transfer is work of this processor alone: chunks would be work and gain
-    nothing, as there is no link to keep busy.
+    sums, direct: as `Abilities` has them. immediate: as `Channel` has it; chunks would be work and
+    gain nothing there, as there is no link to keep busy.
     """
-    if abilities.sums:
+    if sums:
         return "push-pull"
-    if abilities.direct:
+    if direct:
         return "ring"
     return "scatter-reduce" if immediate else "overlapped"

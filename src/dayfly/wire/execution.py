@@ -1,0 +1,314 @@
+"""One schedule being run on real bytes.
+
+    uplink     put  put  put ...      carriers: threads that each take the lane's next operation,
+    downlink   hold hold get ...      once what it waits for is done, as long as it is less than
+    compute    reduce  drop ...       `in_flight` from the first that is not done itself;
+                                      the caller's thread is the compute lane
+
+Operations of a lane start in their order. Several requests are under way at once in each direction,
+which fills a link with latency, and no more than that, which bounds what is held. A message that is
+late holds up only what is beyond the window.
+
+Over a channel in memory, where a transfer is nothing but work of this processor, the caller's
+thread does it all in the order of the list: threads would only take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.codec import Codec
+from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.lanes import Plan, Row
+from dayfly.wire.message import Header
+from dayfly.wire.schedule import Kind, Lane, Name, Op, Span
+from dayfly.wire.summation import Scratch, Summation
+from dayfly.wire.tensors import as_bytes
+
+#: Longest wait between two looks whether waiting is still of use, in seconds.
+LOOK_UP_S = 0.2
+
+Result = TypeVar("Result")
+#: Told of what was done: "upload", "download" or "wait" (for a message that was not there yet),
+#: from when to when, by `time.monotonic()`.
+Watch = Callable[[str, float, float], None]
+
+
+class Superseded(Exception):
+    """An earlier attempt of this rank, taken for dead, stored a sum that this one works on.
+
+    It dropped the contributions, too, so there is nothing left to wait for. What was downloaded
+    into the buffer by then is sums that are stored, what was summed up is stored before this is
+    raised, and the rest is this rank's own contribution: the buffer is fit for another try.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a rank runs its schedules with; see `Engine`. check: raises if waiting is of no use."""
+
+    channel: Channel
+    rank: int
+    timeout_s: float
+    check: Callable[[], None]
+    scratch: Scratch
+    observe: Callable[[Op], None] | None
+    watch: Watch | None
+    carriers: Mapping[Lane, Executor]
+
+
+class Execution:
+    """Runs a schedule once. unmade: this rank's sums that are for this attempt to make."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        plan: Plan,
+        buffer_P: torch.Tensor,
+        step: int,
+        operation: str,
+        *,
+        unmade: Iterable[Name] = (),
+        catching_up: bool = False,
+        codec: Codec | None = None,
+    ) -> None:
+        self._setting = setting
+        self._channel = setting.channel
+        self._plan = plan
+        self._ops = plan.schedule.ops
+        self._buffer_P = buffer_P
+        self._step = step
+        self._operation = operation
+        self._unmade = {self._key(name) for name in unmade}
+        self._catching_up = catching_up
+        self._codec = codec
+        self._sums: dict[int, Summation] = {}
+        self._done = [False] * len(self._ops)
+        self._error: BaseException | None = None
+        self._began = self._look_at = time.monotonic()
+        self._lock = threading.Lock()
+        in_flight = self._channel.abilities.in_flight
+        left = list(plan.waits_for)
+        self._lanes = {
+            lane: Row(positions, left, in_flight if lane in setting.carriers else 1, self._lock)
+            for lane, positions in (plan.lanes if setting.carriers else {}).items()
+        }
+
+    def run(self) -> None:
+        """To the end. Raises WireError, Superseded, and whatever `check` or `observe` raise."""
+        try:
+            if self._lanes:
+                self._run_lanes()
+            else:
+                for at in range(len(self._ops)):
+                    self._perform(at)
+        except Superseded:
+            self._store_own_sums()
+            raise
+
+    def _run_lanes(self) -> None:
+        carriers: list[Future[None]] = []
+        try:
+            for lane, pool in self._setting.carriers.items():
+                for _ in range(self._lanes[lane].width):
+                    carriers.append(pool.submit(self._carry, self._lanes[lane]))
+            self._compute(self._lanes[Lane.COMPUTE])
+            while wait(carriers, LOOK_UP_S).not_done:
+                self._look()
+        except BaseException as error:
+            # A signal's, such as Ctrl-C: no carrier may touch the buffer once the caller has it.
+            self._fail(error)
+        wait(carriers)
+        if self._error is not None:
+            raise self._error
+
+    def _compute(self, lane: Row) -> None:
+        while not lane.over:
+            if (at := lane.take(LOOK_UP_S)) is not None:
+                self._perform(at)
+            else:
+                self._look()
+
+    def _carry(self, lane: Row) -> None:
+        try:
+            while (at := lane.take(None)) is not None:
+                self._perform(at)
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all lanes; the first error is the one that is raised."""
+        with self._lock:
+            self._error = self._error or error
+            for lane in self._lanes.values():
+                lane.end()
+
+    def _perform(self, at: int) -> None:
+        op = self._ops[at]
+        match op.kind:
+            case Kind.PUT:
+                self._put(op)
+            case Kind.GET:
+                self._get(_named(op), op.span)
+            case Kind.HOLD:
+                self._hold(_named(op), op.span)
+            case Kind.REDUCE:
+                self._sum(at).finish()
+                with self._lock:
+                    self._sums.pop(at)
+            case Kind.DROP:
+                self._channel.drop([self._key(name) for name in op.terms if name is not None])
+        if self._setting.observe is not None:
+            self._setting.observe(op)
+        self._done[at] = True
+        if self._lanes:
+            with self._lock:
+                self._lanes[op.lane].finish(at)
+                for later in self._plan.dependents[at]:
+                    self._lanes[self._ops[later].lane].meet(later)
+
+    def _put(self, op: Op) -> None:
+        name, values = _named(op), self._view(op.span)
+        key, total = self._key(name), name.destination == EVERYONE
+        travelling = values
+        if self._codec is not None:
+            travelling = self._codec.encode(values, op.span, total=total)
+        header = Header(key.operation, travelling.dtype, tuple(travelling.shape))
+        self._unmade.discard(key)
+        began = time.monotonic()
+        won = self._channel.put(key, header, as_bytes(travelling))
+        self._spent("upload", began, time.monotonic())
+        if not won and total:
+            # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
+            self._get(name, op.span)
+        elif self._codec is not None and total:
+            self._codec.decode(travelling, values)  # what the peers read
+        elif won and op.feeds is not None and self._catching_up:
+            # An earlier attempt's contribution may have been summed and dropped meanwhile.
+            late = self._channel.stored([self._key(op.feeds)])
+            self._channel.drop([key] if late else [])
+
+    def _get(self, name: Name, span: Span) -> None:
+        into = self._view(span)
+        if self._codec is not None:
+            self._codec.decode(self._held(name, span), into)
+            return
+        key = self._key(name)
+        began = time.monotonic()
+        there = self._wait(key, lambda some_s: self._channel.get(key, into, some_s))
+        self._spent("wait", began, there)
+        self._spent("download", there, time.monotonic())
+
+    def _hold(self, name: Name, span: Span) -> None:
+        held = self._held(name, span)
+        if self._codec is not None:
+            travelled, held = held, torch.empty_like(self._view(span))
+            self._codec.decode(travelled, held)
+        self._sum(self._plan.sums[name]).add(name, held)
+
+    def _held(self, name: Name, span: Span) -> torch.Tensor:
+        key = self._key(name)
+        form = self._codec.form(len(span)) if self._codec else (self._buffer_P.dtype, (len(span),))
+        header = Header(key.operation, *form)
+        began = time.monotonic()
+        held, there = self._wait(key, lambda some_s: self._channel.hold(key, header, some_s))
+        self._spent("wait", began, there)
+        self._spent("download", there, time.monotonic())
+        return held
+
+    def _sum(self, at: int) -> Summation:
+        with self._lock:
+            if at not in self._sums:
+                op = self._ops[at]
+                own_P = self._view(op.span)
+                self._sums[at] = Summation(op.terms, own_P, self._setting.scratch)
+            return self._sums[at]
+
+    def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
+        what = f"rank {self._setting.rank} for the {key}"
+        check = self._check_others if self._lanes else self._look
+        return wait_patiently(read, self._setting.timeout_s, check, what)
+
+    def _look(self) -> None:
+        self._check_others()
+        self._setting.check()
+        # Rarely so, and a request to the store each time: less and less often.
+        now = time.monotonic()
+        if self._unmade and now > self._look_at:
+            self._look_at = now + 2 * (now - self._began)
+            if self._channel.stored(set(self._unmade)):
+                raise Superseded
+
+    def _check_others(self) -> None:
+        if self._error is not None:
+            raise WireError("given up, as another lane failed") from self._error
+
+    def _store_own_sums(self) -> None:
+        """Store what was summed up in the buffer, as it is no contribution any more."""
+        for at, op in enumerate(self._ops):
+            reduced = any(
+                self._ops[earlier].kind is Kind.REDUCE and self._done[earlier]
+                for earlier in op.after
+            )
+            if op.kind is Kind.PUT and reduced and not self._done[at]:
+                self._put(op)
+
+    def _spent(self, what: str, began: float, ended: float) -> None:
+        if self._setting.watch is not None:
+            self._setting.watch(what, began, ended)
+
+    def _view(self, span: Span) -> torch.Tensor:
+        return self._buffer_P[span.start : span.stop]
+
+    def _key(self, name: Name) -> Key:
+        return message_key(self._step, self._operation, name)
+
+
+def wait_patiently(
+    read: Callable[[float], Result],
+    timeout_s: float,
+    check: Callable[[], None],
+    what: str,
+) -> Result:
+    """Wait for a message: `read(some_s)` again and again, with `check`, which may raise, between.
+
+    Raises WaitTimeout naming `what` waits after `timeout_s`.
+    """
+    until = time.monotonic() + timeout_s
+    while True:
+        left = max(0.0, until - time.monotonic())
+        try:
+            return read(min(left, LOOK_UP_S))
+        except WaitTimeout as error:
+            check()
+            if left <= LOOK_UP_S:
+                raise WaitTimeout(
+                    f"{what}: nothing came within {timeout_s:g} s; is that worker alive?"
+                ) from error
+
+
+def message_key(step: int, operation: str, name: Name) -> Key:
+    """The key of a collective's message."""
+    return Key(step, f"{operation}-{name.phase}", name.source, name.destination)
+
+
+def stored_names(
+    channel: Channel, step: int, operation: str, names: Sequence[Name]
+) -> frozenset[Name]:
+    """Those of a collective's messages that are in the channel."""
+    keys = {message_key(step, operation, name): name for name in names}
+    return frozenset(keys[key] for key in channel.stored(keys)) if keys else frozenset()
+
+
+def _named(op: Op) -> Name:
+    assert op.name is not None, f"{op} needs a message's name"
+    return op.name
