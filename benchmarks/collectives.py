@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
@@ -25,7 +27,7 @@ from benchmarks.parts.predictions import NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Reducer
 from benchmarks.parts.spread import say
-from benchmarks.parts.stores import STORES, abilities_of, running
+from benchmarks.parts.stores import STORES, Store, abilities_of, running
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.base import Abilities
@@ -45,8 +47,22 @@ _QUICK_SHARE, _QUICK_OPERATIONS, _QUICK_ROUNDS = 1 / 64, 2, 1
 
 
 Rows = list[dict[str, Any]]
-#: Measures what was planned, at a place that this session owns.
-Measure = Callable[[Session], Rows | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a part measures, over a store and with ranks that other parts use, too.
+
+    store: its name or URL. ranks: how many. measure: given those.
+    """
+
+    store: str
+    ranks: int
+    measure: Callable[[Ranks, Store], Rows]
+
+
+#: A part with a store and ranks of its own; None if it cannot be measured here.
+Own = Callable[[Session], Rows | None]
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
@@ -56,9 +72,6 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     """
     asked = _arguments(args)
     on_what, began = machine(), time.monotonic()
-    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
-    # All of it is planned, and refused, before anything starts.
-    plans = {part: PARTS[part](asked) for part in parts}
     result: dict[str, Any] = {
         "machine": on_what,
         "quick": asked.quick,
@@ -66,29 +79,41 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         "channel": _channel(asked),
         "uncapped_channel": _channel(asked, "files"),
     }
-    with Session.open() as session:
-        for part, measure in plans.items():
-            result[part] = measure(session)
+    # All of it is planned, and refused, before anything starts.
+    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
+    plans = {part: PARTS[part](asked) for part in parts}
+    shared = [plan for plan in plans.values() if isinstance(plan, Plan)]
+    with Session.open() as session, ExitStack() as stack:
+        stores = {
+            name: stack.enter_context(running(name, session))
+            for name in dict.fromkeys(plan.store for plan in shared)
+        }
+        if shared:
+            # After the stores, as ranks have the environment by which clients find them.
+            ranks = stack.enter_context(Ranks(Reducer, max(plan.ranks for plan in shared)))
+        for part, plan in plans.items():
+            if isinstance(plan, Plan):
+                result[part] = plan.measure(ranks, stores[plan.store])
+            else:
+                result[part] = plan(session)
     result["wall_s"] = time.monotonic() - began
     return result
 
 
-def _capped(asked: argparse.Namespace) -> Measure:
+def _capped(asked: argparse.Namespace) -> Plan:
     channel = _channel(asked)
     cases = _cases(asked, abilities_of(channel))
     for case in cases:
         _refuse_rounding(case.workers, asked.operations)
 
-    def measure(session: Session) -> Rows:
-        count = max(case.workers for case in cases)
-        with running(channel, session) as store, Ranks(Reducer, count) as ranks:
-            how = (asked.operations, asked.rounds, asked.all_operations)
-            return under_caps.measure(ranks, store, cases, *how)
+    def measure(ranks: Ranks, store: Store) -> Rows:
+        how = (asked.operations, asked.rounds, asked.all_operations)
+        return under_caps.measure(ranks, store, cases, *how)
 
-    return measure
+    return Plan(store=channel, ranks=max(case.workers for case in cases), measure=measure)
 
 
-def _uncapped(asked: argparse.Namespace) -> Measure:
+def _uncapped(asked: argparse.Namespace) -> Plan:
     channel = _channel(asked, "files")
     workers = asked.workers or _FREE_WORKERS
     sizes = [asked.mb] if asked.mb else [_scaled(asked, mb) for mb in _FREE_MB]
@@ -97,15 +122,14 @@ def _uncapped(asked: argparse.Namespace) -> Measure:
     if not asked.collectives:
         names = [name for name in _FREE if name in names] or names
 
-    def measure(session: Session) -> Rows:
-        with running(channel, session) as store, Ranks(Reducer, max(workers)) as ranks:
-            rounds = _FREE_ROUNDS_A_ROUND * asked.rounds
-            return beside_gloo.measure(ranks, store, workers, sizes, names, rounds)
+    def measure(ranks: Ranks, store: Store) -> Rows:
+        rounds = _FREE_ROUNDS_A_ROUND * asked.rounds
+        return beside_gloo.measure(ranks, store, workers, sizes, names, rounds)
 
-    return measure
+    return Plan(store=channel, ranks=max(workers), measure=measure)
 
 
-def _tbf(asked: argparse.Namespace) -> Measure:
+def _tbf(asked: argparse.Namespace) -> Own:
     """It gives None if it cannot be done here, and was not asked for by name."""
     if not namespaces.possible():
         if asked.tbf:
@@ -130,20 +154,19 @@ def _tbf(asked: argparse.Namespace) -> Measure:
     return measure
 
 
-def _memory(asked: argparse.Namespace) -> Measure:
+def _memory(asked: argparse.Namespace) -> Plan:
     channel = _channel(asked)
     mb = asked.mb or _scaled(asked, _MEMORY_MB)
     workers = max(asked.workers) if asked.workers else _MEMORY_WORKERS
     names = _fitting(asked, workers, mb, abilities_of(channel))
 
-    def measure(session: Session) -> Rows:
-        with running(channel, session) as store, Ranks(Reducer, workers) as ranks:
-            return held_memory.measure(ranks, store, workers, mb, names)
+    def measure(ranks: Ranks, store: Store) -> Rows:
+        return held_memory.measure(ranks, store, workers, mb, names)
 
-    return measure
+    return Plan(store=channel, ranks=workers, measure=measure)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Measure]] = {
+PARTS: dict[str, Callable[[argparse.Namespace], Plan | Own]] = {
     "capped": _capped,
     "uncapped": _uncapped,
     "tbf": _tbf,

@@ -41,8 +41,8 @@ def measure(
 ) -> list[Json]:
     """A row a number of workers, size and collective."""
     rows = []
-    for generation, (count, mb) in enumerate(product(workers, sizes_mb)):
-        rows += _size(ranks, store.place(generation), count, mb, collectives, rounds)
+    for count, mb in product(workers, sizes_mb):
+        rows += _size(ranks, store.place(), count, mb, collectives, rounds)
     return rows
 
 

@@ -42,7 +42,7 @@ def measure(session: Session, case: Case, operations: int, rounds: int) -> list[
     with Star(case.workers) as star:
         server = star.in_hub(RedisServer, RedisOptions(host=HUB_HOST))
         try:
-            place = Store(url=server.url, run="star", session=session).place(0)
+            place = Store(server.url, "star", session).place()
             log = (case.workers, case.size_bytes, operations)
             with (
                 Ranks(Reducer, case.workers, spaces=star.spaces) as ranks,

@@ -22,7 +22,7 @@ def measure(
     """A row a collective: of the rank that took most."""
     nbytes = size_bytes(mb)
     rows = []
-    with Reductions(ranks, store.place(0), workers, nbytes, 2) as reductions:
+    with Reductions(ranks, store.place(), workers, nbytes, 2) as reductions:
         abilities = reductions.abilities
         flight_mb = 2 * abilities.in_flight * abilities.chunk_bytes / 1e6
         for name in names:

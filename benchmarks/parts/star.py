@@ -25,8 +25,8 @@ from dayfly.closing import Closing
 HUB_HOST = "192.0.2.1"
 _NETWORK = "192.0.2"
 _FIRST_WORKER = 10
-#: What a connection may have under way: 10 ms and more of the rates that are measured here.
-_SEND_BUFFER_BYTES = 256 * 1024
+#: What a connection may have under way: as long as that waits, so do the requests behind it.
+_SEND_BUFFER_BYTES = 64 * 1024
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Star(Closing):
     def _space(self, name: str) -> None:
         do("ip", "netns", "add", name)
         do("ip", "-n", name, "link", "set", "lo", "up")
-        least_to_most = f"4096 65536 {_SEND_BUFFER_BYTES}"
+        least_to_most = f"4096 16384 {_SEND_BUFFER_BYTES}"
         setting = f"net.ipv4.tcp_wmem={least_to_most}"
         do("ip", "netns", "exec", name, "sysctl", "-q", "-w", setting)
 

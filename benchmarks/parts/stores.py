@@ -7,7 +7,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import count
 
 from benchmarks.parts.moto_server import moto_server
 from benchmarks.parts.redis_server import RedisServer
@@ -30,19 +30,19 @@ STORES = {
 _RUN = "bench"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """A store that runs. url: of its channels. run: whose messages they are."""
 
-    url: str
-    run: str
-    session: Session
+    def __init__(self, url: str, run: str, session: Session) -> None:
+        self._url, self._run, self._session = url, run, session
+        self._generations = count()
 
-    def place(self, generation: int) -> Place:
-        """Where one channel is; each has a generation of its own."""
-        folder = self.session.root / "rendezvous" / str(generation)
-        folder.mkdir(parents=True, exist_ok=True)
-        return Place(url=self.url, namespace=Namespace(self.run, generation), rendezvous=folder)
+    def place(self) -> Place:
+        """Where a channel is to be; each has a generation of its own."""
+        namespace = Namespace(self._run, next(self._generations))
+        rendezvous = self._session.root / f"rendezvous-{secrets.token_hex(4)}"
+        rendezvous.mkdir()
+        return Place(url=self._url, namespace=namespace, rendezvous=rendezvous)
 
 
 def abilities_of(asked: str) -> Abilities:
@@ -63,16 +63,16 @@ def running(asked: str, session: Session) -> Iterator[Store]:
     run = f"{_RUN}-{secrets.token_hex(4)}" if asked in STORES else _RUN
     match asked:
         case "files":
-            yield Store(url=f"file://{session.root / 'messages'}", run=run, session=session)
+            yield Store(f"file://{session.root / 'messages'}", run, session)
         case "redis":
             with RedisServer() as server:
-                yield Store(url=server.url, run=run, session=session)
+                yield Store(server.url, run, session)
         case "s3" | "dynamodb":
             with moto_server() as moto, _environment(moto.environment):
                 moto.make_bucket("bench")
-                yield Store(url=STORES[asked], run=run, session=session)
+                yield Store(STORES[asked], run, session)
         case _:
-            yield Store(url=STORES.get(asked, asked), run=run, session=session)
+            yield Store(STORES.get(asked, asked), run, session)
 
 
 @contextmanager

@@ -34,9 +34,9 @@ def measure(
 ) -> list[Json]:
     """A row a case and collective. in_full: as many operations of the slow ones, too."""
     rows = []
-    for generation, case in enumerate(cases):
+    for case in cases:
         log = (case.workers, case.size_bytes, operations)
-        with Reductions(ranks, store.place(generation), *log) as reductions:
+        with Reductions(ranks, store.place(), *log) as reductions:
             rows += _case(reductions, case, operations, rounds, in_full)
     return rows
 
