@@ -96,6 +96,7 @@ def task(workers: int) -> Task:
         samples=100,
         steps=10,
         collective="scatter-reduce",
+        replays=True,
         target_accuracy=None,
         sync="bsp",
         k=1,

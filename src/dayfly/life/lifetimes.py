@@ -18,7 +18,14 @@ _MOST_SHARE = 0.5
 
 
 class HandOver(Exception):
-    """Raised while waiting for a message, when there is just enough time left to end in order."""
+    """Raised while waiting for a message, when there is just enough time left to end in order.
+
+    kept: whether the worker kept its own state, from which its successor goes on.
+    """
+
+    def __init__(self, *, kept: bool = False) -> None:
+        super().__init__()
+        self.kept = kept
 
 
 class Lifetime:
