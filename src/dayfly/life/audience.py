@@ -27,5 +27,5 @@ class Audience(Protocol):
     def stopping(self) -> None:
         """The workers were asked to stop."""
 
-    def rolled_back(self, from_step: int, to_step: int, cause: str) -> None:
+    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
         """All workers go back to the checkpoint before `to_step`; `from_step` steps were done."""

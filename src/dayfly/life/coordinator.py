@@ -20,7 +20,15 @@ from dayfly.life.checkpoints import Checkpoint, Part
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform
 from dayfly.life.reports import Report, read_reports
-from dayfly.life.rollback import ROLLED_BACK, Past, is_hand_over, judge, own_deaths, patience_s
+from dayfly.life.rollback import (
+    ROLLED_BACK,
+    Past,
+    is_hand_over,
+    judge,
+    own_deaths,
+    patience_s,
+    redone_steps,
+)
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 from dayfly.wire.store import FileStore
@@ -188,7 +196,9 @@ class Coordinator:
         if self._stop_by is not None or self._stop_asked():
             return "stopped"  # to start all again would only redo what was done
         self._faults.at(self._checkpoint.step, "roll back")
-        self._audience.rolled_back(self._reached, self._checkpoint.step, why)
+        step, world_size = self._checkpoint.step, len(self._workers)
+        redone = redone_steps(early, self._reached, step, world_size)
+        self._audience.rolled_back(self._reached, step, redone, why)
         return ROLLED_BACK
 
     def _early(self) -> list[Ended]:
@@ -203,7 +213,9 @@ class Coordinator:
         """Give them time, if there is anything to wait for; not more than a stop leaves them."""
         began = time.monotonic()
         while self._platform.running() and not self._stop_overdue():
-            if time.monotonic() - began > patience_s(self._ended, self._may_come):
+            if time.monotonic() - began > patience_s(
+                self._ended, self._checkpoint.step, self._may_come
+            ):
                 return
             self._ended += self._platform.wait(_TICK_S)
             self._read_reports()

@@ -72,6 +72,10 @@ class Lifetime:
         # A step that waited long for a peer must not have every later one handed over.
         return min(needed, _MOST_SHARE * self._whole_s)
 
+    def fits(self, steps: int) -> bool:
+        """Whether so many more steps end in this life, even if each takes twice the longest."""
+        return self._context.remaining_s() > 2 * steps * self._longest_step_s + self._needed_s()
+
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""
         if self._steps > 0 and self._context.remaining_s() < _SPARE_S / 2:

@@ -73,10 +73,12 @@ def own_deaths(ends: Sequence[Ended], *, explained: bool = False) -> list[Ended]
     return dead[:1]
 
 
-def patience_s(ends: Sequence[Ended], may_come: Callable[[int], bool]) -> float:
+def patience_s(
+    ends: Sequence[Ended], checkpoint_step: int, may_come: Callable[[int], bool]
+) -> float:
     """How long to wait, from the first of the ends, before the other workers are killed.
 
-    may_come: whether the checkpoint before a step does not count yet, and still can.
+    checkpoint_step: of the checkpoint that counts. may_come: whether the checkpoint before a step does not count yet, and still can.
     """
     kept = [(one.result["kept"], one.result["step"]) for one in ends if one.result is not None]
     if any(where == KEPT_BY_RUN and may_come(step) for where, step in kept):
@@ -84,7 +86,7 @@ def patience_s(ends: Sequence[Ended], may_come: Callable[[int], bool]) -> float:
     if any(one.outcome is not Outcome.RETURNED and not is_wire_error(one) for one in ends):
         return 0.0
     if kept:
-        return OWN_S if any(where == KEPT_BY_WORKER for where, _ in kept) else 0.0
+        return OWN_S if (KEPT_BY_WORKER, checkpoint_step) in kept else 0.0
     return CAUSE_S
 
 
@@ -116,5 +118,16 @@ def judge(
 def _is_lost(hand_over: Ended, checkpoint_step: int) -> bool:
     """Whether nothing is kept of it: what it did is redone, and that must not go on for ever."""
     assert hand_over.result is not None
-    kept = hand_over.result["kept"]
-    return kept is None or (kept == KEPT_BY_RUN and hand_over.result["step"] > checkpoint_step)
+    kept, step = hand_over.result["kept"], hand_over.result["step"]
+    if kept == KEPT_BY_WORKER:
+        return bool(step != checkpoint_step)
+    return kept is None or step > checkpoint_step
+
+
+def redone_steps(
+    ends: Sequence[Ended], from_step: int, checkpoint_step: int, world_size: int
+) -> int:
+    """How many steps are done again, at most; none if every worker kept its own state."""
+    own = {"step": checkpoint_step, "kept": KEPT_BY_WORKER}
+    kept = [one for one in ends if one.result is not None and own.items() <= one.result.items()]
+    return from_step - checkpoint_step if len(kept) < world_size else 0

@@ -169,13 +169,18 @@ class Recorder(Audience):
             "stopping with a checkpoint; a second Ctrl-C ends it at once, without one"
         )
 
-    def rolled_back(self, from_step: int, to_step: int, cause: str) -> None:
+    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
         self.rollbacks += 1
         self._write(
-            "coordinator", kind="rolled back", from_step=from_step, to_step=to_step, cause=cause
+            "coordinator",
+            kind="rolled back",
+            from_step=from_step,
+            to_step=to_step,
+            redone_steps=redone_steps,
+            cause=cause,
         )
-        redone = from_step - to_step
-        again = f", and do {redone} step{'s' * (redone > 1)} again" if redone > 0 else ""
+        plural = "s" * (redone_steps != 1)
+        again = f", and do {redone_steps} step{plural} again" if redone_steps else ""
         self._display.note(f"all workers go back to step {to_step}{again}: {cause}")
 
     def _note(self, rank: int, record: Json, *, show: bool) -> None:

@@ -229,11 +229,13 @@ class Worker:
 
     def _wishes(self) -> Wishes:
         task, now = self._task, time.monotonic()
-        after = self._rounds.number(self._rounds.steps(self.step).stop)
-        since = after - self._rounds.number(self._last_checkpoint)
+        stop = self._rounds.steps(self.step).stop
+        since = self._rounds.number(stop) - self._rounds.number(self._last_checkpoint)
         log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
         time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
-        wishes = Wishes(checkpoint=log_fills or time_is_up or self._lifetime.due())
+        # Own state that is kept within a round is of use only if all go back to that round.
+        ahead = not task.replays and not self._lifetime.fits(len(self._rounds.steps(stop)))
+        wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         if now - self._looked_for_stop > _LOOK_FOR_STOP_S:
             self._looked_for_stop = now
             wishes.stop = bool(self._channel.stored([STOP]))
