@@ -73,8 +73,14 @@ class Lifetime:
         return min(needed, _MOST_SHARE * self._whole_s)
 
     def fits(self, steps: int) -> bool:
-        """Whether so many more steps end in this life, even if each takes twice the longest."""
-        return self._context.remaining_s() > 2 * steps * self._longest_step_s + self._needed_s()
+        """Whether so many more steps end in this life, even if each takes twice the longest.
+
+        Not known, so not said, before this attempt's first step.
+        """
+        left = self._context.remaining_s()
+        if self._steps == 0:
+            return left == float("inf")
+        return left > 2 * steps * self._longest_step_s + self._needed_s()
 
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""

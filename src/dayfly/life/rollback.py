@@ -78,7 +78,8 @@ def patience_s(
 ) -> float:
     """How long to wait, from the first of the ends, before the other workers are killed.
 
-    checkpoint_step: of the checkpoint that counts. may_come: whether the checkpoint before a step does not count yet, and still can.
+    checkpoint_step: of the checkpoint that counts. may_come: whether the checkpoint before a step
+    does not count yet, and still can.
     """
     kept = [(one.result["kept"], one.result["step"]) for one in ends if one.result is not None]
     if any(where == KEPT_BY_RUN and may_come(step) for where, step in kept):
