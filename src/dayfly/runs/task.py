@@ -23,9 +23,9 @@ class Task:
 
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
-    epoch. replays: whether a worker that starts again finds in the log what it missed; else all
-    go back to the run checkpoint together. log_rounds: rounds whose messages the log may hold;
-    None: any. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
+    epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
+    that starts again finds in the log what it missed; else all go back to the run checkpoint
+    together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine. rates: of its way to channel and store; None: not limited.
     """
@@ -44,9 +44,9 @@ class Task:
     sync: str
     k: int | None
     collective: str
-    replays: bool
     target_accuracy: float | None
     log_rounds: int | None
+    replays: bool
     checkpoint_every_s: float
     wait_timeout_s: float
     scratch: str
