@@ -234,7 +234,8 @@ class Worker:
         log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
         time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
         # Own state that is kept within a round is of use only if all go back to that round.
-        ahead = not task.replays and not self._lifetime.fits(len(self._rounds.steps(stop)))
+        back_to_it = not task.replays and self._protocol.hands_over_within
+        ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         if now - self._looked_for_stop > _LOOK_FOR_STOP_S:
             self._looked_for_stop = now

@@ -28,6 +28,8 @@ _OPERATION = "avg"
 class LocalSgdRounds(Protocol):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
 
+    hands_over_within = True
+
     def __init__(self, station: Station) -> None:
         super().__init__(station)
         task = station.task
