@@ -125,3 +125,15 @@ def test_a_wait_ends_just_before_the_kill(clock: Clock) -> None:
     assert not checked(lifetime)
     clock.now = 1099.8
     assert checked(lifetime)
+
+
+def test_whether_a_round_fits_is_known_after_a_step(clock: Clock) -> None:
+    """Twice 3 s for each of 5 steps, and 6.5 s to end in order: 36.5 s."""
+    assert clock.begin(None).fits(10**6)
+    lifetime = clock.begin(100)
+    assert not lifetime.fits(1)
+    clock.step(lifetime, 3)
+    clock.now = 1100 - 36.6
+    assert lifetime.fits(5)
+    clock.now += 0.2
+    assert not lifetime.fits(5)

@@ -96,6 +96,18 @@ def test_a_run_that_is_done(run: Path) -> None:
     assert [path.name for path in run.glob("*report*")] == ["report.html"]
 
 
+def test_rollbacks_of_all_workers(tmp_path: Path) -> None:
+    coordinator, workers = made_up.regular(2, 20)
+    back = {"kind": "rolled back", "from_step": 10, "to_step": 8, "redone_steps": 2}
+    coordinator.append({**back, "at": made_up.BEGAN + 2.5, "cause": "worker 1 raised <E>"})
+    record = {"generation": 2, "rollbacks": 1}
+    text = words(made_up.write(tmp_path / "run", coordinator, workers, record=record))
+    assert "deaths 1 0 hand-overs, 1 rollback" in text
+    assert "All rollbacks" in text
+    assert "2.50 10 8 2 worker 1 raised <E>" in text
+    assert "lives 2" in text, "a rollback begins no life"
+
+
 def test_the_same_files_make_the_same_page(run: Path, tmp_path: Path) -> None:
     first = write_report(run).read_bytes()
     other = write_report(run, tmp_path / "other.html")

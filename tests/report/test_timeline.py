@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.runs.report.spans import Span, Step
-from dayfly.runs.report.timeline import Attempt, Band, Pause, Timeline, timeline
+from dayfly.runs.report.timeline import Attempt, Band, Pause, Rollback, Timeline, timeline
 from tests.report.made_up import ended, invoked, step, traffic
 
 #: Halves and eighths of seconds are exact.
@@ -21,6 +21,14 @@ def test_a_worker_that_dies_and_one_that_hands_over() -> None:
         ended(104.0, 1, init_s=1.0, run_s=3.0, status="handed over"),
         invoked(104.0, 1, 1),
         {"at": 105.0, "kind": "checkpoint", "step": 2},
+        {
+            "at": 105.25,
+            "kind": "rolled back",
+            "from_step": 3,
+            "to_step": 2,
+            "redone_steps": 1,
+            "cause": "worker 1 died",
+        },
         {"at": 105.5, "kind": "stopping"},
         ended(106.0, 0, 1, init_s=0.25, run_s=2.5, status="stopped"),
         ended(106.0, 1, 1, init_s=0.5, run_s=1.5, status="done"),
@@ -78,6 +86,7 @@ def test_a_worker_that_dies_and_one_that_hands_over() -> None:
         ),
         checkpoints=((5.0, 2),),
         stops=(5.5,),
+        rollbacks=(Rollback(5.25, 3, 2, 1, "worker 1 died"),),
     )
 
 

@@ -101,6 +101,7 @@ def task(workers: int) -> Task:
         sync="bsp",
         k=1,
         log_rounds=None,
+        replays=True,
         checkpoint_every_s=60.0,
         wait_timeout_s=900.0,
         scratch="/scratch",

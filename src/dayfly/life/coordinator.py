@@ -1,7 +1,9 @@
 """The process of the command: invokes workers, starts dead ones again, commits checkpoints.
 
-It knows functions, messages and checkpoints, nothing of models: what a worker is told and what its
-records mean is the caller's, `runs`.
+Where nothing is kept from which a worker could catch up alone, it ends all of them when one ends
+before its time, and they start anew together; see `rollback`. It knows functions, messages and
+checkpoints, nothing of models: what a worker is told and what its records mean is the caller's,
+`runs`.
 """
 
 from __future__ import annotations
@@ -9,15 +11,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from dayfly.errors import RunFailed
+from dayfly.errors import RunFailed, WireError
 from dayfly.life import checkpoints
+from dayfly.life.audience import Audience
 from dayfly.life.checkpoints import Checkpoint, Part
-from dayfly.life.deaths import Deaths
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform
 from dayfly.life.reports import Report, read_reports
+from dayfly.life.rollback import (
+    ROLLED_BACK,
+    Past,
+    is_hand_over,
+    judge,
+    own_deaths,
+    patience_s,
+    redone_steps,
+)
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 from dayfly.wire.store import FileStore
@@ -28,6 +39,8 @@ _TICK_S = 0.05
 STOP_GRACE_S = 10.0
 #: How long functions may take to be gone after they were killed, in seconds.
 _END_TIMEOUT_S = 5.0
+#: The same in a rollback: their successors cannot begin before.
+_ROLL_BACK_TIMEOUT_S = 60.0
 
 #: All workers are asked to stop after their step, by the presence of this message.
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
@@ -36,25 +49,6 @@ STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
 def trimmed(step: int) -> Key:
     """The message that says: the log before `step` is gone, so there is room again."""
     return Key(step, "trimmed", COORDINATOR, EVERYONE)
-
-
-class Audience(Protocol):
-    """Who wants to know what happens in the life of a run."""
-
-    def invoked(self, rank: int, invocation: Invocation) -> None:
-        """A function was started."""
-
-    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
-        """A function ended: it returned, or it died."""
-
-    def reported(self, report: Report) -> None:
-        """A worker sent records."""
-
-    def committed(self, checkpoint: Checkpoint) -> None:
-        """A checkpoint counts from now on."""
-
-    def stopping(self) -> None:
-        """The workers were asked to stop."""
 
 
 @dataclass(slots=True)
@@ -67,11 +61,12 @@ class _Worker:
 
 
 class Coordinator:
-    """One life of a run, from the checkpoint it starts from to its end.
+    """One generation of a run, from the checkpoint it starts from to its end, or to a rollback.
 
-    invocation: the call of a rank's attempt, from (rank, attempt, the checkpoint to start from, the
-    step before which the log is trimmed). stop_asked: whether to end the
-    run in order, at the next step.
+    replays: whether a worker that starts again catches up alone. past: the generations before it
+    in the same life. invocation: the call of a rank's attempt, from (rank, attempt, the checkpoint
+    to start from, the step before which the log is trimmed). stop_asked: whether to end the run in
+    order, at the next step.
     """
 
     def __init__(
@@ -81,6 +76,8 @@ class Coordinator:
         channel: Channel,
         store: FileStore,
         world_size: int,
+        replays: bool,
+        past: Past,
         checkpoint: Checkpoint,
         invocation: Callable[[int, int, Checkpoint, int], Invocation],
         stop_asked: Callable[[], bool],
@@ -94,13 +91,16 @@ class Coordinator:
         self._stop_asked = stop_asked
         self._audience = audience
         self._faults = faults
-        self._workers = [_Worker(rank) for rank in range(world_size)]
+        self._replays = replays
+        self._past = past
+        self._workers = [_Worker(rank, past.attempts.get(rank, -1)) for rank in range(world_size)]
         self._checkpoint = checkpoint
         self._trimmed_step = checkpoint.step
         # Checkpoints whose parts are coming in: step -> rank -> what it wrote.
         self._pending: dict[int, dict[int, tuple[Part, ...]]] = {}
-        self._deaths = Deaths()
-        self._frontier = checkpoint.step
+        self._reached = checkpoint.step  # completed steps, in this generation
+        self._ended: list[Ended] = []  # and nothing has followed from it yet
+        self._killed: set[str] = set()  # functions that this coordinator ended
         self._stop_by: float | None = None
         # "done" or "stopped", once the checkpoint is committed after which the workers end so.
         self._over: str | None = None
@@ -111,12 +111,17 @@ class Coordinator:
         return self._checkpoint
 
     def run(self) -> str:
-        """Until all workers are done or stopped; returns which: "done" or "stopped".
+        """Until all workers are done or stopped, or have to start anew from the checkpoint.
 
-        Raises RunFailed with the cause when a cause killed three times in a row.
+        Returns which: "done", "stopped" or `ROLLED_BACK`. Raises RunFailed with the cause when a
+        cause killed three times in a row.
         """
         try:
             return self._run()
+        except WireError as failure:
+            if self._replays:
+                raise
+            return self._roll_back(failure)
         finally:
             self._end_all()
 
@@ -126,12 +131,12 @@ class Coordinator:
             self._invoke(worker)
         self._faults.at(self._checkpoint.step, "invoked")
         while any(worker.status is None for worker in self._workers):
-            ended = self._platform.wait(_TICK_S)
+            self._ended += self._platform.wait(_TICK_S)
             self._read_reports()
-            for one in ended:  # all of them first, as the run may end with any of them
-                self._audience.ended(_rank(one), one, death=one.outcome is not Outcome.RETURNED)
-            for one in ended:
-                self._note_end(one)
+            if self._replays:
+                self._restart_ended()
+            elif self._note_returned():
+                return self._roll_back()
             self._trim()
             if self._stop_overdue():
                 return "stopped"
@@ -139,20 +144,112 @@ class Coordinator:
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
 
-    def _end_all(self) -> None:
-        """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
+    def _restart_ended(self) -> None:
+        """Tell of all that ended first, as the run may end with any of them."""
+        ended, self._ended = self._ended, []
+        for one in ended:
+            self._audience.ended(_rank(one), one, death=one.outcome is not Outcome.RETURNED)
+        for one in ended:
+            self._note_end(one)
+
+    def _note_returned(self) -> bool:
+        """Note workers that ended in their time; whether there are others."""
+        for one in list(self._ended):
+            worker = self._workers[_rank(one)]
+            if self._over is not None:
+                worker.status = self._over
+            elif one.result is not None and not is_hand_over(one):
+                worker.status = one.result["status"]
+            else:
+                continue
+            self._ended.remove(one)
+            self._audience.ended(worker.rank, one, death=one.outcome is not Outcome.RETURNED)
+        return bool(self._ended)
+
+    def _roll_back(self, failure: WireError | None = None) -> str:
+        """End all workers; the next generation starts from the checkpoint.
+
+        failure: of the channel itself, if it was that. Raises RunFailed as `run` does.
+        """
+        try:
+            try:
+                if failure is None:
+                    self._wait_for_others()
+                self._kill_all(_ROLL_BACK_TIMEOUT_S)
+                self._read_reports()  # what they had said: parts, steps, traffic
+            except WireError as error:
+                failure = failure or error
+                self._kill_all(_ROLL_BACK_TIMEOUT_S)
+        finally:
+            early = self._early()
+            deaths = own_deaths(early, explained=failure is not None)
+            for one in self._ended:
+                death = any(one is other for other in deaths)
+                self._audience.ended(_rank(one), one, death=death)
+            self._ended = []
+        if self._platform.running():
+            left = ", ".join(self._platform.running())
+            raise RunFailed(f"{left} did not end within {_ROLL_BACK_TIMEOUT_S:g} s of the kill")
+        if self._over is not None:
+            return self._over
+        why = judge(early, failure, self._checkpoint.step, self._past)
+        if self._stop_by is not None or self._stop_asked():
+            return "stopped"  # to start all again would only redo what was done
+        self._faults.at(self._checkpoint.step, "roll back")
+        step, world_size = self._checkpoint.step, len(self._workers)
+        redone = redone_steps(early, self._reached, step, world_size)
+        self._audience.rolled_back(self._reached, step, redone, why)
+        return ROLLED_BACK
+
+    def _early(self) -> list[Ended]:
+        """Those that ended by themselves."""
+        return [
+            one
+            for one in self._ended
+            if one.outcome is not Outcome.CANCELLED or one.invocation.function not in self._killed
+        ]
+
+    def _wait_for_others(self) -> None:
+        """Give them time, if there is anything to wait for; not more than a stop leaves them."""
+        began = time.monotonic()
+        while self._platform.running() and not self._stop_overdue():
+            if time.monotonic() - began > patience_s(
+                self._ended, self._checkpoint.step, self._may_come
+            ):
+                return
+            self._ended += self._platform.wait(_TICK_S)
+            self._read_reports()
+
+    def _may_come(self, step: int) -> bool:
+        """Whether a checkpoint can still be committed: those whose parts are missing live."""
+        living = {_number(function) for function in self._platform.running()}
+        missing = {worker.rank for worker in self._workers} - self._pending.get(step, {}).keys()
+        return step > self._checkpoint.step and missing <= living
+
+    def _kill_all(self, timeout_s: float) -> None:
+        """Kill what still runs, and wait until it is gone."""
         for function in self._platform.running():
+            self._killed.add(function)
             self._platform.cancel(function)
-        until = time.monotonic() + _END_TIMEOUT_S
+        until = time.monotonic() + timeout_s
         while self._platform.running() and time.monotonic() < until:
             try:
-                for ended in self._platform.wait(_TICK_S):
-                    self._audience.ended(_rank(ended), ended, death=False)
+                self._ended += self._platform.wait(_TICK_S)
             except RunFailed:
                 time.sleep(_TICK_S)  # it starts nothing any more, but still tells what ended
 
+    def _end_all(self) -> None:
+        """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
+        try:
+            self._kill_all(_END_TIMEOUT_S)
+        finally:
+            for ended in self._ended:
+                self._audience.ended(_rank(ended), ended, death=False)
+            self._ended = []
+
     def _invoke(self, worker: _Worker) -> None:
         worker.attempt += 1
+        self._past.attempts[worker.rank] = worker.attempt
         worker.started_from = self._checkpoint.step
         worker.caught_up = False
         invocation = self._invocation(
@@ -164,10 +261,10 @@ class Coordinator:
     def _note_end(self, ended: Ended) -> None:
         worker = self._workers[_rank(ended)]
         if ended.outcome is not Outcome.RETURNED:
-            cause = self._deaths.note(ended, self._frontier)
+            cause = self._past.deaths.note(ended, self._past.frontier)
             if cause is not None:
                 raise RunFailed(cause)
-        elif ended.result is not None and ended.result["status"] != "handed over":
+        elif ended.result is not None and not is_hand_over(ended):
             worker.status = ended.result["status"]
             return
         if self._over is not None:
@@ -188,9 +285,9 @@ class Coordinator:
         match record["kind"]:
             case "caught up":
                 worker.caught_up = worker.caught_up or report.attempt == worker.attempt
-                self._frontier = max(self._frontier, record["step"])
+                self._note_reached(record["step"])
             case "step":
-                self._frontier = max(self._frontier, record["step"] + 1)
+                self._note_reached(record["step"] + 1)
                 self._faults.at(record["step"], "step")
             case "part":
                 parts = tuple(Part(**part) for part in record["parts"])
@@ -199,6 +296,10 @@ class Coordinator:
                 if len(pending) == len(self._workers):
                     self._commit(record["step"], pending)
                     self._over = record["then"]
+
+    def _note_reached(self, step: int) -> None:
+        self._reached = max(self._reached, step)
+        self._past.frontier = max(self._past.frontier, step)
 
     def _commit(self, step: int, pending: Mapping[int, tuple[Part, ...]]) -> None:
         del self._pending[step]
@@ -236,5 +337,9 @@ class Coordinator:
 
 
 def _rank(ended: Ended) -> int:
+    return _number(ended.invocation.function)
+
+
+def _number(function: str) -> int:
     """Functions are named `worker-<rank>`."""
-    return int(ended.invocation.function.rpartition("-")[2])
+    return int(function.rpartition("-")[2])

@@ -17,6 +17,7 @@ _REMEDIES = {
         "raise --memory, lower the batch size, use more workers, or set accumulate= in the job"
     ),
     Outcome.LIFETIME: "raise --lifetime, so that a step and a start fit, or use more workers",
+    Outcome.RETURNED: "raise --lifetime, so that more steps and a checkpoint fit",
 }
 
 
@@ -36,7 +37,11 @@ class _Count:
 
 @dataclass(slots=True)
 class Deaths:
-    """The deaths of a run so far; planned hand-overs and cancelled functions are none."""
+    """The deaths of a run so far; planned hand-overs and cancelled functions are none.
+
+    A hand-over that loses what was done, as all workers go back to a checkpoint before it, counts
+    like a death here.
+    """
 
     _any: _Count = field(default_factory=_Count)
     _by_cause: dict[tuple[str, Outcome, str], _Count] = field(default_factory=dict)
@@ -56,6 +61,16 @@ class Deaths:
             return None
         return cause(ended, frontier, f"{deaths} times in a row")
 
+    def note_channel(self, error: str, frontier: int) -> str | None:
+        """Count a failure of the channel itself; returns the cause as `note` does."""
+        failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), _Count()).add(frontier)
+        if failures < DEATHS_OF_ONE_CAUSE:
+            return None
+        return (
+            f"the channel failed in step {frontier}, {failures} times in a row without a completed "
+            f"step: {error}"
+        )
+
 
 def _kind(ended: Ended) -> tuple[str, Outcome, str]:
     """What makes two deaths one cause: one worker's exceptions of one type, whatever they say.
@@ -72,8 +87,19 @@ def _kind(ended: Ended) -> tuple[str, Outcome, str]:
 
 def cause(ended: Ended, frontier: int, how_often: str) -> str:
     """Why a run fails, for people: who, what, where, how often, what to do."""
+    text = f"{in_words(ended)} in step {frontier}, {how_often} without a completed step"
+    if ended.outcome in _REMEDIES:
+        text += f": {_REMEDIES[ended.outcome]}"
+    if ended.outcome is Outcome.RAISED and ended.detail:
+        text += f"\n\n{ended.detail}"
+    return text
+
+
+def in_words(ended: Ended) -> str:
+    """Who, and what happened to it: `worker 1 was killed from outside (killed by SIGKILL ...)`."""
     who = ended.invocation.function.replace("-", " ")
     what = {
+        Outcome.RETURNED: "handed over to its successor",
         Outcome.RAISED: f"raised {ended.error}",
         Outcome.OUT_OF_MEMORY: f"ran out of memory ({ended.detail})",
         Outcome.LIFETIME: f"came to the end of its lifetime ({ended.detail})",
@@ -81,9 +107,4 @@ def cause(ended: Ended, frontier: int, how_often: str) -> str:
         Outcome.KILLED: f"was killed from outside ({ended.detail})",
         Outcome.CANCELLED: f"was ended by its platform ({ended.detail})",
     }[ended.outcome]
-    text = f"{who} {what} in step {frontier}, {how_often} without a completed step"
-    if ended.outcome in _REMEDIES:
-        text += f": {_REMEDIES[ended.outcome]}"
-    if ended.outcome is Outcome.RAISED and ended.detail:
-        text += f"\n\n{ended.detail}"
-    return text
+    return f"{who} {what}"

@@ -18,7 +18,14 @@ _MOST_SHARE = 0.5
 
 
 class HandOver(Exception):
-    """Raised while waiting for a message, when there is just enough time left to end in order."""
+    """Raised while waiting for a message, when there is just enough time left to end in order.
+
+    kept: whether the worker kept its own state, from which its successor goes on.
+    """
+
+    def __init__(self, *, kept: bool = False) -> None:
+        super().__init__()
+        self.kept = kept
 
 
 class Lifetime:
@@ -64,6 +71,16 @@ class Lifetime:
         needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
         # A step that waited long for a peer must not have every later one handed over.
         return min(needed, _MOST_SHARE * self._whole_s)
+
+    def fits(self, steps: int) -> bool:
+        """Whether so many more steps end in this life, even if each takes twice the longest.
+
+        Not known, so not said, before this attempt's first step.
+        """
+        left = self._context.remaining_s()
+        if self._steps == 0:
+            return left == float("inf")
+        return left > 2 * steps * self._longest_step_s + self._needed_s()
 
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""

@@ -10,12 +10,15 @@ from dayfly.wire.schedule import Name
 
 
 class CatchUp:
-    """Whether an attempt is behind its peers. `step`: the step at which it starts."""
+    """Whether an attempt is behind its peers. `step`: the step at which it starts.
 
-    def __init__(self, engine: Engine, reporter: Reporter, step: int) -> None:
+    replays: whether there is a log; else all workers start together, so none is behind.
+    """
+
+    def __init__(self, engine: Engine, reporter: Reporter, step: int, *, replays: bool) -> None:
         self._engine = engine
         self._reporter = reporter
-        self.behind = engine.keeps_sums
+        self.behind = replays and engine.keeps_sums
         if not self.behind:
             self._tell(step)
 

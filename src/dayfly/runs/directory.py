@@ -31,7 +31,8 @@ _FORMAT = 2
 class Record:
     """What `run.json` holds: enough, with the checkpoint, to continue the run.
 
-    generation: lives before this one. round_bytes: size of what is summed over the workers in a
+    generation: how often all workers started anew before: in other lives, and in rollbacks, of
+    which there were so many. round_bytes: size of what is summed over the workers in a
     round. began_at: of this life, in Unix seconds. wall_s: of the lives before. made_with: what
     bits depend on.
     """
@@ -43,6 +44,7 @@ class Record:
     samples: int
     round_bytes: int
     generation: int = 0
+    rollbacks: int = 0
     status: str = "running"
     error: str | None = None
     began_at: float = field(default_factory=time.time)
@@ -75,6 +77,10 @@ class Record:
             return cls(**{**tree, **made})
         except (KeyError, TypeError) as error:
             raise RequestError(f"{file} was written by another version of dayfly") from error
+
+    def rolled_back(self) -> Self:
+        """The record of the next generation of the same life."""
+        return replace(self, generation=self.generation + 1, rollbacks=self.rollbacks + 1)
 
     def next_life(self, heard_at: float | None, **changes: Any) -> Self:
         """The record of the life that continues this run.

@@ -1,4 +1,8 @@
-"""One life of a run: one coordinator, from a checkpoint to the end or to the next life."""
+"""One life of a run: one coordinator, from a checkpoint to the end or to the next life.
+
+A life is one generation of workers after another, each with a channel of its own, if the channel
+keeps nothing from which a worker could catch up alone; else it is a single one.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,12 @@ from dayfly.life.coordinator import Coordinator
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.life.sessions import Session
 from dayfly.runs.allotment import allotment, check_task, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import Record
-from dayfly.runs.prepare import channel_plan, log_rounds
+from dayfly.runs.prepare import channel_plan, log_rounds, replays
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.results import write_results
@@ -91,6 +96,7 @@ class OneLife:
         self._channel_url = self._settings.channel or f"file://{self._session.root}/channel"
         self._channel_plan = channel_plan(self._settings, self._channel_url, record.round_bytes)
         self._log_rounds: int | None = None
+        self._replays = replays(self._settings, self._channel_url)
         try:
             committed = checkpoints.latest(store)
         except DayflyError as error:
@@ -124,6 +130,12 @@ class OneLife:
                 "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "
                 "beyond the limit fails, and each child of a function has the limit for itself"
             )
+        if not self._replays:
+            self._display.note(
+                f"{self._settings.collective} over {channel_kind(self._channel_url).schemes[0]} "
+                "keeps nothing for a worker that starts again: when one dies, all go back to the "
+                "run checkpoint"
+            )
         if (crowded := crowding(self._settings.workers, limits.cpu_cores)) is not None:
             self._display.note(crowded)
         try:
@@ -152,9 +164,7 @@ class OneLife:
         self._display.started(self._checkpoint.step, self._steps)
         with self._signals.patiently():
             try:
-                with self._fresh_channel() as channel:
-                    recorder.measure(channel.size_bytes)
-                    status = self._coordinate(channel, recorder)
+                status = self._train(recorder)
             except RunFailed as failure:
                 error = str(failure)
             except (DayflyError, OSError) as failure:
@@ -164,9 +174,24 @@ class OneLife:
             result = self._write_results(status, error, recorder)
         return Run(self._store.root, self._job, result, self._signals.received)
 
+    def _train(self, recorder: Recorder) -> str:
+        """One generation of workers after another, until one brings the run to its end."""
+        past = Past(self._checkpoint.step)
+        while True:
+            with self._fresh_channel() as channel:
+                recorder.measure(channel.size_bytes)
+                status = self._coordinate(channel, recorder, past)
+            if status != ROLLED_BACK:
+                return status
+            self._record = self._record.rolled_back()
+            self._record.save(self._store)
+            recorder.generation = self._record.generation
+            if self._signals.received is not None:
+                return "stopped"
+
     @contextmanager
     def _fresh_channel(self) -> Iterator[Channel]:
-        """The coordinator's end of a channel without messages of earlier lives; removed later."""
+        """The coordinator's end of a channel without earlier messages; removed later."""
         kind = channel_kind(self._channel_url)
         site = Site(
             url=self._channel_url,
@@ -184,7 +209,7 @@ class OneLife:
                 channel.destroy()
                 self._store.delete(RENDEZVOUS)
 
-    def _coordinate(self, channel: Channel, recorder: Recorder) -> str:
+    def _coordinate(self, channel: Channel, recorder: Recorder, past: Past) -> str:
         def invocation(
             rank: int, attempt: int, checkpoint: Checkpoint, trimmed_step: int
         ) -> Invocation:
@@ -202,6 +227,8 @@ class OneLife:
             channel=channel,
             store=self._store,
             world_size=self._settings.workers,
+            replays=self._replays,
+            past=past,
             checkpoint=self._checkpoint,
             invocation=invocation,
             stop_asked=lambda: self._signals.received is not None,
@@ -240,6 +267,7 @@ class OneLife:
             aggregators=settings.aggregators,
             target_accuracy=settings.target_accuracy,
             log_rounds=self._log_rounds,
+            replays=self._replays,
             checkpoint_every_s=settings.checkpoint_every_s,
             wait_timeout_s=settings.wait_timeout_s,
             scratch=str(self._session.root / "scratch"),

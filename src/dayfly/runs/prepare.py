@@ -120,10 +120,21 @@ def channel_plan(settings: Settings, url: str, round_bytes: int) -> Plan:
     )
 
 
-def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> int | None:
-    """How many rounds' messages the log may hold; None for a single worker, which has no log.
+def replays(settings: Settings, url: str) -> bool:
+    """Whether a worker that starts again catches up alone; else all go back to the run checkpoint.
 
-    A round's sums are `round_bytes`; while it runs, the contributions take that once for each of
+    The channel has to keep messages, and the collective to leave its sums in it. A single worker
+    has nobody to catch up with.
+    """
+    keeps = COLLECTIVES[settings.collective].sums(settings.workers, 1, 1)
+    return settings.workers == 1 or (channel_kind(url).abilities.replays and bool(keeps))
+
+
+def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> int | None:
+    """How many rounds' messages the log may hold; None: there is no log, as nothing is replayed.
+
+    Nor has a single worker one. The budget bounds the messages of the round under way, then. A
+    round's sums are `round_bytes`; while it runs, the contributions take that once for each of
     the other workers. Raises RequestError if not even one round fits.
     """
     workers = settings.workers
@@ -146,6 +157,8 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
             f"model on {workers} workers takes {workers * whole / _MIB:.0f} MiB {place}: "
             "raise --log-budget, or use fewer workers"
         )
+    if not replays(settings, url):
+        return None
     if room.messages is None:
         return rounds
     # A worker's own sums, those of validations, and what it has in flight, all have to be listed.

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
+from dayfly.life.audience import Audience
 from dayfly.life.checkpoints import Checkpoint
-from dayfly.life.coordinator import Audience
 from dayfly.life.metering import Moved, Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
@@ -53,7 +53,7 @@ class Display(Protocol):
 class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
-    memory_mib: a function's limit, or None. generation: the number of this life.
+    memory_mib: a function's limit, or None. generation: of the workers whose records come in.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class Recorder(Audience):
     ) -> None:
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
-        self._generation = generation
+        self.generation = generation
         self._memory_mib = memory_mib
         self._display = display
         self._log_path = log_path
         self.used: list[Used] = []
         self.restarts = 0
+        self.rollbacks = 0
         self.losses: dict[int, float | None] = {}
         self._step_s: dict[int, float] = {}
         self.computed: Counter[tuple[int, int]] = Counter()
@@ -108,7 +109,10 @@ class Recorder(Audience):
 
     @property
     def redone_steps(self) -> int:
-        """Gradients that were computed again, by successors of workers that died."""
+        """Gradients that were computed again, after deaths and rollbacks; as far as reported.
+
+        A step that all workers redo counts once for each of them.
+        """
         return sum(times - 1 for times in self.computed.values())
 
     def measure(self, size_bytes: Callable[[], int]) -> None:
@@ -147,7 +151,7 @@ class Recorder(Audience):
             self._display.note(f"worker {rank} died and starts again: {why} (log: {log})")
 
     def reported(self, report: Report) -> None:
-        life = {"generation": self._generation, "attempt": report.attempt}
+        life = {"generation": self.generation, "attempt": report.attempt}
         name = f"worker-{report.rank}"
         for record in ({"kind": "traffic", **report.traffic}, *report.records):
             self._write(name, **record, **life)
@@ -164,6 +168,20 @@ class Recorder(Audience):
         self._display.note(
             "stopping with a checkpoint; a second Ctrl-C ends it at once, without one"
         )
+
+    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
+        self.rollbacks += 1
+        self._write(
+            "coordinator",
+            kind="rolled back",
+            from_step=from_step,
+            to_step=to_step,
+            redone_steps=redone_steps,
+            cause=cause,
+        )
+        plural = "s" * (redone_steps != 1)
+        again = f", and do {redone_steps} step{plural} again" if redone_steps else ""
+        self._display.note(f"all workers go back to step {to_step}{again}: {cause}")
 
     def _note(self, rank: int, record: Json, *, show: bool) -> None:
         match record["kind"]:
@@ -213,6 +231,7 @@ class Recorder(Audience):
         self.stored_bytes = events.read_stored_bytes(self._directory)
         ends = events.records(self._directory / "coordinator.jsonl")
         self.restarts += sum(record.get("death", False) for record in ends)
+        self.rollbacks += sum(record["kind"] == "rolled back" for record in ends)
 
 
 def _end_last_line(file: Path) -> None:

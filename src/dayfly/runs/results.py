@@ -39,10 +39,13 @@ def write_results(
     tree, tensors = checkpoints.read(store, checkpoint)
     history = Progress.load(tree["progress"]).history
     losses = [recorder.losses.get(step) for step in range(checkpoint.step)]
-    redone = recorder.redone_steps
-    write_json(
-        store, "history.json", {"epochs": history, "step_loss": losses, "redone_steps": redone}
-    )
+    whole = {
+        "epochs": history,
+        "step_loss": losses,
+        "redone_steps": recorder.redone_steps,
+        "rollbacks": recorder.rollbacks,
+    }
+    write_json(store, "history.json", whole)
     if summary.status == "done":
         _write_weights(store, job, model_part(tensors))
     last = history[-1] if history else {}

@@ -23,10 +23,11 @@ class Task:
 
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
-    epoch. log_rounds: rounds whose messages the log may hold; None: any. trimmed_step: the log
-    before it is gone. checkpoint_age_s: of the checkpoint, when the function was invoked. scratch:
-    a directory to unpack code in, removed with the functions' machine. rates: of its way to
-    channel and store; None: not limited.
+    epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
+    that starts again finds in the log what it missed; else all go back to the run checkpoint
+    together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
+    the function was invoked. scratch: a directory to unpack code in, removed with the functions'
+    machine. rates: of its way to channel and store; None: not limited.
     """
 
     run: str
@@ -46,6 +47,7 @@ class Task:
     aggregators: int | None
     target_accuracy: float | None
     log_rounds: int | None
+    replays: bool
     checkpoint_every_s: float
     wait_timeout_s: float
     scratch: str

@@ -26,6 +26,7 @@ from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
+from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
 from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import PROTOCOLS
@@ -57,7 +58,10 @@ _LOOK_FOR_STOP_OVER_LINK_S = 1.0
 
 
 def main(payload: Json, context: Context) -> Json:
-    """The handler of a training function; returns its status and the step it got to."""
+    """The handler of a training function; returns its status and the step it got to.
+
+    kept: where what it did is kept; see `life.rollback`.
+    """
     task = Task.load(payload)
     way = Way(task.rates) if task.rates is not None else None
     store = shaped_store(open_store(task.store), way)
@@ -76,11 +80,14 @@ def main(payload: Json, context: Context) -> Json:
             status = worker.run()
         finally:
             worker.close()
-        return {"status": status, "step": worker.step}
+        return {"status": status, "step": worker.step, "kept": worker.kept}
 
 
 class Worker:
-    """One attempt. `step` is the next step to take, a round's first."""
+    """One attempt. `step` is the next step to take, a round's first.
+
+    kept: once it has ended: where what it did is kept, if anywhere.
+    """
 
     def __init__(
         self, task: Task, context: Context, store: FileStore, channel: Channel, faults: Faults
@@ -113,7 +120,9 @@ class Worker:
             observe=self._observe,
             watch=self._spans.add,
         )
-        self._catch_up = CatchUp(self._engine, self._reporter, task.checkpoint.step)
+        self._catch_up = CatchUp(
+            self._engine, self._reporter, task.checkpoint.step, replays=task.replays
+        )
         self._protocol = PROTOCOLS[task.sync](
             Station(
                 task=task,
@@ -142,6 +151,7 @@ class Worker:
         self._part: Future[None] | None = None
         self._looked_for_stop = 0.0
         self._operation = "grad"
+        self.kept: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
 
     def run(self) -> str:
@@ -154,9 +164,12 @@ class Worker:
                     self._write_checkpoint(then)
                     if then is not None or self._lifetime.due() or self._lifetime.late():
                         self._wait_for_part()
+                        self.kept = KEPT_BY_RUN
                         return then or "handed over"
+            self.kept = KEPT_BY_RUN
             return "done"
-        except HandOver:
+        except HandOver as hand_over:
+            self.kept = KEPT_BY_WORKER if hand_over.kept else None
             return "handed over"
 
     def close(self) -> None:
@@ -218,11 +231,14 @@ class Worker:
 
     def _wishes(self) -> Wishes:
         task, now = self._task, time.monotonic()
-        after = self._rounds.number(self._rounds.steps(self.step).stop)
-        since = after - self._rounds.number(self._last_checkpoint)
+        stop = self._rounds.steps(self.step).stop
+        since = self._rounds.number(stop) - self._rounds.number(self._last_checkpoint)
         log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
         time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
-        wishes = Wishes(checkpoint=log_fills or time_is_up or self._lifetime.due())
+        # Own state that is kept within a round is of use only if all go back to that round.
+        back_to_it = not task.replays and self._protocol.hands_over_within
+        ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
+        wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         # A wish of one is a wish of all, so one looks for all.
         every_s = _LOOK_FOR_STOP_S if self._channel.immediate else _LOOK_FOR_STOP_OVER_LINK_S
         if task.rank == 0 and now - self._looked_for_stop > every_s:

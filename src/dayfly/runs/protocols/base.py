@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dayfly.closing import Closing
 from dayfly.job import Job
@@ -52,7 +52,12 @@ class Station:
 
 
 class Protocol(Closing):
-    """Takes rounds at a station. Made before the replica's state is loaded."""
+    """Takes rounds at a station. Made before the replica's state is loaded.
+
+    hands_over_within: whether a worker may hand over within a round, keeping its own state.
+    """
+
+    hands_over_within: ClassVar[bool] = False
 
     def __init__(self, station: Station) -> None:
         self.station = station

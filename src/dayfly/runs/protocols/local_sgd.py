@@ -2,7 +2,8 @@
 
 A run checkpoint is made between rounds, where replicas are equal. Within a round a worker keeps
 its own state in the store when its lifetime ends, and every `checkpoint_every_s`: its successor
-goes on from there, by the same steps as from the round's beginning, so with the same bits.
+goes on from there, by the same steps as from the round's beginning, so with the same bits. That
+holds after a rollback, too, if the round is the one that begins at the run checkpoint.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _OPERATION = "avg"
 
 class LocalSgdRounds(Protocol):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
+
+    hands_over_within = True
 
     def __init__(self, station: Station) -> None:
         super().__init__(station)
@@ -52,6 +55,10 @@ class LocalSgdRounds(Protocol):
             self.station.replica.load_state(tree, tensors)
             return step
         kept, kept_tensors = checkpoints.read(self._own, own)
+        if not self.station.task.replays and kept["first"] != step:
+            # Of a later round, from which all went back: the averages between are gone.
+            self.station.replica.load_state(tree, tensors)
+            return step
         self._steps.load_state(kept["steps"], kept_tensors)
         self.station.progress.become(Progress.load(kept["progress"]))
         first: int = kept["first"]
@@ -83,9 +90,10 @@ class LocalSgdRounds(Protocol):
         try:
             here.engine.all_reduce(buffer, step, _OPERATION, stored)
         except HandOver:
-            if computed:
-                self._keep(step)
-            raise
+            if not computed:
+                raise
+            self._keep(step)
+            raise HandOver(kept=True) from None
         here.faults.at(last, "reduced")
         with here.spans.during("apply"):
             losses, granted = self._steps.adopt(step)
@@ -120,7 +128,7 @@ class LocalSgdRounds(Protocol):
         if due or time.monotonic() - self._kept_at > here.task.checkpoint_every_s:
             self._keep(first)
         if due:
-            raise HandOver
+            raise HandOver(kept=True)
 
     def _keep(self, first: int) -> None:
         """Keep the own state, within the round that begins with step `first`."""

@@ -103,6 +103,10 @@ def tree(timeline: Timeline, detail: Detail) -> dict[str, Any]:
         "pauses": [[_units(pause.at_s), pause.left_out_s] for pause in timeline.pauses],
         "checkpoints": [[_units(at_s), step] for at_s, step in timeline.checkpoints],
         "stops": [_units(at_s) for at_s in timeline.stops],
+        "rollbacks": [
+            [_units(one.at_s), one.to_step, one.redone_steps, one.cause]
+            for one in timeline.rollbacks
+        ],
         "bands": [_band(band, detail, coarse) for band in timeline.bands],
     }
 

@@ -139,6 +139,8 @@ def _tiles(
     tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
     lost = times.ends("lost")
     also = f", {lost} lost with the coordinator" if lost else ""
+    back = len(times.rollbacks)
+    also += f", {back} rollback{'s' * (back > 1)}" if back else ""
     tiles.append(
         ("deaths", shown(times.ends("death")), f"{times.ends('hand-over')} hand-overs{also}")
     )
@@ -180,10 +182,11 @@ def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
         "status": run.status,
         "samples": record.get("samples"),
         "round_bytes": record.get("round_bytes"),
-        "lives": record.get("generation", 0) + 1,
+        "lives": record.get("generation", 0) - record.get("rollbacks", 0) + 1,
         "wall_s": record.get("wall_s"),
         "deaths": times.ends("death"),
         "hand_overs": times.ends("hand-over"),
+        "rollbacks": len(times.rollbacks),
         "redone_steps": history.get("redone_steps"),
         "checkpoints": len(times.checkpoints),
     }
@@ -198,7 +201,7 @@ def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
     if record.get("made_with"):
         parts.append(tables.facts("Made with", record["made_with"]))
     columns = "".join(f"<div>{part}</div>" for part in parts)
-    return f'<div class="columns">{columns}</div>{_checkpoints(times)}'
+    return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_rollbacks(times)}'
 
 
 def _checkpoints(times: Timeline) -> str:
@@ -206,6 +209,17 @@ def _checkpoints(times: Timeline) -> str:
         return ""
     rows = [(f"{at_s:.2f}", step) for at_s, step in times.checkpoints]
     return folded("All checkpoints", tables.long_table("Checkpoints", ("at (s)", "step"), rows))
+
+
+def _rollbacks(times: Timeline) -> str:
+    if not times.rollbacks:
+        return ""
+    heads = ("at (s)", "from step", "to step", "done again", "cause")
+    rows = [
+        (f"{one.at_s:.2f}", one.from_step, one.to_step, one.redone_steps, one.cause)
+        for one in times.rollbacks
+    ]
+    return folded("All rollbacks", tables.long_table("Rollbacks of all workers", heads, rows))
 
 
 def _policy(script: str) -> str:

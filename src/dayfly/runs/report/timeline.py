@@ -67,6 +67,17 @@ class Pause:
     left_out_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """All workers went back to the checkpoint before `to_step`; `from_step` steps were done."""
+
+    at_s: float
+    from_step: int
+    to_step: int
+    redone_steps: int
+    cause: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """Seconds count from the run's first event, pauses left out.
@@ -82,6 +93,7 @@ class Timeline:
     pauses: tuple[Pause, ...] = ()
     checkpoints: tuple[tuple[float, int], ...] = ()
     stops: tuple[float, ...] = ()
+    rollbacks: tuple[Rollback, ...] = ()
 
     def ends(self, kind: str) -> int:
         """How many attempts ended so."""
@@ -108,6 +120,14 @@ def timeline(
             if record["kind"] == "checkpoint"
         ),
         stops=tuple(clock(record["at"]) for record in coordinator if record["kind"] == "stopping"),
+        rollbacks=tuple(
+            Rollback(
+                clock(record["at"]),
+                *(record[name] for name in ("from_step", "to_step", "redone_steps", "cause")),
+            )
+            for record in coordinator
+            if record["kind"] == "rolled back"
+        ),
     )
 
 

@@ -44,6 +44,7 @@ function decodeTimeline(tree, rows) {
     pauses: tree.pauses.map(([at, left]) => ({ at: at * unit, left })),
     checkpoints: tree.checkpoints.map(([at, step]) => ({ at: at * unit, step })),
     stops: tree.stops.map((at) => at * unit),
+    rollbacks: tree.rollbacks.map(([at, step, again, cause]) => ({ at: at * unit, step, again, cause })),
   };
 }
 

@@ -121,9 +121,15 @@ class TimelineFigure {
     for (const at of this.ticks().at) {
       context.fillRect(Math.round(this.x(at) * this.pixels), 0, this.pixels, this.bands.height);
     }
-    context.fillStyle = this.colours.of("--k-checkpoint");
-    if (this.hidden.has("checkpoints")) return;
-    for (const { at } of this.timeline.checkpoints) {
+    this.dashes(context, "checkpoints", "--k-checkpoint");
+    this.dashes(context, "rollbacks", "--bad");
+  }
+
+  /** A dashed line through all bands at each checkpoint or rollback. */
+  dashes(context, kind, colour) {
+    if (this.hidden.has(kind)) return;
+    context.fillStyle = this.colours.of(colour);
+    for (const { at } of this.timeline[kind]) {
       const x = Math.round(this.x(at) * this.pixels);
       for (let y = 0; y < this.bands.height; y += 6 * this.pixels) {
         context.fillRect(x, y, this.pixels, 3 * this.pixels);
@@ -249,11 +255,13 @@ class TimelineFigure {
       ...(ends.has("lost") ? [["lost", "lost with the coordinator"]] : []),
       ...(ends.has("hand-over") ? [["hand-over", "hand-over"]] : []),
       ...(this.timeline.checkpoints.length ? [["checkpoints", "checkpoint counts"]] : []),
+      ...(this.timeline.rollbacks.length ? [["rollbacks", "all go back"]] : []),
     ];
     const draws = {
       death: '<path d="M2 2 11 11M11 2 2 11" stroke="var(--bad)" stroke-width="2.2"/>',
       "hand-over": '<path d="M3 1 12 6.5 3 12z" fill="var(--ink)"/>',
       checkpoints: '<path d="M1 3H12L6.5 12z" fill="var(--k-checkpoint)"/>',
+      rollbacks: '<path d="M6.5 0V13" stroke="var(--bad)" stroke-width="2" stroke-dasharray="3"/>',
     };
     draws.lost = draws.death;
     for (const [kind, name] of [...this.timeline.kinds.map((kind) => [kind, kind]), ...marks]) {

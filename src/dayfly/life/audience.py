@@ -1,0 +1,31 @@
+"""Who is told what happens in the life of a run."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.platforms.base import Ended, Invocation
+from dayfly.life.reports import Report
+
+
+class Audience(Protocol):
+    """Who wants to know what happens in the life of a run."""
+
+    def invoked(self, rank: int, invocation: Invocation) -> None:
+        """A function was started."""
+
+    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+        """A function ended: it returned, or it died."""
+
+    def reported(self, report: Report) -> None:
+        """A worker sent records."""
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint counts from now on."""
+
+    def stopping(self) -> None:
+        """The workers were asked to stop."""
+
+    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
+        """All workers go back to the checkpoint before `to_step`; `from_step` steps were done."""

@@ -1,0 +1,133 @@
+"""Which ends are causes and which are consequences, and how long to wait before all are ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dayfly.errors import RunFailed, WireError
+from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.life.rollback import (
+    CAUSE_S,
+    COMMIT_S,
+    OWN_S,
+    Past,
+    judge,
+    own_deaths,
+    patience_s,
+    redone_steps,
+)
+
+
+def end(worker: int, outcome: Outcome, error: str | None = None, result: Any = None) -> Ended:
+    invocation = Invocation(
+        function=f"worker-{worker}", attempt=0, handler="m:f", payload={}, limits=Limits()
+    )
+    return Ended(
+        invocation=invocation, outcome=outcome, error=error, result=result, init_s=0, run_s=0
+    )
+
+
+def handed_over(worker: int, step: int, kept: str | None) -> Ended:
+    result = {"status": "handed over", "step": step, "kept": kept}
+    return end(worker, Outcome.RETURNED, result=result)
+
+
+KILLED = end(0, Outcome.KILLED)
+RAISED = end(1, Outcome.RAISED, "ArithmeticError: no")
+WIRE = end(2, Outcome.RAISED, "WireError: rank 0 is gone")
+TIMEOUT = end(3, Outcome.RAISED, "WaitTimeout: nothing came within 900 s")
+DONE = end(4, Outcome.RETURNED, result={"status": "done", "step": 12, "kept": "run"})
+AT_CHECKPOINT = handed_over(5, 12, "run")
+IN_ROUND = handed_over(6, 8, "worker")
+IN_VAIN = handed_over(7, 8, None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "own"),
+    [
+        ([KILLED], [KILLED]),
+        ([WIRE, KILLED, TIMEOUT, RAISED], [KILLED, RAISED]),
+        ([WIRE, TIMEOUT], [WIRE]),
+        ([DONE, TIMEOUT, WIRE], [TIMEOUT]),
+        ([WIRE, AT_CHECKPOINT], []),
+        ([WIRE, AT_CHECKPOINT, RAISED], [RAISED]),
+        ([IN_ROUND, IN_VAIN], []),
+    ],
+)
+def test_an_error_of_the_wire_is_a_consequence_if_it_can_be(
+    ends: list[Ended], own: list[Ended]
+) -> None:
+    assert own_deaths(ends) == own
+
+
+def test_a_channel_that_failed_explains_the_errors_of_the_wire() -> None:
+    assert own_deaths([WIRE, TIMEOUT], explained=True) == []
+    assert own_deaths([WIRE, KILLED], explained=True) == [KILLED]
+
+
+@pytest.mark.parametrize(
+    ("ends", "checkpoint_step", "may_come", "seconds"),
+    [
+        ([KILLED], 8, True, 0.0),
+        ([KILLED, WIRE], 8, True, 0.0),
+        ([WIRE, TIMEOUT], 8, True, CAUSE_S),
+        ([AT_CHECKPOINT], 8, True, COMMIT_S),
+        ([AT_CHECKPOINT, KILLED], 8, True, COMMIT_S),
+        ([AT_CHECKPOINT], 12, False, 0.0),
+        ([AT_CHECKPOINT, WIRE], 8, False, 0.0),
+        ([IN_ROUND], 8, True, OWN_S),
+        ([IN_ROUND, KILLED], 8, True, 0.0),
+        ([IN_ROUND], 4, True, 0.0),
+        ([IN_VAIN], 8, True, 0.0),
+    ],
+)
+def test_nothing_is_waited_for_but_what_spares_work_or_tells_a_cause(
+    ends: list[Ended], checkpoint_step: int, may_come: bool, seconds: float
+) -> None:
+    assert patience_s(ends, checkpoint_step, lambda step: may_come and step == 12) == seconds
+
+
+def test_three_of_a_cause_fail_the_run_whatever_was_redone_between() -> None:
+    """The steps that were done before a rollback, and are done again, are no progress."""
+    past = Past(frontier=7)
+    for _ in range(2):
+        assert judge([WIRE, RAISED], None, 4, past) == "worker 1 raised ArithmeticError: no"
+    with pytest.raises(RunFailed, match=r"worker 1 raised Arith.* in step 7, 3 times in a row"):
+        judge([RAISED, WIRE], None, 4, past)
+    past.frontier = 8
+    judge([RAISED], None, 4, past)
+
+
+@pytest.mark.parametrize("end", [IN_VAIN, AT_CHECKPOINT, IN_ROUND])
+def test_hand_overs_that_lose_what_was_done_do_not_go_on_for_ever(end: Ended) -> None:
+    """No checkpoint came of it, or the own state is of a later round than the checkpoint."""
+    past = Past(frontier=9)
+    for _ in range(2):
+        assert judge([end], None, 4, past).endswith("handed over to its successor")
+    with pytest.raises(RunFailed, match=r"handed over .*3 times in a row.*raise --lifetime"):
+        judge([end], None, 4, past)
+
+
+@pytest.mark.parametrize(("end", "checkpoint_step"), [(AT_CHECKPOINT, 12), (IN_ROUND, 8)])
+def test_hand_overs_that_lose_nothing_are_not_counted(end: Ended, checkpoint_step: int) -> None:
+    past = Past(frontier=12)
+    for _ in range(5):
+        judge([end], None, checkpoint_step, past)
+
+
+def test_a_channel_that_fails_again_and_again_fails_the_run() -> None:
+    past = Past(frontier=7)
+    for _ in range(2):
+        assert judge([WIRE], WireError("gone"), 4, past) == "the channel failed: WireError: gone"
+    with pytest.raises(RunFailed, match="the channel failed in step 7, 3 times in a row"):
+        judge([], WireError("gone"), 4, past)
+
+
+def test_steps_are_redone_unless_every_worker_kept_its_own_state() -> None:
+    both = [handed_over(rank, 8, "worker") for rank in range(2)]
+    assert redone_steps(both, 11, 8, 2) == 0
+    assert redone_steps(both, 11, 8, 3) == 3
+    assert redone_steps(both, 11, 4, 2) == 7, "of a later round than the checkpoint"
+    assert redone_steps([KILLED], 11, 11, 2) == 0
