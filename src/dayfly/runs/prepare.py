@@ -27,6 +27,7 @@ from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.segments.layout import ALIGN_BYTES
 
 _MIB = 2**20
@@ -126,7 +127,7 @@ def replays(settings: Settings, url: str) -> bool:
     The channel has to keep messages, and the collective to leave its sums in it. A single worker
     has nobody to catch up with.
     """
-    keeps = COLLECTIVES[settings.collective].sums(settings.workers, 1, 1)
+    keeps = settings.reducing.sums(settings.workers, 1, 1)
     return settings.workers == 1 or (channel_kind(url).abilities.replays and bool(keeps))
 
 
@@ -141,9 +142,10 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
     if workers == 1:
         return None
     buckets = 2 + round_bytes // BUCKET_BYTES
-    small = buckets * workers * (workers + 1) * (HEADER_BYTES + ALIGN_BYTES)
-    whole = round_bytes + small + _SMALL_MESSAGES_BYTES
     kind = channel_kind(url)
+    pieces = min(round_bytes, BUCKET_BYTES) // (workers * kind.abilities.chunk_bytes)
+    messages = buckets * workers * (workers + 1) * max(1, min(MOST_CHUNKS, pieces))
+    whole = round_bytes + messages * (HEADER_BYTES + ALIGN_BYTES) + _SMALL_MESSAGES_BYTES
     try:
         room = kind.room(plan)
         rounds = room.nbytes // whole - (workers - 1)
