@@ -147,6 +147,7 @@ def test_all_to_all_of_rank_0_of_3() -> None:
 @several
 @worlds
 def test_all_to_all(size: int, length: int, chunk: int, random: Random | None) -> None:
+    length //= size  # of a block
     buffers = own(size, size * length)
     schedules = [all_to_all(rank, size, size * length, chunk=chunk) for rank in range(size)]
     left = play(schedules, buffers, random)
