@@ -70,9 +70,9 @@ def _by_kernel(
         before = reductions.traffic_bytes()
         took_s = reductions.measure(name, operations)
         messages = reductions.traffic_bytes() - before
-        # What a bucket had saved up took no time.
-        saved_up = star.buckets * burst_bytes(case.bytes_per_s)
-        return took_s, messages / (star.sent_bytes() - saved_up)
+        # What the bucket had saved up at the start took no time, and would have taken so much.
+        saved_s = burst_bytes(case.bytes_per_s) / case.bytes_per_s
+        return took_s + saved_s / operations, messages / star.sent_bytes()
 
 
 def _row(name: str, case: Case, operations: int, row: Json) -> Json:

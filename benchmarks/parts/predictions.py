@@ -65,8 +65,14 @@ class AllReduce:
         return finish_s(simulate(schedules, links, itemsize=ITEM_BYTES))
 
     @property
-    def formula_s(self) -> float:
-        """Seconds by the closed form that stands beside the algorithm: its paper's, or ours."""
+    def formula_s(self) -> float | None:
+        """Seconds by the closed form that stands beside the algorithm: its paper's, or ours.
+
+        Over direct channels the ring's alone; the others are for a store, which a message for
+        everyone enters once.
+        """
+        if self.abilities.direct and self.name != "ring":
+            return None
         return CLOSED_FORMS[self.name](self)
 
     @property

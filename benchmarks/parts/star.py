@@ -73,11 +73,6 @@ class Star(Closing):
         """What went through all buckets since they were put there, headers included."""
         return sum(namespaces.sent_bytes(name, device) for name, device in self._ends())
 
-    @property
-    def buckets(self) -> int:
-        """How many there are."""
-        return 2 * len(self.spaces)
-
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
         for name in (*self.spaces, self._hub):

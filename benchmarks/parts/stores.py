@@ -69,10 +69,32 @@ def running(asked: str, session: Session) -> Iterator[Store]:
                 yield Store(server.url, run, session)
         case "s3" | "dynamodb":
             with moto_server() as moto, _environment(moto.environment):
-                moto.make_bucket("bench")
+                if asked == "s3":
+                    moto.make_bucket(_RUN)
+                else:
+                    _make_table(_RUN)
                 yield Store(STORES[asked], run, session)
         case _:
             yield Store(STORES.get(asked, asked), run, session)
+
+
+def _make_table(name: str) -> None:
+    """A DynamoDB table as the channel says that it has to be."""
+    import boto3  # Only here: it takes a second.
+
+    keys = {"box": "HASH", "name": "RANGE"}
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in keys.items()],
+    )
+    client.update_time_to_live(
+        TableName=name,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"},
+    )
+    client.close()
 
 
 @contextmanager

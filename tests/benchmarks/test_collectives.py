@@ -331,6 +331,11 @@ def test_formulas_tell_the_virtual_time(name: str, workers: int) -> None:
     assert chosen.virtual_s > (0.8 if name == "push-pull" else chosen.bound_s)
 
 
+def test_formulas_for_stores_say_nothing_of_direct_channels() -> None:
+    assert one("scatter-reduce", direct=True).formula_s is None
+    assert one("ring", direct=True).formula_s == one("ring").formula_s
+
+
 def test_every_collective_has_a_formula() -> None:
     assert CLOSED_FORMS.keys() == set(NAMES)
 
