@@ -19,10 +19,12 @@ from typing import Protocol
 
 import pytest
 import torch
-
 from benchmarks.parts.moto_server import MotoServer, moto_server
+
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.dynamodb import DynamoChannel
+from dayfly.wire.channels.dynamodb_table import Table, create_command
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.channels.objects import ObjectChannel
@@ -169,6 +171,38 @@ class ObjectPlace:
         return ObjectChannel(self.url, namespace)
 
 
+@dataclass(frozen=True)
+class DynamoPlace:
+    """A table of its own. environment: what its clients need."""
+
+    table: str
+    environment: Mapping[str, str]
+    asks_each: bool = True
+
+    def make(self, namespace: Namespace) -> Channel:
+        return made(f"dynamodb://{self.table}", namespace, self.environment)
+
+    def open(self, namespace: Namespace, reader: int) -> Channel:
+        return opened(f"dynamodb://{self.table}", namespace, self.environment, reader)
+
+    def raw(self, namespace: Namespace, key: Key) -> bytes:
+        channel = self._past(namespace)
+        item = channel._table.get(channel._address(key))
+        assert item is not None
+        return bytes(item["data"]["B"])
+
+    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
+        channel = self._past(namespace)
+        channel._table.put(channel._item(channel._address(key), raw))
+
+    def only_events(self, patch: pytest.MonkeyPatch) -> None:
+        """Nothing here wakes a reader but its own looking."""
+
+    def _past(self, namespace: Namespace) -> DynamoChannel:
+        os.environ.update(self.environment)
+        return DynamoChannel(self.table, namespace)
+
+
 def _path(channel: ObjectChannel, key: Key) -> str:
     return channel._path(f"{key.box}/{key.name}")
 
@@ -185,15 +219,48 @@ def made(url: str, namespace: Namespace, environment: Mapping[str, str]) -> Chan
     return channel_kind(url).create(site(url, namespace), plan)
 
 
-def opened(
-    url: str, namespace: Namespace, environment: Mapping[str, str], reader: int
-) -> Channel:
+def opened(url: str, namespace: Namespace, environment: Mapping[str, str], reader: int) -> Channel:
     """A worker's end of the channel at a URL. It lists whenever it is asked, not now and then."""
     os.environ.update(environment)
     channel = channel_kind(url).open(site(url, namespace), reader)
     assert isinstance(channel, PolledChannel)
     channel.list_every_s = 0.0
     return channel
+
+
+def make_table(table: str) -> None:
+    """Do what `create_command` tells users to do, at the store of this environment.
+
+    The command itself is read, so that what the users are told is what is tested.
+    """
+    client = Table(table, connections=1)._client
+    for command in create_command(table).split(" && "):
+        _, _, action, *arguments = command.split()
+        options: dict[str, list[str]] = {}
+        for argument in arguments:
+            if argument.startswith("--"):
+                options[argument] = []
+            elif options:
+                options[list(options)[-1]].append(argument)
+        given = {name: [_pairs(value) for value in values] for name, values in options.items()}
+        if action == "create-table":
+            client.create_table(
+                TableName=table,
+                BillingMode=options["--billing-mode"][0],
+                AttributeDefinitions=given["--attribute-definitions"],
+                KeySchema=given["--key-schema"],
+            )
+        elif action == "update-time-to-live":
+            (told,) = given["--time-to-live-specification"]
+            enabled = told["Enabled"] == "true"
+            client.update_time_to_live(
+                TableName=table, TimeToLiveSpecification={**told, "Enabled": enabled}
+            )
+    client.close()
+
+
+def _pairs(value: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in value.split(",") if "=" in pair)
 
 
 _NUMBERS = itertools.count()
@@ -241,6 +308,16 @@ def own_s3(url: str) -> Iterator[ObjectPlace]:
 
 
 @contextmanager
+def dynamodb() -> Iterator[DynamoPlace]:
+    """A table at moto's server."""
+    environment = shared_moto().environment
+    with in_environment(environment):
+        table = f"suite-{next(_NUMBERS)}"
+        make_table(table)
+        yield DynamoPlace(table, environment)
+
+
+@contextmanager
 def directory() -> Iterator[ObjectPlace]:
     """A directory through the client of object stores."""
     with tempfile.TemporaryDirectory(prefix="dayfly-test-") as root:
@@ -254,6 +331,7 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
     "s3": s3,
     "directory": directory,
+    "dynamodb": dynamodb,
 }
 if own := os.environ.get("DAYFLY_TEST_S3"):
     PLACES["s3-own"] = lambda: own_s3(own)

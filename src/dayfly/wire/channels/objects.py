@@ -113,9 +113,8 @@ class ObjectChannel(PolledChannel):
         return trouble_of(error)
 
     def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
-        # obstore takes no empty buffers of ours for granted: what is not there is not sent.
-        pieces = [head, payload] if payload.nbytes else [head]
-        return self._put_new(f"{key.box}/{key.name}", pieces), 1
+        # Two buffers, as they are: no copy is made.
+        return self._put_new(f"{key.box}/{key.name}", (head, payload)), 1
 
     def _fetch(self, key: Key) -> Incoming | None:
         import obstore
@@ -123,7 +122,8 @@ class ObjectChannel(PolledChannel):
         try:
             got = obstore.get(self._store, self._path(f"{key.box}/{key.name}"))
         except FileNotFoundError as error:
-            return self._absent(error)
+            self._absent(error)
+            return None
         pieces = got.stream(min_chunk_size=_PIECE_BYTES)
         return Incoming(got.meta["size"], (memoryview(piece) for piece in pieces))
 
@@ -166,14 +166,12 @@ class ObjectChannel(PolledChannel):
     def _path(self, name: str) -> str:
         return f"{self._generation}/{name}"
 
-    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview]) -> bool:
+    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview[int]]) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         try:
-            obstore.put(
-                self._store, self._path(name), pieces, mode="create", use_multipart=False
-            )
+            obstore.put(self._store, self._path(name), pieces, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
             if conflicts(error):
                 raise _Conflict from None

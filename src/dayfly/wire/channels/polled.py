@@ -209,6 +209,10 @@ class PolledChannel(Channel):
             if recent and not self._insist("the end of a worker", self._is_open, Outage(0)):
                 self._take_back(recent)
 
+    def pause(self, tries: int = 1) -> None:
+        """Leave the store alone for a while, the longer the more often it was tried."""
+        time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
+
     def _receive(
         self, key: Key, timeout_s: float, use: Callable[[Incoming], Result]
     ) -> tuple[Result, float]:
@@ -264,15 +268,15 @@ class PolledChannel(Channel):
         self, what: Key | str, act: Callable[[], Result], outage: Outage | None = None
     ) -> Result:
         """Act until the store answers. Raises WireError if it refuses, or is away for long."""
-        outage = outage or self._outage
+        outage = outage or Outage(self._outage.most_s)
         for tries in range(1, 1 << 30):
             try:
                 result = act()
             except Exception as error:
                 self._explained(what, error, outage)
-                time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
+                self.pause(tries)
             else:
-                outage.answered()
+                self._outage.answered()
                 return result
         raise AssertionError("unreachable")
 
