@@ -28,7 +28,6 @@ from dayfly.wire.channels.dynamodb_table import Table, create_command
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.channels.objects import ObjectChannel
-from dayfly.wire.channels.polled import PolledChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.segments import doorbell
@@ -220,12 +219,9 @@ def made(url: str, namespace: Namespace, environment: Mapping[str, str]) -> Chan
 
 
 def opened(url: str, namespace: Namespace, environment: Mapping[str, str], reader: int) -> Channel:
-    """A worker's end of the channel at a URL. It lists whenever it is asked, not now and then."""
+    """A worker's end of the channel at a URL."""
     os.environ.update(environment)
-    channel = channel_kind(url).open(site(url, namespace), reader)
-    assert isinstance(channel, PolledChannel)
-    channel.list_every_s = 0.0
-    return channel
+    return channel_kind(url).open(site(url, namespace), reader)
 
 
 def make_table(table: str) -> None:

@@ -89,6 +89,7 @@ class Coordinator:
     ) -> None:
         self._platform = platform
         self._channel = channel
+        self._read_next_s = 0.0
         self._store = store
         self._invocation = invocation
         self._stop_asked = stop_asked
@@ -127,7 +128,8 @@ class Coordinator:
         self._faults.at(self._checkpoint.step, "invoked")
         while any(worker.status is None for worker in self._workers):
             ended = self._platform.wait(_TICK_S)
-            self._read_reports()
+            # What ended has said all by now.
+            self._read_reports(at_once=bool(ended))
             for one in ended:  # all of them first, as the run may end with any of them
                 self._audience.ended(_rank(one), one, death=one.outcome is not Outcome.RETURNED)
             for one in ended:
@@ -135,7 +137,7 @@ class Coordinator:
             self._trim()
             if self._stop_overdue():
                 return "stopped"
-        self._read_reports()
+        self._read_reports(at_once=True)
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
 
@@ -177,7 +179,11 @@ class Coordinator:
         self._faults.at(self._checkpoint.step, "again")
         self._invoke(worker)
 
-    def _read_reports(self) -> None:
+    def _read_reports(self, *, at_once: bool) -> None:
+        """Act on what workers say; if not at once, no more often than listings are cheap."""
+        if not at_once and time.monotonic() < self._read_next_s:
+            return
+        self._read_next_s = time.monotonic() + self._channel.abilities.list_every_s
         for report in read_reports(self._channel):
             for record in report.records:
                 self._note(report, record)

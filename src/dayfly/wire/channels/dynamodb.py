@@ -38,7 +38,13 @@ from dayfly.wire.channels.dynamodb_table import (
 )
 from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
 from dayfly.wire.channels.patience import Outage
-from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, Trouble, Vanished
+from dayfly.wire.channels.polled import (
+    FIRST_ANSWER_S,
+    LIST_EVERY_S,
+    PolledChannel,
+    Trouble,
+    Vanished,
+)
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
 from dayfly.wire.message import HEADER_BYTES
@@ -64,7 +70,9 @@ Result = TypeVar("Result")
 class DynamoChannel(PolledChannel):
     """Messages as items of a table. clock: Unix seconds, for when they expire."""
 
-    abilities = Abilities(blocks=False, in_flight=_IN_FLIGHT, chunk_bytes=ITEM_BYTES)
+    abilities = Abilities(
+        blocks=False, in_flight=_IN_FLIGHT, chunk_bytes=ITEM_BYTES, list_every_s=LIST_EVERY_S
+    )
 
     def __init__(
         self, table: str, namespace: Namespace, clock: Callable[[], float] = time.time

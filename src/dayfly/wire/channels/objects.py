@@ -35,6 +35,7 @@ from dayfly.wire.channels.object_stores import (
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.channels.polled import (
     FIRST_ANSWER_S,
+    LIST_EVERY_S,
     PolledChannel,
     Trouble,
     destination_of,
@@ -69,6 +70,7 @@ class ObjectChannel(PolledChannel):
         blocks=False,
         in_flight=16,
         chunk_bytes=2**20,
+        list_every_s=LIST_EVERY_S,
     )
 
     def __init__(
@@ -81,8 +83,6 @@ class ObjectChannel(PolledChannel):
         self._run = namespace.run
         self._generation = f"{namespace.run}/{namespace.generation:06d}"
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayfly-objects")
-        if self._root is not None:
-            self.list_every_s = 0.0  # nobody bills it
 
     def make(self) -> None:
         """Make the channel. Raises WireError if it is there, or cannot be there."""
