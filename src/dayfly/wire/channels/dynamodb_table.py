@@ -214,7 +214,7 @@ def trouble_of(error: Exception, table: str) -> Trouble | None:
         )
     if isinstance(error, exceptions.NoRegionError):
         return Trouble("set AWS_DEFAULT_REGION to the table's region", passing=False)
-    if isinstance(error, exceptions.HTTPClientError):
+    if isinstance(error, (exceptions.HTTPClientError, exceptions.ConnectionError)):
         return Trouble(f"it does not answer ({type(error).__name__})", passing=True)
     if isinstance(error, exceptions.BotoCoreError):
         return Trouble(f"its client refuses ({type(error).__name__})", passing=False)
