@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 _BATCH = 1000
 #: Requests at once where one question is several.
 _AT_ONCE = 16
-#: Bytes of an object in one piece, at least, while it comes.
-_PIECE_BYTES = 2**20
+#: An object up to here comes whole; a larger one in pieces of so many bytes, at least.
+_WHOLE_BYTES, _PIECE_BYTES = 4 * 2**20, 2**20
 #: What one put takes, at S3.
 _LARGEST_BYTES = 5 * 10**9
 _MARKER = "open"
@@ -124,8 +124,9 @@ class ObjectChannel(PolledChannel):
         except FileNotFoundError as error:
             self._absent(error)
             return None
-        pieces = got.stream(min_chunk_size=_PIECE_BYTES)
-        return Incoming(got.meta["size"], (memoryview(piece) for piece in pieces))
+        size = got.meta["size"]
+        pieces = [got.bytes()] if size <= _WHOLE_BYTES else got.stream(min_chunk_size=_PIECE_BYTES)
+        return Incoming(size, (memoryview(piece) for piece in pieces))
 
     def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
         there = self._pool.map(lambda key: self._is_there(f"{key.box}/{key.name}"), keys)
