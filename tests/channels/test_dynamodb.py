@@ -24,17 +24,9 @@ from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES
-from tests.channels.places import (
-    NAMESPACE,
-    SENDERS,
-    SOON_S,
-    DynamoPlace,
-    dynamodb,
-    put,
-    shared_moto,
-    site,
-    tensor,
-)
+from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.places import SOON_S, put, tensor
+from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
 
 KEY = Key(3, "grad-part", 1, 0)
 PLAN = Plan(senders=SENDERS, budget_bytes=2**26, ahead_bytes=2**18)
