@@ -27,6 +27,8 @@ from urllib.request import Request, urlopen
 
 _PR_SET_PDEATHSIG = 1
 _START_S = 120.0
+#: A file beside the log that says how the server is to fail.
+_BREAK = "break"
 #: Where a bucket is in no region's way; what moto checks of credentials is that there are some.
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "moto",
@@ -57,6 +59,19 @@ class MotoServer:
     def requests(self) -> list[str]:
         """All requests so far: method and path, or `POST PutItem` and the like for DynamoDB."""
         return self.log.read_text().splitlines()
+
+    @contextmanager
+    def broken(self, how: str) -> Iterator[None]:
+        """Meanwhile it fails: "refuses" (503, does nothing) or "mute" (does it, and says 500)."""
+        self._break.write_text(how)
+        try:
+            yield
+        finally:
+            self._break.unlink()
+
+    @property
+    def _break(self) -> Path:
+        return self.log.with_name(_BREAK)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -107,6 +122,7 @@ class _OneAtATime:
     def __init__(self, application: Callable[..., Iterable[bytes]], log: Path) -> None:
         self._application = application
         self._log = log.open("a", buffering=1)
+        self._break = log.with_name(_BREAK)
         self._turn = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -120,7 +136,18 @@ class _OneAtATime:
         path = environ["PATH_INFO"] + (f"?{query}" if query else "")
         with self._turn:
             self._log.write(f"{environ['REQUEST_METHOD']} {asked or path}\n")
+            how = self._break.read_text() if self._break.exists() else ""
+            if how == "refuses":
+                return self._fail(start, "503 Slow Down", b"<Error><Code>SlowDown</Code></Error>")
+            if how == "mute":
+                list(self._application(environ, lambda *_: None))
+                return self._fail(start, "500 Internal Server Error", b"")
             return list(self._application(environ, start))
+
+    @staticmethod
+    def _fail(start: Callable[..., Any], status: str, body: bytes) -> list[bytes]:
+        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
 
 
 def main(parent: int, port: int, log: Path) -> None:

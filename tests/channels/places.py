@@ -6,27 +6,19 @@ look at stored bytes and to damage them. Places travel to other processes, so th
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 import torch
-from benchmarks.parts.moto_server import MotoServer, moto_server
 
-from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.objects import ObjectChannel
-from dayfly.wire.channels.polled import PolledChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.segments import doorbell
@@ -36,14 +28,12 @@ from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.store import FileStore
 from dayfly.wire.tensors import as_bytes
+from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.store_places import directory, dynamodb, own_s3, s3
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
 SOON_S = 30.0
-NAMESPACE = Namespace("run", 0)
-#: Ranks that may send in the suite.
-SENDERS = 12
 
 
 class Place(Protocol):
@@ -135,118 +125,6 @@ def files_on(parent: str | None, kind: type[FilePlace] = FilePlace) -> Iterator[
         yield kind(Path(root))
 
 
-@dataclass(frozen=True)
-class ObjectPlace:
-    """A prefix of its own in a bucket, or a directory. environment: what its clients need."""
-
-    url: str
-    environment: Mapping[str, str]
-    asks_each: bool = True
-
-    def make(self, namespace: Namespace) -> Channel:
-        return made(self.url, namespace, self.environment)
-
-    def open(self, namespace: Namespace, reader: int) -> Channel:
-        return opened(self.url, namespace, self.environment, reader)
-
-    def raw(self, namespace: Namespace, key: Key) -> bytes:
-        import obstore
-
-        channel = self._past(namespace)
-        return bytes(obstore.get(channel._store, _path(channel, key)).bytes())
-
-    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
-        import obstore
-
-        channel = self._past(namespace)
-        obstore.put(channel._store, _path(channel, key), raw)
-
-    def only_events(self, patch: pytest.MonkeyPatch) -> None:
-        """Nothing here wakes a reader but its own looking."""
-
-    def _past(self, namespace: Namespace) -> ObjectChannel:
-        os.environ.update(self.environment)
-        return ObjectChannel(self.url, namespace)
-
-
-def _path(channel: ObjectChannel, key: Key) -> str:
-    return channel._path(f"{key.box}/{key.name}")
-
-
-def site(url: str, namespace: Namespace = NAMESPACE) -> Site:
-    """Where a channel without a meeting point is."""
-    return Site(url=url, namespace=namespace, rendezvous=FileStore(Path("/nowhere")))
-
-
-def made(url: str, namespace: Namespace, environment: Mapping[str, str]) -> Channel:
-    """The coordinator's end of a new channel at a URL, with this environment from now on."""
-    os.environ.update(environment)
-    plan = Plan(senders=SENDERS, budget_bytes=64 * 2**20, ahead_bytes=2**18)
-    return channel_kind(url).create(site(url, namespace), plan)
-
-
-def opened(
-    url: str, namespace: Namespace, environment: Mapping[str, str], reader: int
-) -> Channel:
-    """A worker's end of the channel at a URL. It lists whenever it is asked, not now and then."""
-    os.environ.update(environment)
-    channel = channel_kind(url).open(site(url, namespace), reader)
-    assert isinstance(channel, PolledChannel)
-    channel.list_every_s = 0.0
-    return channel
-
-
-_NUMBERS = itertools.count()
-
-
-@cache
-def shared_moto() -> MotoServer:
-    """One server for all tests of this process; it ends with it, however that ends."""
-    stack = ExitStack()
-    atexit.register(stack.close)
-    server = stack.enter_context(moto_server())
-    server.make_bucket("dayfly")
-    return server
-
-
-@contextmanager
-def in_environment(environment: Mapping[str, str]) -> Iterator[None]:
-    """Meanwhile this process has these variables."""
-    before = dict(os.environ)
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@contextmanager
-def s3() -> Iterator[ObjectPlace]:
-    """A prefix in a bucket at moto's server."""
-    environment = shared_moto().environment
-    with in_environment(environment):
-        yield ObjectPlace(f"s3://dayfly/suite/{next(_NUMBERS)}", environment)
-
-
-@contextmanager
-def own_s3(url: str) -> Iterator[ObjectPlace]:
-    """A prefix in the bucket that DAYFLY_TEST_S3 names, emptied at the end."""
-    place = ObjectPlace(f"{url.rstrip('/')}/dayfly-test-{os.getpid()}-{next(_NUMBERS)}", {})
-    try:
-        yield place
-    finally:
-        for run in (NAMESPACE, Namespace("run-2", 0), Namespace("other", 0)):
-            channel_kind(place.url).remove(site(place.url, run))
-
-
-@contextmanager
-def directory() -> Iterator[ObjectPlace]:
-    """A directory through the client of object stores."""
-    with tempfile.TemporaryDirectory(prefix="dayfly-test-") as root:
-        yield ObjectPlace(f"dir://{root}", {})
-
-
 #: Every channel, by the name that its tests carry. To test a new channel, add its line.
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-tmpfs": lambda: files_on("/dev/shm"),
@@ -254,6 +132,7 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
     "s3": s3,
     "directory": directory,
+    "dynamodb": dynamodb,
 }
 if own := os.environ.get("DAYFLY_TEST_S3"):
     PLACES["s3-own"] = lambda: own_s3(own)

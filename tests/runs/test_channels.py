@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import dayfly
 from benchmarks.parts.moto_server import moto_server
 from benchmarks.parts.redis_server import RedisOptions, RedisServer
+
+import dayfly
 from dayfly.life.faults import Fault
 from dayfly.wire.channels.credentials import PASSWORD_VARIABLE
-from dayfly.wire.channels.dynamodb import Dynamo
 from tests.runs import small
 
 Undisturbed = Callable[[int], dayfly.Run]

@@ -86,6 +86,7 @@ class Coordinator:
     ) -> None:
         self._platform = platform
         self._channel = channel
+        self._read_next_s = 0.0
         self._store = store
         self._invocation = invocation
         self._stop_asked = stop_asked
@@ -132,7 +133,8 @@ class Coordinator:
         self._faults.at(self._checkpoint.step, "invoked")
         while any(worker.status is None for worker in self._workers):
             self._ended += self._platform.wait(_TICK_S)
-            self._read_reports()
+            # What ended has said all by now.
+            self._read_reports(at_once=bool(self._ended))
             if self._replays:
                 self._restart_ended()
             elif self._note_returned():
@@ -140,7 +142,7 @@ class Coordinator:
             self._trim()
             if self._stop_overdue():
                 return "stopped"
-        self._read_reports()
+        self._read_reports(at_once=True)
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
 
@@ -176,7 +178,7 @@ class Coordinator:
                 if failure is None:
                     self._wait_for_others()
                 self._kill_all(_ROLL_BACK_TIMEOUT_S)
-                self._read_reports()  # what they had said: parts, steps, traffic
+                self._read_reports(at_once=True)  # what they had said: parts, steps, traffic
             except WireError as error:
                 failure = failure or error
                 self._kill_all(_ROLL_BACK_TIMEOUT_S)
@@ -218,7 +220,7 @@ class Coordinator:
             ):
                 return
             self._ended += self._platform.wait(_TICK_S)
-            self._read_reports()
+            self._read_reports(at_once=False)
 
     def _may_come(self, step: int) -> bool:
         """Whether a checkpoint can still be committed: those whose parts are missing live."""
@@ -274,7 +276,11 @@ class Coordinator:
         self._faults.at(self._checkpoint.step, "again")
         self._invoke(worker)
 
-    def _read_reports(self) -> None:
+    def _read_reports(self, *, at_once: bool) -> None:
+        """Act on what workers say; if not at once, no more often than listings are cheap."""
+        if not at_once and time.monotonic() < self._read_next_s:
+            return
+        self._read_next_s = time.monotonic() + self._channel.abilities.list_every_s
         for report in read_reports(self._channel):
             for record in report.records:
                 self._note(report, record)

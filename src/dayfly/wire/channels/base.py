@@ -86,7 +86,8 @@ class Abilities:
     dropped or trimmed, also by a worker that starts again. sums: it adds what is pushed to
     `keys.SERVER`. direct: messages go from worker to worker, so one to everyone leaves its sender
     once a reader. in_flight: requests at once, each way, with which one worker uses its link well.
-    chunk_bytes: what is worth a message of its own.
+    chunk_bytes: what is worth a message of its own. list_every_s: least time between two listings
+    of a box that nothing calls for, as a store may bill them.
     """
 
     largest_bytes: int | None = None
@@ -97,6 +98,7 @@ class Abilities:
     direct: bool = False
     in_flight: int = 1
     chunk_bytes: int = 64 * 1024
+    list_every_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from dayfly.wire.channels.object_stores import (
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.channels.polled import (
     FIRST_ANSWER_S,
+    LIST_EVERY_S,
     PolledChannel,
     Trouble,
     destination_of,
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 _BATCH = 1000
 #: Requests at once where one question is several.
 _AT_ONCE = 16
-#: Bytes of an object in one piece, at least, while it comes.
-_PIECE_BYTES = 2**20
+#: An object up to here comes whole; a larger one in pieces of so many bytes, at least.
+_WHOLE_BYTES, _PIECE_BYTES = 4 * 2**20, 2**20
 #: What one put takes, at S3.
 _LARGEST_BYTES = 5 * 10**9
 _MARKER = "open"
@@ -69,6 +70,7 @@ class ObjectChannel(PolledChannel):
         blocks=False,
         in_flight=16,
         chunk_bytes=2**20,
+        list_every_s=LIST_EVERY_S,
     )
 
     def __init__(
@@ -81,8 +83,6 @@ class ObjectChannel(PolledChannel):
         self._run = namespace.run
         self._generation = f"{namespace.run}/{namespace.generation:06d}"
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayfly-objects")
-        if self._root is not None:
-            self.list_every_s = 0.0  # nobody bills it
 
     def make(self) -> None:
         """Make the channel. Raises WireError if it is there, or cannot be there."""
@@ -113,9 +113,8 @@ class ObjectChannel(PolledChannel):
         return trouble_of(error)
 
     def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
-        # obstore takes no empty buffers of ours for granted: what is not there is not sent.
-        pieces = [head, payload] if payload.nbytes else [head]
-        return self._put_new(f"{key.box}/{key.name}", pieces), 1
+        # Two buffers, as they are: no copy is made.
+        return self._put_new(f"{key.box}/{key.name}", (head, payload)), 1
 
     def _fetch(self, key: Key) -> Incoming | None:
         import obstore
@@ -123,9 +122,11 @@ class ObjectChannel(PolledChannel):
         try:
             got = obstore.get(self._store, self._path(f"{key.box}/{key.name}"))
         except FileNotFoundError as error:
-            return self._absent(error)
-        pieces = got.stream(min_chunk_size=_PIECE_BYTES)
-        return Incoming(got.meta["size"], (memoryview(piece) for piece in pieces))
+            self._absent(error)
+            return None
+        size = got.meta["size"]
+        pieces = [got.bytes()] if size <= _WHOLE_BYTES else got.stream(min_chunk_size=_PIECE_BYTES)
+        return Incoming(size, (memoryview(piece) for piece in pieces))
 
     def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
         there = self._pool.map(lambda key: self._is_there(f"{key.box}/{key.name}"), keys)
@@ -166,7 +167,7 @@ class ObjectChannel(PolledChannel):
     def _path(self, name: str) -> str:
         return f"{self._generation}/{name}"
 
-    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview]) -> bool:
+    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview[int]]) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 

@@ -4,7 +4,7 @@ Object stores and DynamoDB bill by the request, so each is thought about:
 
 get       asks for its key, never lists: when `patience` says so. A wait that goes on over several
           calls is one wait: a call asks at least once, unless an earlier call of the wait did.
-waiting   lists, at most every `list_every_s`; between, it tells what it found last.
+waiting   lists: for the coordinator alone, at most every `LIST_EVERY_S` while nothing else happens.
 drop      removes in the background, many with one request; whoever asks for a dropped key by the
           same channel waits for that.
 the run   is there as long as its marker is. Who puts or waits looks for it every `LOOK_EVERY_S`;
@@ -65,14 +65,10 @@ def destination_of(box: str) -> int | None:
 
 
 class PolledChannel(Channel):
-    """A channel over a store that is asked. place: what errors call it.
-
-    list_every_s: see above.
-    """
+    """A channel over a store that is asked. place: what errors call it."""
 
     def __init__(self, namespace: Namespace, place: str) -> None:
         super().__init__(namespace)
-        self.list_every_s = LIST_EVERY_S
         self.look_every_s = LOOK_EVERY_S
         self._place = place
         self._patience = Patience()
@@ -82,7 +78,6 @@ class PolledChannel(Channel):
         self._look_at_s = time.monotonic() + self.look_every_s  # it was there when this was opened
         self._recent: list[Key] = []
         self._gone = False
-        self._listed: dict[int, tuple[float, list[Key]]] = {}
 
     # What a store is to do. All may raise its own errors, which `_trouble` explains.
 
@@ -152,27 +147,15 @@ class PolledChannel(Channel):
         return found
 
     def waiting(self, destination: int) -> Sequence[Key]:
-        with self._lock:
-            listed_s, keys = self._listed.get(destination, (float("-inf"), []))
-            if time.monotonic() - listed_s < self.list_every_s:
-                return list(keys)
         self._drops.settle()
-        listed_s = time.monotonic()
         found = sorted(key for key, _ in self._all(destination))
         self.traffic.count()
         for key in found:
             self._patience.known(key)
-        with self._lock:
-            self._listed[destination] = listed_s, found
-        return list(found)
+        return found
 
     def drop(self, keys: Iterable[Key]) -> None:
-        dropped = dict.fromkeys(keys)
-        with self._lock:
-            for destination, (listed_s, known) in self._listed.items():
-                kept = [key for key in known if key not in dropped]
-                self._listed[destination] = listed_s, kept
-        self._drops.add(dropped)
+        self._drops.add(keys)
 
     def trim(self, before_step: int) -> None:
         self._drops.settle()
@@ -208,6 +191,10 @@ class PolledChannel(Channel):
         with suppress(DayflyError):
             if recent and not self._insist("the end of a worker", self._is_open, Outage(0)):
                 self._take_back(recent)
+
+    def pause(self, tries: int = 1) -> None:
+        """Leave the store alone for a while, the longer the more often it was tried."""
+        time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
 
     def _receive(
         self, key: Key, timeout_s: float, use: Callable[[Incoming], Result]
@@ -264,15 +251,15 @@ class PolledChannel(Channel):
         self, what: Key | str, act: Callable[[], Result], outage: Outage | None = None
     ) -> Result:
         """Act until the store answers. Raises WireError if it refuses, or is away for long."""
-        outage = outage or self._outage
+        outage = outage or Outage(self._outage.most_s)
         for tries in range(1, 1 << 30):
             try:
                 result = act()
             except Exception as error:
                 self._explained(what, error, outage)
-                time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
+                self.pause(tries)
             else:
-                outage.answered()
+                self._outage.answered()
                 return result
         raise AssertionError("unreachable")
 

@@ -1,0 +1,373 @@
+"""DynamoDB as a channel, for small models: an item has 400 KB, and each KB is a write unit.
+
+A message up to 16 KiB is one item. A larger one is parts of 390 KiB, each in a partition of its
+own so that the load spreads, and then an item that names them: it is written last, on condition
+that there is none, so readers see all of a message or nothing, and the first put wins. Listings
+read the small items only. Removing an item costs as much as writing it did. What a worker that was
+killed half-way has left is named by nothing, and expires.
+
+Requests are counted in items, as they are billed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError, WireError
+from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.wire.channels.dynamodb_table import (
+    ITEM_BYTES,
+    PARTS,
+    READS,
+    WRITES,
+    Address,
+    Busy,
+    Item,
+    Table,
+    Write,
+    address_of,
+    check_installed,
+    removing,
+    storing,
+    trouble_of,
+)
+from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
+from dayfly.wire.channels.patience import Outage
+from dayfly.wire.channels.polled import (
+    FIRST_ANSWER_S,
+    LIST_EVERY_S,
+    PolledChannel,
+    Trouble,
+    Vanished,
+)
+from dayfly.wire.channels.reception import Incoming
+from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
+from dayfly.wire.message import HEADER_BYTES
+
+#: Up to here a message is one item.
+_INLINE_BYTES = 16 * 1024
+#: What a worker may send in a round, see `_refuse_large`.
+LARGEST_ROUND_BYTES = 32 * 2**20
+#: Write units a second of a new table on demand, for all workers together.
+#: Source: docs.aws.amazon.com/amazondynamodb, on-demand capacity mode (as of 2026-11).
+_NEW_TABLE_UNITS_PER_S = 4000
+_UNIT_BYTES = 1024
+#: Seconds until DynamoDB removes a message, and a marker, that nobody removed.
+MESSAGE_S = 2 * 24 * 3600
+MARKER_S = 30 * 24 * 3600
+
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_IN_FLIGHT = 16
+
+Result = TypeVar("Result")
+
+
+class DynamoChannel(PolledChannel):
+    """Messages as items of a table. clock: Unix seconds, for when they expire."""
+
+    abilities = Abilities(
+        blocks=False, in_flight=_IN_FLIGHT, chunk_bytes=ITEM_BYTES, list_every_s=LIST_EVERY_S
+    )
+
+    def __init__(
+        self, table: str, namespace: Namespace, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(namespace, f"dynamodb://{table}")
+        try:
+            self._table = Table(table, connections=2 * _IN_FLIGHT)
+        except Exception as error:
+            raise self._refusal(error, table) from None
+        self._clock = clock
+        self._marker: Address = (namespace.run, f"{namespace.generation:06d}")
+        self._senders = 0
+
+    def make(self, senders: int) -> None:
+        """Make the channel. Raises WireError if it is there, or the table is not fit for it."""
+        brief = Outage(FIRST_ANSWER_S)
+        self._insist("making the channel", self._table.check, brief)
+        self._senders = senders
+        marker = self._marker_item()
+        won = self._insist("making the channel", lambda: self._table.put_new(marker), brief)
+        if not won:
+            there = self._insist("making the channel", lambda: self._table.get(self._marker), brief)
+            if there is None or there["nonce"] != marker["nonce"]:
+                name = "/".join(self._marker)
+                raise WireError(f"the channel at {self._place}/{name} is there already")
+
+    def find(self) -> None:
+        """Raise WireError unless the channel was made."""
+        marker = self._insist("opening the channel", lambda: self._table.get(self._marker))
+        if marker is None or "open" not in marker:
+            raise WireError(f"there is no channel at {self._place}/{'/'.join(self._marker)}")
+        self._senders = int(marker["senders"]["N"])
+
+    def trim(self, before_step: int) -> None:
+        super().trim(before_step)
+        if self._senders:
+            # A run may take longer than a marker is kept.
+            self._insist("a trim", lambda: self._table.put(self._marker_item()))
+
+    def close(self) -> None:
+        super().close()
+        self._table.close()
+
+    def _trouble(self, error: Exception) -> Trouble | None:
+        return trouble_of(error, self._table.name)
+
+    def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
+        nonce = uuid.uuid4().hex
+        size = HEADER_BYTES + payload.nbytes
+        small = payload.nbytes <= _INLINE_BYTES
+        parts = [] if small else _parts(payload)
+        box, name = self._address(key)
+        for start in range(0, len(parts), PARTS):
+            some = range(start, min(start + PARTS, len(parts)))
+            at = [self._part((box, name), nonce, number) for number in some]
+            self._write(
+                key,
+                [
+                    storing(self._item(one, data=bytes(parts[number])))
+                    for one, number in zip(at, some, strict=True)
+                ],
+            )
+        item = self._item((box, name), data=head + bytes(payload) if small else head)
+        item |= {
+            "bytes": {"N": str(size)},
+            "parts": {"N": str(len(parts))},
+            "nonce": {"S": nonce},
+        }
+        won = self._insist(key, lambda: self._table.put_new(item))
+        if not won:
+            # It may be this very message, whose answer was lost.
+            there = self._insist(key, lambda: self._table.get((box, name)))
+            won = there is not None and there["nonce"]["S"] == nonce
+        if not won:
+            self._erase([self._part((box, name), nonce, one) for one in range(len(parts))])
+        return won, 1 + len(parts)
+
+    def _fetch(self, key: Key) -> Incoming | None:
+        at = self._address(key)
+        item = self._table.get(at)
+        if item is None:
+            return None
+        count = int(item["parts"]["N"]) if "parts" in item else 0
+        data = memoryview(item["data"]["B"])
+        if not count:
+            return Incoming(data.nbytes, [data])
+        pieces = self._pieces(data, at, item["nonce"]["S"], count)
+        return Incoming(int(item["bytes"]["N"]), pieces, requests=1 + count)
+
+    def _pieces(
+        self, head: memoryview, at: Address, nonce: str, count: int
+    ) -> Iterator[memoryview]:
+        yield head
+        for start in range(0, count, PARTS):
+            wanted = [self._part(at, nonce, one) for one in range(start, min(start + PARTS, count))]
+            found = self._items(wanted)
+            if len(found) < len(wanted):
+                raise Vanished
+            for item in sorted(found, key=lambda one: one["name"]["S"]):
+                yield memoryview(item["data"]["B"])
+
+    def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
+        at = {self._address(key): key for key in keys}
+        found = [at[address_of(item)] for item in self._items(list(at), ["box", "name"])]
+        return frozenset(found), len(keys)
+
+    def _list(self, destination: int | None) -> Iterator[tuple[Key, int]]:
+        everyone = (*range(self._senders), EVERYONE, COORDINATOR, SERVER)
+        for reader in everyone if destination is None else (destination,):
+            for item in self._table.query(self._box(reader), ["name", "bytes"]):
+                key = Key.parse(item["name"]["S"], reader)
+                if key is not None:
+                    yield key, int(item["bytes"]["N"])
+
+    def _delete(self, keys: Sequence[Key]) -> None:
+        self._delete_at([self._address(key) for key in keys])
+
+    def _is_open(self) -> bool:
+        marker = self._table.get(self._marker)
+        return marker is not None and "open" in marker
+
+    def _remove_run(self) -> None:
+        # The markers say which boxes there are, so they are closed first and removed last.
+        run = self._marker[0]
+        markers = list(self._table.query(run, ["name", "senders"]))
+        for marker in markers:
+            self._table.put({**marker, **self._expiring(MARKER_S)})
+        for marker in markers:
+            senders = int(marker["senders"]["N"])
+            for reader in (*range(senders), EVERYONE, COORDINATOR, SERVER):
+                box = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).box}"
+                while found := [address_of(item) for item in self._table.query(box, ["name"])]:
+                    self._delete_at(found)
+        self._erase([address_of(marker) for marker in markers])
+
+    def _delete_at(self, addresses: Sequence[Address]) -> None:
+        """Remove messages: first what names their parts, then those."""
+        items = self._items(list(dict.fromkeys(addresses)), ["box", "name", "parts", "nonce"])
+        self._erase([address_of(item) for item in items])
+        self._erase(
+            [
+                self._part(address_of(item), item["nonce"]["S"], one)
+                for item in items
+                if "parts" in item
+                for one in range(int(item["parts"]["N"]))
+            ]
+        )
+
+    def _items(self, addresses: Sequence[Address], fields: Sequence[str] = ()) -> list[Item]:
+        """Those items that are there, however often the table has to be asked."""
+        items: list[Item] = []
+        left: list[Address] = []
+
+        def ask() -> None:
+            nonlocal left
+            found, again = self._table.get_all(left, fields)
+            items.extend(found)
+            left = _fewer(left, again)
+
+        for start in range(0, len(addresses), READS):
+            left = list(addresses[start : start + READS])
+            self._insist("a look", ask)
+            while left:
+                self.pause()
+                self._insist("a look", ask)
+        return items
+
+    def _write(self, what: Key | str, requests: Sequence[Write]) -> None:
+        """Store and remove items, however often the table has to be asked."""
+        left: list[Write] = []
+
+        def ask() -> None:
+            nonlocal left
+            left = _fewer(left, self._table.write(left))
+
+        for start in range(0, len(requests), WRITES):
+            left = list(requests[start : start + WRITES])
+            self._insist(what, ask)
+            while left:
+                self.pause()
+                self._insist(what, ask)
+
+    def _erase(self, addresses: Sequence[Address]) -> None:
+        self._write("a removal", [removing(one) for one in addresses])
+
+    def _box(self, reader: int) -> str:
+        return f"{'/'.join(self._marker)}/{Key(0, 'a', 0, reader).box}"
+
+    def _address(self, key: Key) -> Address:
+        return f"{'/'.join(self._marker)}/{key.box}", key.name
+
+    @staticmethod
+    def _part(at: Address, nonce: str, number: int) -> Address:
+        return f"{at[0]}/{at[1]}/{nonce}", f"{number:04d}"
+
+    def _item(self, at: Address, data: bytes) -> Item:
+        named: Item = {"box": {"S": at[0]}, "name": {"S": at[1]}, "data": {"B": data}}
+        return named | self._expiring(MESSAGE_S)
+
+    def _marker_item(self) -> Item:
+        box, name = self._marker
+        item: Item = {
+            "box": {"S": box},
+            "name": {"S": name},
+            "senders": {"N": str(self._senders)},
+            "open": {"BOOL": True},
+            "nonce": {"S": uuid.uuid4().hex},
+        }
+        return item | self._expiring(MARKER_S)
+
+    def _expiring(self, after_s: int) -> Item:
+        return {"expires": {"N": str(int(self._clock()) + after_s)}}
+
+    def _refusal(self, error: Exception, table: str) -> Exception:
+        trouble = trouble_of(error, table)
+        return error if trouble is None else WireError(f"{self._place}: {trouble.text}")
+
+
+class DynamoDB(ChannelKind):
+    """Messages as items of a table: for models of a few megabytes."""
+
+    schemes = ("dynamodb",)
+    usage = "dynamodb://table"
+    abilities = DynamoChannel.abilities
+
+    def check(self, url: str) -> None:
+        _table(url)
+        check_installed()
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        _refuse_large(plan)
+        channel = DynamoChannel(_table(site.url), site.namespace)
+        try:
+            channel.make(plan.senders)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def open(self, site: Site, reader: int) -> Channel:
+        channel = DynamoChannel(_table(site.url), site.namespace)
+        try:
+            channel.find()
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def remove(self, site: Site) -> None:
+        with DynamoChannel(_table(site.url), site.namespace) as channel:
+            channel.remove()
+
+    def cost(self, nbytes: int) -> Cost:
+        items = 1 if nbytes <= _INLINE_BYTES else 1 + -(-nbytes // ITEM_BYTES)
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=items, gets=items, bytes_up=whole, bytes_down=whole)
+
+    def room(self, plan: Plan) -> Room:
+        _refuse_large(plan)
+        return super().room(plan)
+
+
+def _refuse_large(plan: Plan) -> None:
+    """Raise RequestError, with the arithmetic, for more than DynamoDB is good for.
+
+    A KB is a write unit, to put and again to remove; a new table takes 4000 a second for all. At
+    the bound a worker's round is 32768 units: eight seconds and two cents, before anything is read.
+    """
+    if plan.ahead_bytes <= LARGEST_ROUND_BYTES:
+        return
+    units = -(-plan.ahead_bytes // _UNIT_BYTES)
+    items = -(-plan.ahead_bytes // ITEM_BYTES)
+    usd = Catalogue().store("dynamodb").puts_usd(items, plan.ahead_bytes)
+    raise RequestError(
+        f"each worker sends {plan.ahead_bytes / 2**20:.0f} MiB a round, which DynamoDB bills as "
+        f"{units} write units (${usd:.2f}) and a new table takes "
+        f"{units / _NEW_TABLE_UNITS_PER_S:.0f} s for: it is for rounds of up to "
+        f"{LARGEST_ROUND_BYTES / 2**20:.0f} MiB, so give another "
+        "channel, such as s3://bucket/prefix"
+    )
+
+
+def _table(url: str) -> str:
+    table = url.partition("://")[2]
+    if not _TABLE.fullmatch(table):
+        raise RequestError(f"channel {url!r}: give a table's name, as in dynamodb://table")
+    return table
+
+
+def _parts(payload: memoryview) -> list[memoryview]:
+    return [payload[start : start + ITEM_BYTES] for start in range(0, len(payload), ITEM_BYTES)]
+
+
+def _fewer(asked: list[Result], left: list[Result]) -> list[Result]:
+    """What is left, if it is less than was asked for. Raises Busy if it is all."""
+    if left and len(left) == len(asked):
+        raise Busy
+    return left
