@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels.credentials import refuse_secret
+from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.files import Files
 from dayfly.wire.channels.kind import ChannelKind
+from dayfly.wire.channels.parameter_server import ParameterServer
 
 #: Every kind of channel, by the scheme of its URLs.
-CHANNELS: dict[str, ChannelKind] = {scheme: kind for kind in (Files(),) for scheme in kind.schemes}
+CHANNELS: dict[str, ChannelKind] = {
+    scheme: kind for kind in (Files(), ParameterServer(), Direct()) for scheme in kind.schemes
+}
 
 #: What `--channel` takes, for help texts and errors.
 KNOWN = tuple(dict.fromkeys(kind.usage for kind in CHANNELS.values()))
