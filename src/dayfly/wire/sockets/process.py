@@ -66,7 +66,8 @@ class ServerProcess(Closing):
         finally:
             os.close(read_fd)
         try:
-            os.write(self._lifeline_fd, json.dumps(asdict(order)).encode() + b"\n")
+            with suppress(BrokenPipeError):  # it ended already, which shows in what it said
+                os.write(self._lifeline_fd, json.dumps(asdict(order)).encode() + b"\n")
             said = self._listen()
         except BaseException:
             self.close()

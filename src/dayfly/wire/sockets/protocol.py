@@ -40,8 +40,10 @@ MOST_KEYS = 2**16
 LONGEST_WAIT_S = 3600.0
 #: How long an end that has begun to speak may fall silent before the other hangs up, in seconds.
 SILENCE_S = 60.0
-#: How long the handshake may take, in seconds.
+#: How long a server waits for a client's side of the handshake, in seconds.
 HELLO_S = 5.0
+#: How long a client waits for the server's: there may be strangers before it, who say nothing.
+GREETING_S = 20.0
 
 _MAGIC = b"dayfly sockets 1"
 _NONCE_BYTES = 32
@@ -232,7 +234,7 @@ def greet(sock: socket.socket, token: str, audience: str) -> int | None:
     nonce = secrets.token_bytes(_NONCE_BYTES)
     try:
         send(sock, _MAGIC, nonce)
-        answer = _receive_by(sock, _NONCE_BYTES + _RANK.size + _MAC_BYTES)
+        answer = _receive_by(sock, _NONCE_BYTES + _RANK.size + _MAC_BYTES, HELLO_S)
         theirs, rank_raw = answer[:_NONCE_BYTES], answer[_NONCE_BYTES:-_MAC_BYTES]
         said = (nonce, theirs, rank_raw)
         (rank,) = _RANK.unpack(rank_raw)
@@ -251,13 +253,13 @@ def introduce(sock: socket.socket, token: str, audience: str, rank: int) -> None
 
     Raises Unreachable if nobody speaks there, and WireError if it is another one.
     """
-    greeting = _receive_by(sock, _GREETING_BYTES)
+    greeting = _receive_by(sock, _GREETING_BYTES, GREETING_S)
     if not greeting.startswith(_MAGIC):
         raise WireError("what listens there is no server of dayfly's")
     said = (greeting[len(_MAGIC) :], secrets.token_bytes(_NONCE_BYTES), _RANK.pack(rank))
     send(sock, *said[1:], _mac(token, b"client", audience, said))
     try:
-        proof = _receive_by(sock, _MAC_BYTES)
+        proof = _receive_by(sock, _MAC_BYTES, GREETING_S)
     except Unreachable as error:
         raise WireError("it refused this run's token: it is another run's, or too late") from error
     if not hmac.compare_digest(proof, _mac(token, b"server", audience, said)):
@@ -272,9 +274,9 @@ def hang_up(sock: socket.socket) -> None:
     sock.close()
 
 
-def _receive_by(sock: socket.socket, count: int) -> bytes:
-    """So many bytes of a handshake, in its time however slowly they drip."""
-    until = time.monotonic() + HELLO_S
+def _receive_by(sock: socket.socket, count: int, within_s: float) -> bytes:
+    """So many bytes of a handshake, in that time however slowly they drip."""
+    until = time.monotonic() + within_s
     got = b""
     while len(got) < count:
         left_s = until - time.monotonic()

@@ -191,16 +191,18 @@ class Sums:
 
 def add(number: int, total: memoryview, term: memoryview) -> None:
     """Add elements of the type `number` of `DTYPES` in place, with the bits that torch gives."""
-    if number == _BFLOAT16:
+    if not term.nbytes:
+        return
+    with np.errstate(all="ignore"):  # infinite sums are the workers' to notice
+        if number != _BFLOAT16:
+            dtype = np.dtype(DTYPES[number])
+            into = np.frombuffer(total, dtype)
+            np.add(into, np.frombuffer(term, dtype), out=into)
+            return
         totals, terms = np.frombuffer(total, np.uint16), np.frombuffer(term, np.uint16)
         for start in range(0, totals.size, _PIECE):
             piece = slice(start, start + _PIECE)
             totals[piece] = _to_bfloat16(_to_float32(totals[piece]) + _to_float32(terms[piece]))
-        return
-    dtype = np.dtype(DTYPES[number])
-    into = np.frombuffer(total, dtype)
-    with np.errstate(all="ignore"):
-        np.add(into, np.frombuffer(term, dtype), out=into)
 
 
 def _to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
