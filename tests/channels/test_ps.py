@@ -233,6 +233,16 @@ def test_a_port_in_use_and_a_foreign_address_are_named(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
 
 
+def test_a_port_of_ones_own_can_be_had_again_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    place = site(tmp_path, f"ps://127.0.0.1:{port}")
+    for _ in range(2):
+        with KIND.create(place, plan(RANKS)) as made, KIND.open(place, 0) as worker:
+            assert push(worker, 0, torch.ones(4))
+            made.destroy()
+
+
 @pytest.mark.parametrize(
     "url", ["ps://host:port", "ps://h:70000", "ps://h/x", "ps://:5", "ps://me@h", "ps://0.0.0.0"]
 )

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
-from dayfly.wire.keys import party_name
+from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.sockets.client import Client
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.protocol import Unreachable
@@ -52,7 +52,7 @@ class Peers(Closing):
 
     def over(self) -> bool:
         """Whether the coordinator has removed all addresses, as the run is over."""
-        return not self._meeting.records()
+        return self._meeting.find(COORDINATOR) is None
 
     def close(self) -> None:
         with self._lock:

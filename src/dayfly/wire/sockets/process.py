@@ -104,6 +104,9 @@ class ServerProcess(Closing):
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], START_S)
         line = self._process.stdout.readline() if ready else b""
+        if ready and not line:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)  # to tell how it ended
         try:
             said = json.loads(line)
         except ValueError as error:
