@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import pytest
 import torch
 
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.direct import Direct, DirectChannel
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.parameter_server import ParameterServer
-from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.segments import doorbell
 from dayfly.wire.segments.layout import address_of
@@ -30,11 +27,8 @@ from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.sockets.client import Client, receive_unknown
-from dayfly.wire.sockets.meeting import Meeting, address_in
-from dayfly.wire.sockets.server import Server
-from dayfly.wire.store import FileStore
 from dayfly.wire.tensors import as_bytes
+from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
 SOON_S = 30.0
@@ -119,106 +113,6 @@ class ShapedFilePlace(FilePlace):
         return ShapedChannel(super().open(namespace, reader), Way(fast))
 
 
-@dataclass(frozen=True)
-class SocketPlace:
-    """A store in which the servers of a channel of sockets leave their addresses."""
-
-    root: Path
-    url: ClassVar[str]
-
-    def site(self, namespace: Namespace) -> Site:
-        """With a free port at the loopback address."""
-        store = FileStore(self.root / namespace.run)
-        return Site(url=self.url, namespace=namespace, rendezvous=store)
-
-    def raw(self, namespace: Namespace, key: Key) -> bytes:
-        with self._client(namespace, key) as client:
-            return client.get(key, 0, receive_unknown)[0]
-
-    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
-        with self._client(namespace, key) as client:
-            assert client.put(key, raw)
-
-    def only_events(self, patch: pytest.MonkeyPatch) -> None:
-        """They always do: a get waits at the server."""
-
-    def _client(self, namespace: Namespace, key: Key) -> Client:
-        """A client of the server that keeps a message; what it reads counts as unread."""
-        meeting = Meeting(self.site(namespace).rendezvous, namespace)
-        coordinator = meeting.wait_for(COORDINATOR, SOON_S)
-        home = self._home(key)
-        record = coordinator if home == COORDINATOR else meeting.wait_for(home, SOON_S)
-        return Client(address_in(record), coordinator["token"], COORDINATOR)
-
-    def _home(self, key: Key) -> int:
-        return COORDINATOR
-
-
-class ParameterServerPlace(SocketPlace):
-    """A parameter server a namespace."""
-
-    url = "ps://"
-
-    def make(self, namespace: Namespace) -> Channel:
-        plan = Plan(senders=SENDERS, budget_bytes=64 * 2**20, ahead_bytes=2**18)
-        return ParameterServer().create(self.site(namespace), plan)
-
-    def open(self, namespace: Namespace, reader: int) -> Channel:
-        return ParameterServer().open(self.site(namespace), reader)
-
-
-@dataclass(frozen=True)
-class DirectPlace(SocketPlace):
-    """An outbox a rank, in the process that made it, which all channels of the rank there share.
-
-    So a channel may be opened as often as the suite likes, though a rank has one attempt at a time.
-    In other processes it has no outbox, and sends what it puts to the rank's.
-    """
-
-    url = "tcp://"
-    outboxes: dict[Namespace, dict[int, Server]] = field(default_factory=dict)
-
-    def __reduce__(self) -> tuple[type[DirectPlace], tuple[Path]]:
-        return DirectPlace, (self.root,)
-
-    @contextmanager
-    def make(self, namespace: Namespace) -> Iterator[Channel]:
-        site, kind = self.site(namespace), Direct()
-        plan = Plan(senders=SENDERS, budget_bytes=64 * 2**20, ahead_bytes=2**18)
-        with ExitStack() as stack:
-            coordinators = stack.enter_context(kind.create(site, plan))
-            ends = {COORDINATOR: coordinators}
-            for rank in range(SENDERS):
-                ends[rank] = stack.enter_context(kind.open(site, rank))
-            servers = {rank: end._server for rank, end in ends.items()}
-            for server in servers.values():
-                stack.callback(server.close)  # first: nobody is to wait for readers
-            self.outboxes[namespace] = servers
-            yield coordinators
-
-    def open(self, namespace: Namespace, reader: int) -> Channel:
-        site = self.site(namespace)
-        record = Meeting(site.rendezvous, namespace).wait_for(COORDINATOR, SOON_S)
-        return DirectChannel(
-            site,
-            reader,
-            token=record["token"],
-            world_size=record["world_size"],
-            server=self.outboxes.get(namespace, {}).get(reader),
-            owned=False,
-        )
-
-    def _home(self, key: Key) -> int:
-        return COORDINATOR if key.source < 0 or key.destination == COORDINATOR else key.source
-
-
-@contextmanager
-def sockets_in(kind: type[SocketPlace]) -> Iterator[SocketPlace]:
-    """A place whose addresses are kept in a private directory."""
-    with tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm") as root:
-        yield kind(Path(root))
-
-
 @contextmanager
 def files_on(parent: str | None, kind: type[FilePlace] = FilePlace) -> Iterator[FilePlace]:
     """A file channel's place under a private directory; None: on the normal disk."""
@@ -231,8 +125,8 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-tmpfs": lambda: files_on("/dev/shm"),
     "files-disk": lambda: files_on(None),
     "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
-    "ps": lambda: sockets_in(ParameterServerPlace),
-    "tcp": lambda: sockets_in(DirectPlace),
+    "ps": lambda: sockets_in(ParameterServerPlace, SENDERS),
+    "tcp": lambda: sockets_in(DirectPlace, SENDERS),
 }
 
 
