@@ -30,6 +30,7 @@ from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes
 from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
 from tests.channels.store_places import directory, dynamodb, own_s3, s3
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
@@ -44,7 +45,7 @@ class Place(Protocol):
 
     asks_each: bool
 
-    def make(self, namespace: Namespace) -> Channel:
+    def make(self, namespace: Namespace) -> AbstractContextManager[Channel]:
         """The coordinator's end of a new channel, with `SENDERS` ranks."""
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
@@ -133,6 +134,8 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "s3": s3,
     "directory": directory,
     "dynamodb": dynamodb,
+    "ps": lambda: sockets_in(ParameterServerPlace, SENDERS),
+    "tcp": lambda: sockets_in(DirectPlace, SENDERS),
 }
 if own := os.environ.get("DAYFLY_TEST_S3"):
     PLACES["s3-own"] = lambda: own_s3(own)

@@ -92,14 +92,15 @@ def test_size_follows_the_messages(connect: Connect) -> None:
 def test_runs_and_generations_do_not_see_each_other(connect: Connect) -> None:
     names = [Namespace("run", 0), Namespace("run", 1), Namespace("run-2", 0)]
     channels = [connect(0, name) for name in names]
-    key = HERE[0]
+    read, key = HERE[:2]
     for number, channel in enumerate(channels):
-        assert channel.put_bytes(key, bytes([number]) * 10)
+        assert channel.put_bytes(read, bytes([number]) * 10)
+        assert channel.put_bytes(key, b"x")
     for number, channel in enumerate(channels):
-        assert channel.get_bytes(key, SOON_S) == bytes([number]) * 10
+        assert channel.get_bytes(read, SOON_S) == bytes([number]) * 10
     size = channels[2].size_bytes()
     channels[0].trim(1)
-    channels[1].drop([key])
+    channels[1].drop([read, key])
     assert [channel.stored([key]) for channel in channels] == [set(), set(), {key}]
     assert [channel.size_bytes() for channel in channels] == [0, 0, size]
 

@@ -14,11 +14,13 @@ import torch
 
 from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.scatter_reduce import scatter_reduce
 from dayfly.wire.engine import Engine
-from dayfly.wire.keys import Key
+from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import HEADER_BYTES, Header
 from dayfly.wire.shaped import ShapedChannel, ShapedStore, shaped_channel, shaped_store
 from dayfly.wire.shaping import Rates, Way
@@ -67,6 +69,22 @@ def test_a_put_takes_its_time_and_is_not_there_before(plain: Channel) -> None:
     assert arrived_s >= 0.98 * UP_S
     assert put_at - began >= 0.98 * UP_S
     assert plain.traffic.bytes_up == channel.traffic.bytes_up == 4 * ELEMENTS + HEADER_BYTES
+
+
+@pytest.mark.parametrize(("destination", "copies"), [(1, 1), (EVERYONE, 3)])
+def test_what_goes_to_everyone_directly_leaves_once_a_reader(
+    tmp_path: Path, destination: int, copies: int
+) -> None:
+    kind = Direct()
+    site = Site(url="tcp://", namespace=Namespace("run", 0), rendezvous=FileStore(tmp_path))
+    plan = Plan(senders=4, budget_bytes=2**26, ahead_bytes=2**23)
+    with kind.create(site, plan) as coordinators, kind.open(site, 0) as plain:
+        channel = ShapedChannel(plain, Way(RATES))
+        assert channel.abilities.direct
+        key = Key(0, "sum", 0, destination)
+        assert timed_s(lambda: put(channel, key)) >= 0.98 * (0.1 * copies + 0.03)
+        assert channel.traffic.bytes_up == copies * (4 * ELEMENTS + HEADER_BYTES)
+        coordinators.destroy()
 
 
 def test_the_first_put_wins_behind_a_line_too(plain: Channel) -> None:

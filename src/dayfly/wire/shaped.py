@@ -28,6 +28,7 @@ class ShapedChannel(Channel):
 
     def __init__(self, channel: Channel, way: Way) -> None:
         super().__init__(channel.namespace)
+        self.abilities = channel.abilities
         self.traffic = channel.traffic
         self._channel = channel
         self._way = way
@@ -35,8 +36,12 @@ class ShapedChannel(Channel):
         self._store_s_per_byte = float("inf")
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        """As `Channel.put`; a message whose key is taken has crossed the line all the same."""
-        line, size = self._way.up, HEADER_BYTES + payload.nbytes
+        """As `Channel.put`; a message whose key is taken has crossed the line all the same.
+
+        One that goes directly to several readers crosses it as often.
+        """
+        copies = self._channel.copies(key)
+        line, size = self._way.up, copies * (HEADER_BYTES + payload.nbytes)
         ahead_s = size * self._store_s_per_byte if self._store_s_per_byte < float("inf") else 0.0
         free_s = line.carry(size, line.ask(), ahead_s)
         began = time.perf_counter()
@@ -66,6 +71,9 @@ class ShapedChannel(Channel):
         return self._down(
             lambda some_s: (self._channel.get_bytes(key, some_s), self._way.now()), timeout_s, len
         )[0]
+
+    def copies(self, key: Key) -> int:
+        return self._channel.copies(key)
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         self._way.ask_only()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels.credentials import refuse_secret
+from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.dynamodb import DynamoDB
 from dayfly.wire.channels.files import Files
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.objects import Objects
+from dayfly.wire.channels.parameter_server import ParameterServer
 
 #: Every kind of channel, by the scheme of its URLs.
 CHANNELS: dict[str, ChannelKind] = {
-    scheme: kind for kind in (Files(), Objects(), DynamoDB()) for scheme in kind.schemes
+    scheme: kind
+    for kind in (Files(), Objects(), DynamoDB(), ParameterServer(), Direct())
+    for scheme in kind.schemes
 }
 
 #: What `--channel` takes, for help texts and errors.

@@ -122,12 +122,16 @@ class Channel(Closing):
     as in memory, and not time of a link.
     """
 
-    abilities: ClassVar[Abilities] = Abilities()
+    abilities: Abilities = Abilities()
     immediate: ClassVar[bool] = False
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.traffic = Traffic()
+
+    def copies(self, key: Key) -> int:
+        """How often a message that is put leaves its sender: once, to a store."""
+        return 1
 
     @abstractmethod
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:

@@ -1,0 +1,384 @@
+"""The direct channel: workers that can reach each other, as Hydrozoa's containers do.
+
+    rank 0                              rank 1
+    outbox: messages from rank 0  <---  get, over a connection to rank 0
+    get, to rank 1  ----------------->  outbox: messages from rank 1
+
+To put is to copy a message into one's own outbox, which serves it to whoever asks; to get is to ask
+its source, wait there, and receive into the tensor. So a reader takes no memory but its tensor, and
+a sender no more than its outbox: a message to one rank is freed when that rank has read it, one to
+everyone when all others have. A put into a full outbox waits for readers. Messages to the
+coordinator are sent to it at once, and outlive the worker; those that it sends, such as the wish to
+stop, are asked of it.
+
+Nothing survives the death of its sender, and nothing can be read twice: after a death all workers
+go back to the run checkpoint. Addresses meet in the run's store (see `sockets.meeting`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from dayfly.errors import RequestError, WaitTimeout, WireError
+from dayfly.wire.channels.base import Abilities, Channel, Cost
+from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key, party_name
+from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.sockets.client import Client
+from dayfly.wire.sockets.meeting import Meeting
+from dayfly.wire.sockets.peers import Absent, Peers
+from dayfly.wire.sockets.place import Place
+from dayfly.wire.sockets.reading import (
+    as_plain_bytes,
+    copy_into_tensor,
+    into_tensor,
+    pack,
+    plain_bytes,
+)
+from dayfly.wire.sockets.server import Server
+from dayfly.wire.sockets.table import Table
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+#: How long a worker waits for the coordinator's address, in seconds.
+MEET_S = 30.0
+#: How long a put waits for readers to make room in the outbox, in seconds.
+ROOM_S = 60.0
+#: How long a worker that ends waits for readers of its last messages, in seconds.
+LINGER_S = 10.0
+#: An outbox holds so much at least, in bytes.
+_LEAST_OUTBOX_BYTES = 64 * 2**20
+_POLL_S = 0.05
+_LOOK_S = 0.2
+#: Messages that were read and not dropped yet, of which it is known that they are gone.
+_REMEMBERED = 2**12
+
+
+class There(Protocol[Result_co]):
+    """Gets a message from a server; also when it was there."""
+
+    def __call__(self, client: Client, some_s: float) -> tuple[Result_co, float]: ...
+
+
+class DirectChannel(Channel):
+    """The end of `rank` (or the coordinator). server: of its outbox, closed with it if `owned`."""
+
+    abilities = Abilities(replays=False, direct=True, in_flight=4, chunk_bytes=2**18)
+
+    def __init__(
+        self,
+        site: Site,
+        rank: int,
+        *,
+        token: str,
+        world_size: int,
+        server: Server | None,
+        owned: bool = True,
+    ) -> None:
+        super().__init__(site.namespace)
+        self._rank = rank
+        self._world_size = world_size
+        self._meeting = Meeting(site.rendezvous, site.namespace)
+        self._peers = Peers(self._meeting, token, rank)
+        self._server = server
+        self._owned = owned
+        self._lock = threading.Lock()
+        self._taken: dict[Key, None] = {}
+        self._closed = False
+
+    def copies(self, key: Key) -> int:
+        """Each reader gets it from here."""
+        return max(1, self._world_size - 1) if key.destination == EVERYONE else 1
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        size = HEADER_BYTES + payload.nbytes
+        home = self._home(key)
+        try:
+            if (table := self._own(home)) is not None:
+                won = self._put_here(table, key, header, payload)
+            else:
+                sealed = header.pack(payload)
+                won = self._peers.ask(home, lambda client: client.put(key, sealed, payload))
+        except WireError as error:
+            raise WireError(f"{key}: {error}") from error
+        self.traffic.count(up=size * self.copies(key) if won else 0)
+        return won
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        take = into_tensor(key, into)
+
+        def here(blob: memoryview) -> None:
+            copy_into_tensor(key, blob, into)
+
+        def there(client: Client, some_s: float) -> tuple[None, float]:
+            return client.get(key, some_s, take)
+
+        _, there_s = self._read(key, timeout_s, here, there)
+        self.traffic.count(down=HEADER_BYTES + into.nbytes)
+        return there_s
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        take = as_plain_bytes(key)
+
+        def here(blob: memoryview) -> bytes:
+            return plain_bytes(key, blob)
+
+        def there(client: Client, some_s: float) -> tuple[bytes, float]:
+            return client.get(key, some_s, take)
+
+        data, _ = self._read(key, timeout_s, here, there)
+        self.traffic.count(down=HEADER_BYTES + len(data))
+        return data
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        found: set[Key] = set()
+        for home, some in self._by_home(keys).items():
+            if (table := self._own(home)) is not None:
+                here = table.stored(some)
+                found |= {key for key, stored in zip(some, here, strict=True) if stored}
+            else:
+                with self._passing_over(home):
+                    found |= self._peers.ask(home, partial(Client.stored, keys=some))
+        self.traffic.count()
+        return frozenset(found)
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        homes = [COORDINATOR] if destination == COORDINATOR else self._homes()
+        found: list[Key] = []
+        for home in homes:
+            if (table := self._own(home)) is not None:
+                found += table.waiting(destination)
+            else:
+                with self._passing_over(home):
+                    found += self._peers.ask(home, lambda client: client.waiting(destination))
+        return sorted(found)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        with self._lock:
+            # Freed when they were read: that needs no request.
+            left = [key for key in keys if self._taken.pop(key, self) is self]
+        for home, some in self._by_home(left).items():
+            if (table := self._own(home)) is not None:
+                table.drop(some)
+            else:
+                with self._passing_over(home):
+                    self._peers.ask(home, partial(Client.drop, keys=some))
+
+    def trim(self, before_step: int) -> None:
+        for home in self._homes():
+            if (table := self._own(home)) is not None:
+                table.trim(before_step)
+            else:
+                with self._passing_over(home):
+                    self._peers.ask(home, lambda client: client.trim(before_step))
+
+    def size_bytes(self) -> int:
+        total = 0
+        for home in self._homes():
+            if (table := self._own(home)) is not None:
+                total += table.size_bytes
+            else:
+                with self._passing_over(home):
+                    total += self._peers.ask(home, lambda client: client.size_bytes())
+        return total
+
+    def destroy(self) -> None:
+        self._meeting.destroy()
+
+    def close(self) -> None:
+        """Waits until peers have read this worker's last messages, for LINGER_S at most."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._server is not None and self._owned:
+            if self._rank != COORDINATOR:
+                self._linger(self._server.table)
+            self._server.close()
+        self._peers.close()
+
+    def _linger(self, table: Table) -> None:
+        until = time.monotonic() + LINGER_S
+        while not table.wait_until_read(_LOOK_S) and time.monotonic() < until:
+            try:
+                self._peers.ask(COORDINATOR, lambda client: client.size_bytes())
+            except WireError:
+                return  # the run is over
+
+    def _put_here(self, table: Table, key: Key, header: Header, payload: memoryview) -> bool:
+        if table.stored([key])[0]:
+            return False
+        table.reserve(HEADER_BYTES + payload.nbytes)
+        try:
+            blob = pack(header, payload)
+        except BaseException:
+            table.release(HEADER_BYTES + payload.nbytes)
+            raise
+        return table.put(key, blob)
+
+    def _read(
+        self,
+        key: Key,
+        timeout_s: float,
+        here: Callable[[memoryview], Result],
+        there: There[Result],
+    ) -> tuple[Result, float]:
+        """Wait for a message, in the own outbox or at its source, also for one that is to come."""
+        home, until = self._home(key), time.monotonic() + timeout_s
+        why = ""
+        try:
+            if (table := self._own(home)) is not None:
+                if (message := table.get(key, timeout_s)) is not None:
+                    there_s = time.monotonic()
+                    result = here(message.blob)
+                    table.read(key, message, self._rank)
+                    return result, there_s
+            else:
+                while True:
+                    left_s = max(0.0, until - time.monotonic())
+                    try:
+                        taken = self._peers.ask(home, partial(there, some_s=left_s))
+                        self._note_taken(key)
+                        return taken
+                    except WaitTimeout:
+                        break
+                    except Absent as error:
+                        why = f": {error}"
+                        if self._peers.over():
+                            raise WireError("the run's messages were removed") from error
+                        if not left_s:
+                            break
+                    time.sleep(min(_POLL_S, left_s))
+        except WireError as error:
+            said = str(error)
+            raise (error if said.startswith(str(key)) else WireError(f"{key}: {said}")) from error
+        raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s{why}")
+
+    def _note_taken(self, key: Key) -> None:
+        if key.source >= 0 and key.destination == self._rank:
+            with self._lock:
+                self._taken[key] = None
+                if len(self._taken) > _REMEMBERED:
+                    del self._taken[next(iter(self._taken))]
+
+    def _home(self, key: Key) -> int:
+        """Whose server keeps a message: its source's; that to or from the coordinator, its own."""
+        if key.destination == SERVER or key.source == SERVER:
+            raise WireError(f"{key}: workers that talk directly have no parameter server")
+        if key.source >= self._world_size:
+            raise WireError(f"{key}: no rank {key.source} was planned for")
+        return COORDINATOR if key.source < 0 or key.destination == COORDINATOR else key.source
+
+    def _homes(self) -> list[int]:
+        return [COORDINATOR, *range(self._world_size)]
+
+    def _by_home(self, keys: Iterable[Key]) -> dict[int, list[Key]]:
+        homes: dict[int, list[Key]] = {}
+        for key in keys:
+            homes.setdefault(self._home(key), []).append(key)
+        return homes
+
+    def _own(self, home: int) -> Table | None:
+        return self._server.table if self._server is not None and home == self._rank else None
+
+    @contextmanager
+    def _passing_over(self, home: int) -> Iterator[None]:
+        """A worker that is not there has no messages; the coordinator has to be."""
+        try:
+            yield
+        except Absent:
+            if home == COORDINATOR:
+                raise
+
+
+class Direct(ChannelKind):
+    """Workers that reach each other over TCP."""
+
+    schemes = ("tcp",)
+    usage = "tcp:// or tcp://address"
+    abilities = DirectChannel.abilities
+
+    def check(self, url: str) -> None:
+        if Place.parse(url, self.usage).port:
+            raise RequestError(f"channel {url!r}: give {self.usage}; ports are any that are free")
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        meeting = Meeting(site.rendezvous, site.namespace)
+        if meeting.find(COORDINATOR) is not None:
+            raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous.root}")
+        token = secrets.token_hex(32)
+        table = Table(
+            lambda key: None, limit_bytes=plan.budget_bytes, full="raise --log-budget to keep more"
+        )
+        host = Place.parse(site.url, self.usage).host
+        own = {
+            "token": token,
+            "world_size": plan.senders,
+            "outbox_bytes": max(_LEAST_OUTBOX_BYTES, 2 * plan.ahead_bytes),
+        }
+        server = _serve(meeting, COORDINATOR, table, host, token, own)
+        return DirectChannel(site, COORDINATOR, token=token, world_size=plan.senders, server=server)
+
+    def open(self, site: Site, reader: int) -> Channel:
+        """`reader` announces its own address, in place of that of an earlier attempt."""
+        meeting = Meeting(site.rendezvous, site.namespace)
+        met = meeting.wait_for(COORDINATOR, MEET_S)
+        token, world_size = str(met["token"]), int(met["world_size"])
+
+        def readers(key: Key) -> set[int] | None:
+            everyone = set(range(world_size)) - {key.source}
+            return everyone if key.destination == EVERYONE else {key.destination}
+
+        table = Table(
+            readers,
+            limit_bytes=int(met["outbox_bytes"]),
+            patience_s=ROOM_S,
+            full="are those workers alive?",
+        )
+        host = _address_towards(str(met["host"]))
+        server = _serve(meeting, reader, table, host, token, {})
+        return DirectChannel(site, reader, token=token, world_size=world_size, server=server)
+
+    def remove(self, site: Site) -> None:
+        Meeting(site.rendezvous, site.namespace).destroy()
+
+    def cost(self, nbytes: int) -> Cost:
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
+
+
+def _serve(
+    meeting: Meeting, party: int, table: Table, host: str, token: str, more: Mapping[str, Any]
+) -> Server:
+    # An attempt's own name: an address that another has taken over is not mistaken for it.
+    audience = meeting.audience(f"{party_name(party)}/{secrets.token_hex(8)}")
+    server = Server(table, host=host, token=token, audience=audience)
+    try:
+        place = {"host": server.host, "port": server.port, "audience": audience}
+        meeting.announce(party, {**place, **more})
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _address_towards(host: str) -> str:
+    """This machine's own address on its way to another one, or to itself; nothing is sent."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise WireError(
+            f"there is no way to the coordinator at {host}: {error.strerror}"
+        ) from error

@@ -1,0 +1,181 @@
+"""The parameter server: a process that the coordinator starts, which adds what workers push to it.
+
+    worker 0 --- grad-part-3 --->  +--------+  --- grad-sum-3 ---> worker 0
+    worker 1 --- grad-part-3 --->  | server |  --- grad-sum-3 ---> worker 1
+    worker 2 --- grad-part-3 --->  +--------+  --- grad-sum-3 ---> worker 2
+
+CE-scaling's VM-PS (section II, table I), Cirrus, lambda-DNN, and HybridPS (FuncPipe, sections 2.2
+and 5.1) are such servers. What is pushed is weighted by sample count already, so the sum is the
+mean over the batch; its order is the ranks' (see `sockets.sums`). Any other message is stored and
+read as in any channel, so every collective works over it.
+
+Its memory is the server's: it dies with the coordinator, and a sum is freed once every rank has
+read it. So nothing can be replayed, and after a death all workers go back to the run checkpoint.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.meeting import Meeting, address_in
+from dayfly.wire.sockets.place import Place
+from dayfly.wire.sockets.process import Order, ServerProcess
+from dayfly.wire.sockets.protocol import Closed, Unreachable
+from dayfly.wire.sockets.reading import as_plain_bytes, into_tensor
+
+#: How long a worker waits for the server's address, in seconds.
+MEET_S = 30.0
+
+
+class ParameterServerChannel(Channel):
+    """Messages in a server's memory. process: the server, for the coordinator that started it."""
+
+    abilities = Abilities(replays=False, sums=True, in_flight=4, chunk_bytes=2**18)
+
+    def __init__(
+        self,
+        meeting: Meeting,
+        namespace: Namespace,
+        address: Address,
+        token: str,
+        reader: int,
+        process: ServerProcess | None = None,
+    ) -> None:
+        super().__init__(namespace)
+        self._meeting = meeting
+        self._client = Client(address, token, reader)
+        self._process = process
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        with self._naming(str(key)):
+            won = self._client.put(key, header.pack(payload), payload)
+        self.traffic.count(up=HEADER_BYTES + payload.nbytes if won else 0)
+        return won
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        with self._naming(str(key), timeout_s):
+            _, there_s = self._client.get(key, timeout_s, into_tensor(key, into))
+        self.traffic.count(down=HEADER_BYTES + into.nbytes)
+        return there_s
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        with self._naming(str(key), timeout_s):
+            data, _ = self._client.get(key, timeout_s, as_plain_bytes(key))
+        self.traffic.count(down=HEADER_BYTES + len(data))
+        return data
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        with self._naming("stored"):
+            found = self._client.stored(keys)
+        self.traffic.count()
+        return found
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        with self._naming("waiting"):
+            return self._client.waiting(destination)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        with self._naming("drop"):
+            self._client.drop(keys)
+
+    def trim(self, before_step: int) -> None:
+        with self._naming("trim"):
+            self._client.trim(before_step)
+
+    def size_bytes(self) -> int:
+        with self._naming("size"):
+            return self._client.size_bytes()
+
+    def destroy(self) -> None:
+        self._meeting.destroy()
+
+    def close(self) -> None:
+        """The server ends with the coordinator's end; its messages with it."""
+        self._client.close()
+        if self._process is not None:
+            self._process.close()
+
+    @contextmanager
+    def _naming(self, what: str, timeout_s: float = 0.0) -> Iterator[None]:
+        """Errors name the message, or what was asked, and the server."""
+        address = self._client.address
+        try:
+            yield
+        except WaitTimeout as error:
+            raise WaitTimeout(
+                f"{what} did not arrive within {timeout_s:g} s at the parameter server {address}"
+            ) from error
+        except Closed as error:
+            raise WireError(f"{what}: the channel is closed") from error
+        except Unreachable as error:
+            how = self._process.ended if self._process is not None else None
+            raise WireError(
+                f"{what}: the parameter server does not answer ({how or error}), and its messages "
+                "are gone with it: resume the run from its checkpoint"
+            ) from error
+        except WireError as error:
+            said = str(error)
+            raise (error if said.startswith(what) else WireError(f"{what}: {said}")) from error
+
+
+class ParameterServer(ChannelKind):
+    """A parameter server on the coordinator's machine."""
+
+    schemes = ("ps",)
+    usage = "ps:// or ps://host:port"
+    abilities = ParameterServerChannel.abilities
+
+    def check(self, url: str) -> None:
+        Place.parse(url, self.usage)
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        place = Place.parse(site.url, self.usage)
+        meeting = Meeting(site.rendezvous, site.namespace)
+        if meeting.find(COORDINATOR) is not None:
+            raise WireError(f"{site.namespace.run} has a parameter server already")
+        token, audience = secrets.token_hex(32), meeting.audience("server")
+        order = Order(
+            host=place.host,
+            port=place.port,
+            token=token,
+            audience=audience,
+            world_size=plan.senders,
+            limit_bytes=plan.budget_bytes,
+        )
+        process = ServerProcess(order)
+        try:
+            address = Address(host=process.host, port=process.port, audience=audience)
+            channel = ParameterServerChannel(
+                meeting, site.namespace, address, token, COORDINATOR, process
+            )
+            channel.size_bytes()  # it answers
+            record = {"host": address.host, "port": address.port, "audience": audience}
+            meeting.announce(COORDINATOR, {**record, "token": token})
+        except BaseException:
+            process.close()
+            raise
+        return channel
+
+    def open(self, site: Site, reader: int) -> Channel:
+        meeting = Meeting(site.rendezvous, site.namespace)
+        record = meeting.wait_for(COORDINATOR, MEET_S)
+        return ParameterServerChannel(
+            meeting, site.namespace, address_in(record), str(record["token"]), reader
+        )
+
+    def remove(self, site: Site) -> None:
+        Meeting(site.rendezvous, site.namespace).destroy()
+
+    def cost(self, nbytes: int) -> Cost:
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)

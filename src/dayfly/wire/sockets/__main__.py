@@ -1,0 +1,49 @@
+"""`python -m dayfly.wire.sockets`: the process of a parameter server; see `process`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from dayfly.errors import WireError
+from dayfly.wire.keys import EVERYONE, SERVER, Key
+from dayfly.wire.sockets.server import Server
+from dayfly.wire.sockets.sums import Sums
+from dayfly.wire.sockets.table import Table
+
+
+def main() -> None:
+    """Serve what standard input says, until it closes."""
+    order = json.loads(sys.stdin.readline())
+    world_size = int(order["world_size"])
+
+    def readers(key: Key) -> set[int] | None:
+        is_sum = key.source == SERVER and key.destination == EVERYONE
+        return set(range(world_size)) if is_sum else None
+
+    table = Table(
+        readers, limit_bytes=int(order["limit_bytes"]), full="raise --log-budget to keep more"
+    )
+    try:
+        server = Server(
+            table,
+            host=order["host"],
+            port=order["port"],
+            token=order["token"],
+            audience=order["audience"],
+            sums=Sums(table, world_size),
+        )
+    except WireError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return
+    print(json.dumps({"host": server.host, "port": server.port}), flush=True)
+    sys.stdin.read()
+    # At once, whatever its threads are at: nobody is left whom it could serve.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main()

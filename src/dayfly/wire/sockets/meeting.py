@@ -1,0 +1,113 @@
+"""Where servers leave their addresses, in the run's store: one record a server and generation.
+
+    <rendezvous>/sockets/000000/coordinator.json   host, port, token, world size, ...
+    <rendezvous>/sockets/000000/rank-3.json        host, port, who it is
+
+The folder is for its owner alone, as the coordinator's record holds the run's token.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dayfly.errors import WireError
+from dayfly.wire.channels.base import Namespace
+from dayfly.wire.keys import COORDINATOR, party_name
+from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.protocol import Unreachable
+from dayfly.wire.sockets.table import Gone
+from dayfly.wire.store import FileStore, StoreError
+
+_FOLDER = "sockets"
+_POLL_S = 0.02
+
+
+class Meeting:
+    """The records of one namespace."""
+
+    def __init__(self, store: FileStore, namespace: Namespace) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._folder = f"{_FOLDER}/{namespace.generation:06d}"
+
+    def audience(self, who: str) -> str:
+        """Who a server is, as its clients have to name it."""
+        return f"{self._namespace.run}/{self._namespace.generation}/{who}"
+
+    def announce(self, party: int, record: Mapping[str, Any]) -> None:
+        """Leave a party's record, in place of its earlier one. Raises WireError."""
+        try:
+            folder = self._store.path(_FOLDER)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._store.put(self._name(party), json.dumps(dict(record)).encode())
+        except (OSError, StoreError) as error:
+            raise WireError(f"cannot leave an address in {self._store.root}: {error}") from error
+
+    def find(self, party: int) -> dict[str, Any] | None:
+        """A party's record, if it is there."""
+        try:
+            record = json.loads(self._store.get(self._name(party)))
+        except (StoreError, OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
+
+    def wait_for(self, party: int, timeout_s: float) -> dict[str, Any]:
+        """As `find`, waiting for it. Raises WireError naming whom it waited for."""
+        until = time.monotonic() + timeout_s
+        while (record := self.find(party)) is None:
+            if time.monotonic() > until:
+                who = party_name(party) if party < 0 else f"rank {party}"
+                raise WireError(
+                    f"{who} left no address in {self._store.root} within {timeout_s:g} s; is it "
+                    "alive?"
+                )
+            time.sleep(_POLL_S)
+        return record
+
+    def generations(self) -> list[Meeting]:
+        """Of the run, those that have records."""
+        run = self._namespace.run
+        with suppress(OSError):
+            return [
+                Meeting(self._store, Namespace(run, int(name)))
+                for name in self._store.names(_FOLDER)
+                if name.isdigit()
+            ]
+        return []
+
+    def records(self) -> list[dict[str, Any]]:
+        """All that there are."""
+        found = []
+        with suppress(OSError):
+            for name in self._store.names(self._folder):
+                with suppress(OSError, StoreError, ValueError):
+                    found.append(json.loads(self._store.get(f"{self._folder}/{name}")))
+        return [record for record in found if isinstance(record, dict)]
+
+    def destroy(self) -> None:
+        """Tell the servers of the run, of all generations, that it is over; forget where they were.
+
+        Those that listen no more have nothing left.
+        """
+        for one in self.generations():
+            token = str((one.find(COORDINATOR) or {}).get("token", ""))
+            for record in one.records():
+                address = address_in(record)
+                with suppress(Unreachable, Gone), Client(address, token, COORDINATOR) as server:
+                    server.destroy()
+            self._store.delete(one._folder)
+
+    def _name(self, party: int) -> str:
+        who = f"rank-{party}" if party >= 0 else party_name(party)
+        return f"{self._folder}/{who}.json"
+
+
+def address_in(record: Mapping[str, Any]) -> Address:
+    """The address in a record."""
+    return Address(
+        host=str(record["host"]), port=int(record["port"]), audience=str(record["audience"])
+    )

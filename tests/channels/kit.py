@@ -1,0 +1,55 @@
+"""Channels of sockets for tests of their own: made at a store, with few ranks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.keys import SERVER, Key
+from dayfly.wire.store import FileStore
+from tests.channels.places import NAMESPACE, SOON_S, put
+
+MIB = 2**20
+#: Rank 0's of three, to everyone: see `pushed`.
+SUM = Key(0, "grad-sum-0", SERVER, -1)
+
+
+def site(root: Path, url: str) -> Site:
+    """A channel's site whose addresses are kept below `root`."""
+    return Site(url=url, namespace=NAMESPACE, rendezvous=FileStore(root))
+
+
+def plan(senders: int, budget_bytes: int = 64 * MIB, ahead_bytes: int = MIB) -> Plan:
+    """A plan for so many ranks."""
+    return Plan(senders=senders, budget_bytes=budget_bytes, ahead_bytes=ahead_bytes)
+
+
+def part(rank: int, step: int = 0, chunk: int = 0) -> Key:
+    """The key of a contribution."""
+    return Key(step, f"grad-part-{chunk}", rank, SERVER)
+
+
+def push(channel: Channel, rank: int, value: torch.Tensor, step: int = 0) -> bool:
+    """Push a contribution."""
+    return put(channel, part(rank, step), value)
+
+
+def eventually(true: Callable[[], bool], what: str) -> None:
+    """Wait until something is true that soon must be."""
+    until = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
+
+
+def handles() -> tuple[int, int, int]:
+    """Descriptors, threads and children of this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(children)
