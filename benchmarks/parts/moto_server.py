@@ -16,7 +16,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,8 +26,6 @@ from urllib.request import Request, urlopen
 
 _PR_SET_PDEATHSIG = 1
 _START_S = 120.0
-#: A file beside the log that says how the server is to fail.
-_BREAK = "break"
 #: Where a bucket is in no region's way; what moto checks of credentials is that there are some.
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "moto",
@@ -40,11 +37,16 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class MotoServer:
-    """A running server. log: has a line a request, such as `PUT /bucket/key`."""
+    """A running server.
+
+    log, fault: files in memory that it shares, so that nothing is left of them when this process
+    is killed: a line a request, such as `PUT /bucket/key`; and how it is to fail, if at all.
+    """
 
     endpoint: str
     pid: int
-    log: Path
+    log: int
+    fault: int
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -58,20 +60,16 @@ class MotoServer:
 
     def requests(self) -> list[str]:
         """All requests so far: method and path, or `POST PutItem` and the like for DynamoDB."""
-        return self.log.read_text().splitlines()
+        return _read(self.log).splitlines()
 
     @contextmanager
     def broken(self, how: str) -> Iterator[None]:
         """Meanwhile it fails: "refuses" (503, does nothing) or "mute" (does it, and says 500)."""
-        self._break.write_text(how)
+        os.pwrite(self.fault, how.encode(), 0)
         try:
             yield
         finally:
-            self._break.unlink()
-
-    @property
-    def _break(self) -> Path:
-        return self.log.with_name(_BREAK)
+            os.ftruncate(self.fault, 0)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -89,40 +87,44 @@ def moto_server(port: int = 0, **environment: str) -> Iterator[MotoServer]:
 
     port: 0: any that is free.
     """
-    with tempfile.TemporaryDirectory(prefix="dayfly-moto-") as folder:
-        log = Path(folder, "requests")
-        log.touch()
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(os.getpid()), str(port), str(log)],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, **_ENVIRONMENT, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            late = threading.Timer(_START_S, process.kill)
-            late.start()
-            said = process.stdout.readline().strip()
-            late.cancel()
-            if not said:
-                raise RuntimeError(f"moto's server did not start within {_START_S:g} s")
-            yield MotoServer(f"http://127.0.0.1:{said}", process.pid, log)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()  # type: ignore[union-attr]
+    log, fault = os.memfd_create("dayfly-moto-log"), os.memfd_create("dayfly-moto-fault")
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, *map(str, (os.getpid(), port, log, fault))],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **_ENVIRONMENT, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(log, fault),
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        late = threading.Timer(_START_S, process.kill)
+        late.start()
+        said = process.stdout.readline().strip()
+        late.cancel()
+        if not said:
+            raise RuntimeError(f"moto's server did not start within {_START_S:g} s")
+        yield MotoServer(f"http://127.0.0.1:{said}", process.pid, log, fault)
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(log)
+        os.close(fault)
+
+
+def _read(fd: int) -> str:
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode()
 
 
 class _OneAtATime:
     """A WSGI application that reads a request whole before it waits for its turn."""
 
-    def __init__(self, application: Callable[..., Iterable[bytes]], log: Path) -> None:
+    def __init__(self, application: Callable[..., Iterable[bytes]], log: int, fault: int) -> None:
         self._application = application
-        self._log = log.open("a", buffering=1)
-        self._break = log.with_name(_BREAK)
+        self._log = log
+        self._fault = fault
         self._turn = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -135,8 +137,8 @@ class _OneAtATime:
         query = environ.get("QUERY_STRING")
         path = environ["PATH_INFO"] + (f"?{query}" if query else "")
         with self._turn:
-            self._log.write(f"{environ['REQUEST_METHOD']} {asked or path}\n")
-            how = self._break.read_text() if self._break.exists() else ""
+            os.write(self._log, f"{environ['REQUEST_METHOD']} {asked or path}\n".encode())
+            how = _read(self._fault)
             if how == "refuses":
                 return self._fail(start, "503 Slow Down", b"<Error><Code>SlowDown</Code></Error>")
             if how == "mute":
@@ -150,7 +152,7 @@ class _OneAtATime:
         return [body]
 
 
-def main(parent: int, port: int, log: Path) -> None:
+def main(parent: int, port: int, log: int, fault: int) -> None:
     """Serve until the parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -168,11 +170,11 @@ def main(parent: int, port: int, log: Path) -> None:
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
-    application = _OneAtATime(DomainDispatcherApplication(create_backend_app), log)
+    application = _OneAtATime(DomainDispatcherApplication(create_backend_app), log, fault)
     server = make_server("127.0.0.1", port, application, True, request_handler=Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(*map(int, sys.argv[1:]))
