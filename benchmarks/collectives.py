@@ -283,7 +283,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--all-operations",
         action="store_true",
-        help="as many of collectives far above the bound, too (default: half the time for them)",
+        help="as many of collectives far above the bound, too (default: a third of the time)",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="default: 3")
     parser.add_argument(

@@ -10,9 +10,9 @@ from dayfly.wire.channels.base import Abilities
 from dayfly.wire.collectives.overlapped import bound_s
 
 #: At most so many times the bound in virtual time: what is measured in full. The others, which may
-#: take five times as long, get half the time, but so many operations at least.
+#: take five times as long, get a third of the time, but so many operations at least.
 _FAST = 1.1
-_SLOW_SHARE = 0.5
+_SLOW_SHARE = 1 / 3
 _LEAST_OPERATIONS = 1
 
 
