@@ -121,7 +121,7 @@ class ParameterServerChannel(Channel):
             how = self._process.ended if self._process is not None else None
             raise WireError(
                 f"{what}: the parameter server does not answer ({how or error}), and its messages "
-                "are gone with it: resume the run from its checkpoint"
+                "are gone with it: all workers go back to the run checkpoint"
             ) from error
         except WireError as error:
             said = str(error)

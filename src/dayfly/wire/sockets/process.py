@@ -84,9 +84,10 @@ class ServerProcess(Closing):
 
     @property
     def ended(self) -> str | None:
-        """How it ended, if it did."""
-        code = self._process.poll()
-        if code is None:
+        """How it ended, if it did, or is about to."""
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
             return None
         return f"it was killed by signal {-code}" if code < 0 else f"it ended with status {code}"
 
