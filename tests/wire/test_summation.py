@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire import summation
+from dayfly.wire.buffers import Buffers
 from dayfly.wire.schedule import Name
 from dayfly.wire.summation import Summation
 
@@ -24,7 +25,7 @@ def names(count: int) -> list[Name]:
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 6), st.booleans(), st.sampled_from([1, SIZE, 2 * PIECE + 5]))
 def test_the_order_of_the_terms_alone_counts(
-    data: st.DataObject, count: int, at_once: bool, size: int
+    data: st.DataObject, count: int, ours: bool, size: int
 ) -> None:
     own = data.draw(st.integers(0, count - 1) | st.none())
     chance = torch.Generator().manual_seed(count)
@@ -37,12 +38,12 @@ def test_the_order_of_the_terms_alone_counts(
     expected = values[0].clone()
     for value in values[1:]:
         expected = expected + value
-    total = Summation(terms, buffer, torch.empty_like, at_once=at_once)
+    total = Summation(terms, buffer, Buffers(), ours=ours)
     before = buffer.clone()
     kept = [value.clone() for value in values]
     for number in data.draw(st.permutations(range(count))):
         if (name := terms[number]) is not None:
-            total.add(name, values[number])
+            total.add(name, values[number].clone())
             assert torch.equal(buffer, before) or own is None, "own contribution"
     total.finish()
     assert torch.equal(buffer, expected)
@@ -55,7 +56,7 @@ def test_the_order_of_the_terms_alone_counts(
 def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -> None:
     """All but the last of five terms come; the own one is the last."""
     terms: list[Name | None] = [*names(4), None]
-    total = Summation(terms, torch.zeros(SIZE), torch.empty_like)
+    total = Summation(terms, torch.zeros(SIZE), Buffers(), ours=True)
     for number, most in zip(order, held, strict=True):
         name = terms[number]
         assert name is not None
@@ -65,7 +66,7 @@ def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -
 
 
 def test_a_sum_without_its_last_term_is_a_mistake() -> None:
-    total = Summation(names(2), torch.zeros(SIZE), torch.empty_like)
+    total = Summation(names(2), torch.zeros(SIZE), Buffers(), ours=True)
     total.add(names(2)[0], torch.ones(SIZE))
     with pytest.raises(AssertionError, match="was never there"):
         total.finish()

@@ -13,6 +13,7 @@ import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
+from dayfly.wire.buffers import Buffers
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
@@ -51,7 +52,6 @@ class Engine(Closing):
         self._world_size = world_size
         self._interrupt = interrupt
         self._given_up: BaseException | None = None
-        self._scratch = threading.local()
         self._usual: dict[tuple[int, int], Plan] = {}  # with nothing stored, by size
         lanes = () if channel.immediate else (Lane.UPLINK, Lane.DOWNLINK)
         self._carriers = {
@@ -67,7 +67,7 @@ class Engine(Closing):
             rank=rank,
             timeout_s=timeout_s,
             check=self.check,
-            scratch=self.scratch if channel.immediate else torch.empty_like,
+            buffers=Buffers(),
             observe=observe,
             watch=watch,
             carriers=self._carriers,
@@ -144,13 +144,6 @@ class Engine(Closing):
             raise WireError("given up, as the step failed") from self._given_up
         if self._interrupt is not None:
             self._interrupt()
-
-    def scratch(self, like: torch.Tensor) -> torch.Tensor:
-        """Memory like a flat tensor's (n,), the same at a thread's every call."""
-        kept: torch.Tensor | None = getattr(self._scratch, "kept", None)
-        if kept is None or kept.nbytes < like.nbytes:
-            kept = self._scratch.kept = torch.empty(like.nbytes, dtype=torch.uint8)
-        return kept[: like.nbytes].view(like.dtype)
 
     def close(self) -> None:
         """End the lanes' threads."""

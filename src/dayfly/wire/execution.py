@@ -15,6 +15,7 @@ thread does it all in the order of the list: threads would only take turns.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,17 +26,21 @@ from typing import TypeVar
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.buffers import Buffers
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.codec import Codec
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.lanes import Plan, Row
 from dayfly.wire.message import Header
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Span
-from dayfly.wire.summation import Scratch, Summation
+from dayfly.wire.summation import Summation
 from dayfly.wire.tensors import as_bytes
 
 #: Longest wait between two looks whether waiting is still of use, in seconds.
 LOOK_UP_S = 0.2
+#: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
+#: under way, as each takes memory.
+_FULL_CHUNKS = 8
 
 Result = TypeVar("Result")
 #: Told of what was done: "upload", "download" or "wait" (for a message that was not there yet),
@@ -60,7 +65,7 @@ class Setting:
     rank: int
     timeout_s: float
     check: Callable[[], None]
-    scratch: Scratch
+    buffers: Buffers
     observe: Callable[[Op], None] | None
     watch: Watch | None
     carriers: Mapping[Lane, Executor]
@@ -83,6 +88,7 @@ class Execution:
     ) -> None:
         self._setting = setting
         self._channel = setting.channel
+        self._buffers = setting.buffers
         self._plan = plan
         self._ops = plan.schedule.ops
         self._buffer_P = buffer_P
@@ -96,10 +102,9 @@ class Execution:
         self._error: BaseException | None = None
         self._began = self._look_at = time.monotonic()
         self._lock = threading.Lock()
-        in_flight = self._channel.abilities.in_flight
         left = list(plan.waits_for)
         self._lanes = {
-            lane: Row(positions, left, in_flight if lane in setting.carriers else 1, self._lock)
+            lane: Row(positions, left, self._width(lane), self._lock)
             for lane, positions in (plan.lanes if setting.carriers else {}).items()
         }
 
@@ -114,6 +119,16 @@ class Execution:
         except Superseded:
             self._store_own_sums()
             raise
+
+    def _width(self, lane: Lane) -> int:
+        """Operations of a lane under way at once: fewer if they are so large that few fill it."""
+        if lane not in self._setting.carriers:
+            return 1
+        sizes = (len(self._ops[at].span) for at in self._plan.lanes[lane])
+        largest = self._buffer_P.itemsize * max(sizes, default=0)
+        abilities = self._channel.abilities
+        enough = _FULL_CHUNKS * abilities.in_flight * abilities.chunk_bytes // max(1, largest)
+        return min(abilities.in_flight, max(2, enough))
 
     def _run_lanes(self) -> None:
         carriers: list[Future[None]] = []
@@ -200,24 +215,29 @@ class Execution:
     def _get(self, name: Name, span: Span) -> None:
         into = self._view(span)
         if self._codec is not None:
-            self._codec.decode(self._held(name, span), into)
-            return
-        key = self._key(name)
-        began = time.monotonic()
-        there = self._wait(key, lambda some_s: self._channel.get(key, into, some_s))
-        self._spent("wait", began, there)
-        self._spent("download", there, time.monotonic())
+            travelled = self._held(name, span)
+            self._codec.decode(travelled, into)
+            self._give_back(travelled)
+        else:
+            self._read(self._key(name), into)
 
     def _hold(self, name: Name, span: Span) -> None:
         held = self._held(name, span)
         if self._codec is not None:
-            travelled, held = held, torch.empty_like(self._view(span))
+            travelled, held = held, self._buffers.take(self._buffer_P.dtype, len(span))
             self._codec.decode(travelled, held)
+            self._give_back(travelled)
         self._sum(self._plan.sums[name]).add(name, held)
 
     def _held(self, name: Name, span: Span) -> torch.Tensor:
+        """A message beside the buffer: lent by the channel, or in memory of our own."""
         key = self._key(name)
         form = self._codec.form(len(span)) if self._codec else (self._buffer_P.dtype, (len(span),))
+        if not self._channel.lends:
+            dtype, shape = form
+            held = self._buffers.take(dtype, math.prod(shape)).view(shape)
+            self._read(key, held)
+            return held
         header = Header(key.operation, *form)
         began = time.monotonic()
         held, there = self._wait(key, lambda some_s: self._channel.hold(key, header, some_s))
@@ -225,14 +245,23 @@ class Execution:
         self._spent("download", there, time.monotonic())
         return held
 
+    def _give_back(self, held: torch.Tensor) -> None:
+        if not self._channel.lends:
+            self._buffers.give(held.view(-1))
+
+    def _read(self, key: Key, into: torch.Tensor) -> None:
+        began = time.monotonic()
+        there = self._wait(key, lambda some_s: self._channel.get(key, into, some_s))
+        self._spent("wait", began, there)
+        self._spent("download", there, time.monotonic())
+
     def _sum(self, at: int) -> Summation:
         with self._lock:
             if at not in self._sums:
                 op = self._ops[at]
                 own_P = self._view(op.span)
-                self._sums[at] = Summation(
-                    op.terms, own_P, self._setting.scratch, at_once=not self._channel.immediate
-                )
+                ours = self._codec is not None or not self._channel.lends
+                self._sums[at] = Summation(op.terms, own_P, self._setting.buffers, ours=ours)
             return self._sums[at]
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:

@@ -29,6 +29,7 @@ class ShapedChannel(Channel):
     def __init__(self, channel: Channel, way: Way) -> None:
         super().__init__(channel.namespace)
         self.abilities = channel.abilities
+        self.lends = channel.lends
         self.traffic = channel.traffic
         self._channel = channel
         self._way = way

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from dayfly.wire.buffers import Buffers
 from dayfly.wire.schedule import Name
 
-#: Memory of the type and length of a flat tensor (n,), to add up in.
-Scratch = Callable[[torch.Tensor], torch.Tensor]
 #: Terms are added in pieces of so many bytes, which stay in the processor's cache.
 _PIECE_BYTES = 2**18
 
@@ -18,40 +17,35 @@ _PIECE_BYTES = 2**18
 class Summation:
     """The sum of one REDUCE, ((t0 + t1) + t2) + ..., for several threads.
 
-    terms: None is the own contribution, `own_P`, which stays as it is until `finish`. at_once: a
-    term is added as soon as those before it are, and let go of, so that no more is held than the
-    sum so far and what came too early. For terms that are messages in memory, which take nothing
-    more, it is faster to add them all at the end.
+    terms: None is the own contribution, `own_P`, which stays as it is until `finish`. ours: terms
+    are memory of `buffers`: each is added as soon as those before it are, into the first, and given
+    back, so that no more is held than the sum so far and what came too early. Terms that are
+    messages in memory are only read; they take nothing more, so all are added at the end.
     """
 
     def __init__(
-        self,
-        terms: Sequence[Name | None],
-        own_P: torch.Tensor,
-        scratch: Scratch,
-        *,
-        at_once: bool = True,
+        self, terms: Sequence[Name | None], own_P: torch.Tensor, buffers: Buffers, *, ours: bool
     ) -> None:
         self._terms = terms
         self._own_P = own_P
-        self._scratch = scratch
-        self._at_once = at_once
+        self._buffers = buffers
+        self._ours = ours
         self._there: dict[Name, torch.Tensor] = {}
         self._total: torch.Tensor | None = None
         self._next = 0
         self._lock = threading.Lock()
 
     def add(self, name: Name, term_P: torch.Tensor) -> None:
-        """A term came; it may be the message itself, so it is only read."""
+        """A term came."""
         with self._lock:
             self._there[name] = term_P
             # The last is left for `finish`, which adds it right into its place.
-            while self._at_once and self._next < len(self._terms) - 1:
+            while self._ours and self._next < len(self._terms) - 1:
                 term = self._take(self._terms[self._next])
                 if term is None:
                     break
                 self._next += 1
-                self._fold(term)
+                self._total = term if self._total is None else self._fold(self._total, term)
 
     def finish(self) -> None:
         """All terms are there: their sum takes the place of the own contribution."""
@@ -61,22 +55,35 @@ class Summation:
                 term = self._take(name)
                 assert term is not None, f"{name} was never there"
                 terms.append(term)
-            add_up(terms, self._own_P, self._scratch)
+            add_up(terms, self._own_P, self._buffers.scratch)
+            for term in terms:
+                self._give_back(term)
 
-    def _fold(self, term: torch.Tensor) -> None:
-        if self._total is None:
-            self._total = term
-        elif self._next == 2:  # the first term is not ours to write to
-            self._total = torch.add(self._total, term, out=self._scratch(self._own_P))
-        else:
-            self._total.add_(term)
+    def _fold(self, total: torch.Tensor, term: torch.Tensor) -> torch.Tensor:
+        """The sum of both, in memory that is not the own contribution's."""
+        if total is not self._own_P:
+            total.add_(term)
+            self._give_back(term)
+            return total
+        return torch.add(total, term, out=term)
+
+    def _give_back(self, term: torch.Tensor) -> None:
+        if self._ours and term is not self._own_P:
+            self._buffers.give(term)
 
     def _take(self, name: Name | None) -> torch.Tensor | None:
         return self._own_P if name is None else self._there.pop(name, None)
 
 
-def add_up(terms: Sequence[torch.Tensor], into_P: torch.Tensor, scratch: Scratch) -> None:
-    """((t0 + t1) + t2) + ... of flat tensors (P,); `into_P` may be one of them."""
+def add_up(
+    terms: Sequence[torch.Tensor],
+    into_P: torch.Tensor,
+    scratch: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """((t0 + t1) + t2) + ... of flat tensors (P,); `into_P` may be one of them.
+
+    scratch: memory of the type and length of a tensor.
+    """
     if len(terms) == 1:
         if terms[0] is not into_P:
             into_P.copy_(terms[0])

@@ -119,11 +119,13 @@ class Channel(Closing):
     """A place to put messages that others get. Use as a context manager, or close it.
 
     abilities: what its kind can do. immediate: whether a transfer is work of this processor alone,
-    as in memory, and not time of a link.
+    as in memory, and not time of a link. lends: whether `hold` gives the message itself, which
+    takes no memory.
     """
 
     abilities: Abilities = Abilities()
     immediate: ClassVar[bool] = False
+    lends: bool = False
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace

@@ -54,6 +54,7 @@ class FileChannel(Channel):
     """Messages under `root`, in segments that were made before. pool: the coordinator's."""
 
     immediate = True
+    lends = True
 
     def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
         super().__init__(namespace)
