@@ -30,6 +30,7 @@ from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes
 from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.redis_place import ShapedRedisPlace, redis_place
 from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
 from tests.channels.store_places import directory, dynamodb, own_s3, s3
 
@@ -133,6 +134,8 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
     "s3": s3,
     "directory": directory,
+    "redis": redis_place,
+    "redis-shaped": lambda: redis_place(ShapedRedisPlace),
     "dynamodb": dynamodb,
     "ps": lambda: sockets_in(ParameterServerPlace, SENDERS),
     "tcp": lambda: sockets_in(DirectPlace, SENDERS),

@@ -10,11 +10,12 @@ from dayfly.wire.channels.files import Files
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.objects import Objects
 from dayfly.wire.channels.parameter_server import ParameterServer
+from dayfly.wire.channels.redis import Redis
 
 #: Every kind of channel, by the scheme of its URLs.
 CHANNELS: dict[str, ChannelKind] = {
     scheme: kind
-    for kind in (Files(), Objects(), DynamoDB(), ParameterServer(), Direct())
+    for kind in (Files(), Redis(), Objects(), DynamoDB(), ParameterServer(), Direct())
     for scheme in kind.schemes
 }
 

@@ -1,0 +1,156 @@
+"""What stands where in Redis, and the two scripts that keep it consistent.
+
+    dayfly:{run}                                     hash: generation -> life
+    dayfly:{run}:000000:<life>:boxes                 hash: box -> bytes in it
+    dayfly:{run}:000000:<life>:to-0                  hash: name -> "<bytes> <put>"
+    dayfly:{run}:000000:<life>:to-0:<name>           stream: the message
+
+A life is a random word that whoever makes the channel gives it: puts of those who opened an earlier
+one are refused. The braces keep all keys of a run on one server of a cluster. Every key expires, so
+that a coordinator that was killed leaves nothing for ever.
+
+A message is a stream, as that can be waited for and read again. Its entries are its pieces, in one
+transaction, so they are there together or not at all. The last one always has the same number, and
+streams only grow: once a message is there, no piece of another can be added to it.
+
+    one piece       1-999999
+    three pieces    1-999997  1-999998  1-999999
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dayfly.wire.keys import Key
+from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.redis.resp import Part, command, command_ending_in
+
+#: What is longer is sent in pieces: a byte of a long value takes Redis several times as long.
+PIECE_BYTES = 2**20
+_LAST = 999_999
+#: Seconds for which a key is kept after it was last written.
+EXPIRES_S = 24 * 3600
+
+#: After a message's stream was written: notes it, or removes it if the run is over.
+#: KEYS: lives, stream, box, boxes. ARGV: generation, life, name, note, bytes, box, seconds.
+#: 1: stored by this put. 0: another was first. -1: the life is over. -2: it was not written.
+_NOTE = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
+  redis.call('DEL', KEYS[2])
+  return -1
+end
+if redis.call('XLEN', KEYS[2]) == 0 then return -2 end
+redis.call('EXPIRE', KEYS[2], ARGV[7])
+if redis.call('HSETNX', KEYS[3], ARGV[3], ARGV[4]) == 0 then
+  return redis.call('HGET', KEYS[3], ARGV[3]) == ARGV[4] and 1 or 0
+end
+redis.call('HINCRBY', KEYS[4], ARGV[6], ARGV[5])
+redis.call('EXPIRE', KEYS[1], ARGV[7])
+redis.call('EXPIRE', KEYS[3], ARGV[7])
+redis.call('EXPIRE', KEYS[4], ARGV[7])
+return 1
+""".strip()
+
+#: KEYS: boxes, box, streams. ARGV: box, names.
+_DROP = """
+local freed = 0
+for i = 3, #KEYS do
+  local note = redis.call('HGET', KEYS[2], ARGV[i - 1])
+  if note then
+    freed = freed + tonumber(string.match(note, '^%d+'))
+    redis.call('HDEL', KEYS[2], ARGV[i - 1])
+  end
+  redis.call('UNLINK', KEYS[i])
+end
+if freed > 0 then redis.call('HINCRBY', KEYS[1], ARGV[1], -freed) end
+return freed
+""".strip()
+
+STORED, SECOND, OVER, UNWRITTEN = 1, 0, -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names of the keys of one life of a generation of a run."""
+
+    run: str
+    generation: int
+    life: str
+
+    @property
+    def lives(self) -> str:
+        """Where the run's generations are noted."""
+        return lives_of(self.run)
+
+    @property
+    def noted(self) -> str:
+        """The generation, as it is noted there."""
+        return generation_name(self.generation)
+
+    @property
+    def boxes(self) -> str:
+        """Where the boxes are noted, and the bytes in each."""
+        return f"{self._prefix}:boxes"
+
+    def box(self, box: str) -> str:
+        """Where a box's messages are noted."""
+        return f"{self._prefix}:{box}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.lives}:{self.noted}:{self.life}"
+
+    def stream(self, box: str, name: str) -> str:
+        """Where a message is."""
+        return f"{self._prefix}:{box}:{name}"
+
+    def put(self, key: Key, parts: Sequence[Part], size: int, put: str) -> list[Part]:
+        """The commands that store a message whose bytes are `parts`, a list of pieces of two.
+
+        put: a word that no other put has, the same at each try. Replies: one to each command,
+        the last of which is that of the transaction, in whose list the last item tells what came
+        of it.
+        """
+        stream, box = self.stream(key.box, key.name), key.box
+        pieces = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+        out: list[Part] = [_MULTI]
+        for number, piece in enumerate(pieces, _LAST + 1 - len(pieces)):
+            out += command_ending_in(("XADD", stream, f"1-{number}", "m"), piece)
+        keys = (self.lives, stream, self.box(box), self.boxes)
+        note = (self.noted, self.life, key.name, f"{size} {put}", size, box, EXPIRES_S)
+        return [*out, command("EVAL", _NOTE, len(keys), *keys, *note) + _EXEC]
+
+    def drop(self, box: str, names: Sequence[str]) -> tuple[str | int, ...]:
+        """The command that removes messages of a box."""
+        keys = (self.boxes, self.box(box), *(self.stream(box, name) for name in names))
+        return ("EVAL", _DROP, len(keys), *keys, box, *names)
+
+
+_MULTI = command("MULTI")
+_EXEC = command("EXEC")
+
+
+def pieces_of(size: int) -> int:
+    """In how many pieces a payload of so many bytes travels; the header is in the first."""
+    return max(1, math.ceil(size / PIECE_BYTES))
+
+
+def split(header: bytes, payload: memoryview) -> list[Part]:
+    """A message's pieces, two parts each: the header, or nothing, and bytes of the payload."""
+    assert len(header) == HEADER_BYTES
+    parts: list[Part] = []
+    for start in range(0, max(1, payload.nbytes), PIECE_BYTES):
+        parts += [b"" if start else header, payload[start : start + PIECE_BYTES]]
+    return parts
+
+
+def lives_of(run: str) -> str:
+    """Where a run's generations are noted."""
+    return f"dayfly:{{{run}}}"
+
+
+def generation_name(generation: int) -> str:
+    """A generation as it stands in names."""
+    return f"{generation:06d}"

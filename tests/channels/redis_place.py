@@ -1,0 +1,105 @@
+"""Places at Redis servers: each has one of its own, in memory alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+from benchmarks.parts.redis_server import RedisOptions, RedisServer
+
+from dayfly.wire.channels import redis as redis_channel
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.redis import Redis
+from dayfly.wire.keys import Key
+from dayfly.wire.redis.layout import Layout
+from dayfly.wire.shaped import ShapedChannel
+from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.store import FileStore
+from tests.channels.names import NAMESPACE, SENDERS
+
+
+@dataclass(frozen=True)
+class RedisPlace:
+    """A Redis server's database. budget_bytes: of the channels that are made there."""
+
+    url: str
+    password: str | None = None
+    budget_bytes: int = 64 * 2**20
+    asks_each: bool = False
+
+    def make(self, namespace: Namespace) -> Channel:
+        plan = Plan(senders=SENDERS, budget_bytes=self.budget_bytes, ahead_bytes=2**18)
+        return Redis().create(self.site(namespace), plan)
+
+    def open(self, namespace: Namespace, reader: int) -> Channel:
+        return Redis().open(self.site(namespace), reader)
+
+    def raw(self, namespace: Namespace, key: Key) -> bytes:
+        with self.client() as client:
+            entries = client.xrange(self.layout(namespace).stream(key.box, key.name))
+            return b"".join(fields[b"m"] for _, fields in entries)
+
+    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
+        place = self.layout(namespace)
+        with self.client() as client:
+            client.xadd(place.stream(key.box, key.name), {"m": raw}, "1-999999")
+            client.expire(place.stream(key.box, key.name), 60)
+            client.hset(place.box(key.box), key.name, f"{len(raw)} planted")
+            client.expire(place.box(key.box), 60)
+
+    def only_events(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(redis_channel, "_WAIT_S", 300.0)
+
+    def site(self, namespace: Namespace = NAMESPACE) -> Site:
+        """What the channel's ends need to meet."""
+        nowhere = FileStore(Path("/nonexistent"))
+        return Site(url=self.url, namespace=namespace, rendezvous=nowhere, password=self.password)
+
+    def layout(self, namespace: Namespace = NAMESPACE) -> Layout:
+        """Where the messages of the channel that was made are."""
+        lives, generation = f"dayfly:{{{namespace.run}}}", f"{namespace.generation:06d}"
+        with self.client() as client:
+            life = client.hget(lives, generation)
+        assert life is not None
+        return Layout(namespace.run, namespace.generation, life.decode())
+
+    def client(self) -> redis.Redis:
+        """Another's client of the same server."""
+        return redis.Redis.from_url(self.url, password=self.password)
+
+    def expiries_s(self) -> dict[str, int]:
+        """Every key, and the seconds until it expires: -1 for never."""
+        with self.client() as client:
+            return {key.decode(): client.ttl(key) for key in client.keys()}  # noqa: SIM118
+
+
+class ShapedRedisPlace(RedisPlace):
+    """The same behind a line, at rates that nobody notices."""
+
+    def open(self, namespace: Namespace, reader: int) -> Channel:
+        fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
+        return ShapedChannel(super().open(namespace, reader), Way(fast))
+
+
+@contextmanager
+def redis_server(options: RedisOptions | None = None) -> Iterator[RedisServer]:
+    """A Redis server of the test's own. Without the program the test is skipped."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed: apt install redis-server")
+    with RedisServer(options) as server:
+        yield server
+
+
+@contextmanager
+def redis_place(kind: type[RedisPlace] = RedisPlace) -> Iterator[RedisPlace]:
+    """A place on a server of its own; at the end, every key that is left there expires."""
+    with redis_server() as server:
+        place = kind(server.url)
+        yield place
+        assert [key for key, left_s in place.expiries_s().items() if left_s < 0] == []
