@@ -97,6 +97,14 @@ def train(
     collective: Annotated[
         str | None, typer.Option(help="All-reduce algorithm.", show_default="scatter-reduce")
     ] = None,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|bf16|int8|powersgd[:RANK]",
+            help="Let gradients travel smaller, and less exactly.",
+            show_default="none",
+        ),
+    ] = None,
     memory: Annotated[
         int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
     ] = None,
@@ -175,6 +183,7 @@ def train(
         "sync": sync,
         "k": int(k) if k is not None and k.isdecimal() else k,
         "collective": collective,
+        "compress": compress,
         "memory_mib": memory,
         "lifetime_s": lifetime,
         "cpu_cores": cpu,

@@ -124,6 +124,8 @@ class OneLife:
                 "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "
                 "beyond the limit fails, and each child of a function has the limit for itself"
             )
+        if self._settings.workers == 1 and self._settings.compress != "none":
+            self._display.note("with one worker nothing travels, so nothing is compressed")
         if (crowded := crowding(self._settings.workers, limits.cpu_cores)) is not None:
             self._display.note(crowded)
         try:
@@ -237,6 +239,7 @@ class OneLife:
             sync=settings.sync,
             k=settings.round_steps,
             collective=settings.collective,
+            compress=settings.compress,
             target_accuracy=settings.target_accuracy,
             log_rounds=self._log_rounds,
             checkpoint_every_s=settings.checkpoint_every_s,

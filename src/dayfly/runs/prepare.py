@@ -130,7 +130,8 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
     workers = settings.workers
     if workers == 1:
         return None
-    buckets = 2 + round_bytes // BUCKET_BYTES
+    # With compression, what is no gradient is a bucket of its own.
+    buckets = 2 + (settings.compress != "none") + round_bytes // BUCKET_BYTES
     small = buckets * workers * (workers + 1) * (HEADER_BYTES + ALIGN_BYTES)
     whole = round_bytes + small + _SMALL_MESSAGES_BYTES
     kind = channel_kind(url)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dayfly.errors import RequestError
+from dayfly.train.compression import compression
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.collectives import COLLECTIVES
 
@@ -22,7 +23,8 @@ class Settings:
 
     workers: functions that train at once. platform: where they run. channel: URL of the store
     through which they talk; None: files in memory. sync: protocol. k: steps between two averages
-    of local SGD, or "epoch". collective: all-reduce algorithm. target_accuracy: end early once the
+    of local SGD, or "epoch". collective: all-reduce algorithm. compress: form in which gradients
+    travel: none, bf16, int8, powersgd or powersgd:RANK. target_accuracy: end early once the
     validation accuracy is at least this.
 
     Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
@@ -45,6 +47,7 @@ class Settings:
     sync: str = "bsp"
     k: int | Literal["epoch"] | None = None
     collective: str = "scatter-reduce"
+    compress: str = "none"
     memory_mib: int | None = None
     lifetime_s: float | None = None
     cpu_cores: float | None = None
@@ -65,6 +68,7 @@ class Settings:
         _among("sync", self.sync, PROTOCOLS)
         _among("collective", self.collective, tuple(COLLECTIVES))
         self._check_k()
+        check_compression(self.compress, self.sync, self.collective)
         if self.channel is not None:
             channel_kind(self.channel)
         if not 1 <= self.workers <= 10_000:
@@ -105,6 +109,25 @@ class Settings:
     def load(cls, tree: Mapping[str, Any]) -> Self:
         """From what `asdict` gave, by way of JSON."""
         return cls(**tree)
+
+
+def check_compression(compress: str, sync: str, collective: str) -> None:
+    """Raise RequestError if gradients cannot be compressed so, with this protocol and collective.
+
+    A codec needs sums that are made from whole contributions and that all read as they are stored:
+    a ring sums what it decoded again and again, and a server adds up what it does not know.
+    """
+    asked = compression(compress)
+    if asked.method != "none" and sync != "bsp":
+        raise RequestError(
+            f"--compress {compress} is for the gradients of --sync bsp: {sync} averages the models "
+            "themselves, whose weights must not be rounded"
+        )
+    if asked.codec and not COLLECTIVES[collective].sums(2, 1, 1):
+        raise RequestError(
+            f"--compress {compress} needs a collective that stores its sums, which {collective} "
+            "does not: give --collective scatter-reduce, or --compress powersgd"
+        )
 
 
 def _among(name: str, value: str, known: tuple[str, ...]) -> None:
