@@ -68,7 +68,8 @@ class Settings:
         _among("sync", self.sync, PROTOCOLS)
         _among("collective", self.collective, tuple(COLLECTIVES))
         self._check_k()
-        check_compression(self.compress, self.sync, self.collective)
+        stores = bool(COLLECTIVES[self.collective].sums(2, 1, 1))
+        check_compression(self.compress, self.sync, self.collective, stores=stores)
         if self.channel is not None:
             channel_kind(self.channel)
         if not 1 <= self.workers <= 10_000:
@@ -111,11 +112,11 @@ class Settings:
         return cls(**tree)
 
 
-def check_compression(compress: str, sync: str, collective: str) -> None:
+def check_compression(compress: str, sync: str, collective: str, *, stores: bool) -> None:
     """Raise RequestError if gradients cannot be compressed so, with this protocol and collective.
 
-    A codec needs sums that are made from whole contributions and that all read as they are stored:
-    a ring sums what it decoded again and again, and a server adds up what it does not know.
+    stores: whether the collective stores its sums. A codec needs that, so that all read the same: a
+    ring adds to what it decoded again and again, and a server adds up what it does not know.
     """
     asked = compression(compress)
     if asked.method != "none" and sync != "bsp":
@@ -123,10 +124,10 @@ def check_compression(compress: str, sync: str, collective: str) -> None:
             f"--compress {compress} is for the gradients of --sync bsp: {sync} averages the models "
             "themselves, whose weights must not be rounded"
         )
-    if asked.codec and not COLLECTIVES[collective].sums(2, 1, 1):
+    if asked.codec and not stores:
         raise RequestError(
             f"--compress {compress} needs a collective that stores its sums, which {collective} "
-            "does not: give --collective scatter-reduce, or --compress powersgd"
+            "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
         )
 
 
