@@ -69,7 +69,6 @@ def test_deaths_leave_the_same_bits(
     assert 4 < first < small.STEPS - 4, "there is a checkpoint in the middle"
     faults = [
         Fault(1, 2, "grad-put-part"),
-        Fault(0, 4, "applied"),
         Fault(0, first + 2, "grad-get"),
         Fault(1, first + 3, "reduced", "zygote"),
     ]

@@ -72,6 +72,15 @@ def test_int8_is_a_quarter_of_float32(length: int) -> None:
     assert dtype.itemsize * travelling <= (1.016 * length) + 4
 
 
+def test_blocks_do_not_know_of_each_other() -> None:
+    """However many there are: they are worked on a thousand at once."""
+    (values,) = random_inputs(1, 2100 * BLOCK + 5, 3)
+    whole = travelled(INT8, values)
+    for block in (0, 1, 1023, 1024, 2047, 2048, 2100):
+        part = slice(block * BLOCK, (block + 1) * BLOCK)
+        assert same_bits(whole[part], travelled(INT8, values[part]))
+
+
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_zeros_stay_zeros(codec: Codec, dtype: torch.dtype) -> None:

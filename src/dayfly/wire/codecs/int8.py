@@ -19,6 +19,8 @@ from dayfly.wire.schedule import Span
 
 #: Elements that share a scale.
 BLOCK = 256
+#: Blocks that are worked on at once: what is between values and numbers stays in the cache.
+_AT_ONCE = 1024
 _MOST = 127
 _SCALE_BYTES = 4
 
@@ -51,13 +53,15 @@ def _blocks(length: int) -> int:
 def _rows(
     travelling: torch.Tensor, values_P: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Values, scales (rows, 1) and numbers as rows: of the whole blocks, then of what is left."""
+    """Values, scales (rows, 1) and numbers as rows of blocks: some whole ones, then the last."""
     blocks = _blocks(len(values_P))
     whole = len(values_P) // BLOCK
     scales = travelling[: _SCALE_BYTES * blocks].view(torch.float32).view(-1, 1)
     numbers = travelling[_SCALE_BYTES * blocks :].view(torch.int8)
-    cut = whole * BLOCK
-    if whole:
-        yield values_P[:cut].view(-1, BLOCK), scales[:whole], numbers[:cut].view(-1, BLOCK)
+    for first in range(0, whole, _AT_ONCE):
+        last = min(whole, first + _AT_ONCE)
+        some = slice(first * BLOCK, last * BLOCK)
+        yield values_P[some].view(-1, BLOCK), scales[first:last], numbers[some].view(-1, BLOCK)
     if whole < blocks:
+        cut = whole * BLOCK
         yield values_P[cut:].view(1, -1), scales[whole:], numbers[cut:].view(1, -1)
