@@ -107,8 +107,8 @@ def table(result: Mapping[str, Any]) -> Table:
         box=box.SIMPLE,
         padding=(0, 1, 0, 0),
         caption="acc., loss: of validation; less, more: than the first with the same seed\n"
-        "KB: what a worker uploads in a step, headers and reports included; ratio: of the\n"
-        "first's; ms: a step over files in memory, where nothing is gained by sending less",
+        "KB: what a worker uploads in a step; ratio: the first's over it\n"
+        "ms: a step over files in memory, where nothing is gained by sending less",
         caption_justify="left",
     )
     shown.add_column("", no_wrap=True)

@@ -33,6 +33,7 @@ def travelled(codec: Codec, values: torch.Tensor) -> torch.Tensor:
 
 
 @EVERY
+@settings(deadline=None)
 @given(length=LENGTHS, seed=st.integers(0, 2**32))
 def test_the_form_is_what_travels(codec: Codec, length: int, seed: int) -> None:
     (values,) = random_inputs(1, length, seed)
@@ -48,6 +49,7 @@ def test_the_form_is_what_travels(codec: Codec, length: int, seed: int) -> None:
     assert same_bits(one, other)
 
 
+@settings(deadline=None)
 @given(length=LENGTHS, seed=st.integers(0, 2**32))
 def test_bf16_is_off_by_a_256th_at_most(length: int, seed: int) -> None:
     (values,) = random_inputs(1, length, seed)
@@ -56,6 +58,7 @@ def test_bf16_is_off_by_a_256th_at_most(length: int, seed: int) -> None:
     assert CODECS["bf16"]().form(length) == (torch.bfloat16, (length,))
 
 
+@settings(deadline=None)
 @given(length=LENGTHS, seed=st.integers(0, 2**32))
 def test_int8_is_off_by_half_a_scale_at_most(length: int, seed: int) -> None:
     (values,) = random_inputs(1, length, seed)

@@ -22,11 +22,13 @@ class Task:
     """One attempt of one worker.
 
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
-    training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an epoch.
-    compress: how gradients are made smaller. log_rounds: rounds whose messages the log may hold;
-    None: any. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
-    the function was invoked. scratch: a directory to unpack code in, removed with the functions'
-    machine. rates: of its way to channel and store; None: not limited.
+    training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
+    epoch. log_rounds: rounds whose messages the log may hold; None: any. trimmed_step: the log
+    before it is gone. checkpoint_age_s: of the checkpoint, when the function was invoked. scratch:
+    a directory to unpack code in, removed with the functions' machine. rates: of its way to
+    channel and store; None: not limited.
+
+    compress: how gradients are made smaller; see `train.compression.compression`.
     """
 
     run: str
