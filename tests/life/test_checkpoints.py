@@ -20,6 +20,7 @@ from dayfly.life.checkpoints import (
     discard_others,
     latest,
     read,
+    read_own,
     share_of,
     shares,
     tidy,
@@ -186,3 +187,50 @@ def test_tidying_leaves_the_checkpoint_and_nothing_else(tmp_path: Path) -> None:
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"checkpoint/latest.json", *(part.object for part in kept.parts)}
     assert read(store, kept)[1]["a"].tolist() == [1, 1]
+
+
+def write_owns(store: FileStore, world_size: int) -> Checkpoint:
+    """A checkpoint in which rank j has a tensor of its own, full of j."""
+    tensors, parts = state(), []
+    for rank in range(world_size):
+        share = share_of(rank, world_size, tensors)
+        own = {"residual": torch.full((3,), float(rank))}
+        parts += checkpoints.write_share(store, 7, rank, world_size, TREE, share, own)
+    return commit(store, 7, parts)
+
+
+def test_what_is_a_ranks_own_is_read_by_that_rank_alone(store: FileStore) -> None:
+    checkpoint = write_owns(store, 3)
+    for rank in range(3):
+        (own,) = read_own(store, checkpoint, rank, 3)
+        assert same(own, {"residual": torch.full((3,), float(rank))})
+    for rank in range(3):
+        store.delete(f"checkpoint/000000007/own-{rank}-of-3")
+    _, tensors = read(store, checkpoint)
+    assert tensors.keys() == state().keys(), "nobody needs the others' to be there"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [(1, [[0, 1, 2, 3]]), (3, [[0, 3], [1], [2]]), (5, [[0], [1], [2], [3], []])],
+)
+def test_of_another_number_of_ranks_each_falls_to_one(
+    ranks: int, expected: list[list[int]], store: FileStore
+) -> None:
+    checkpoint = write_owns(store, 4)
+    found = [read_own(store, checkpoint, rank, ranks) for rank in range(ranks)]
+    assert [[int(own["residual"][0]) for own in owns] for owns in found] == expected
+
+
+def test_a_damaged_part_of_a_rank_is_refused_by_name(store: FileStore) -> None:
+    checkpoint = write_owns(store, 2)
+    store.put("checkpoint/000000007/own-1-of-2", b"else")
+    read_own(store, checkpoint, 0, 2)
+    with pytest.raises(CheckpointError, match=r"own-1-of-2 .* was damaged"):
+        read_own(store, checkpoint, 1, 2)
+
+
+def test_a_checkpoint_without_such_parts_has_none(store: FileStore) -> None:
+    assert read_own(store, write(store, 1, 2), 0, 2) == ()
+    tidy(store, write_owns(store, 2))
+    assert len(store.names("checkpoint/000000007")) == 5

@@ -97,6 +97,7 @@ def task(workers: int) -> Task:
         steps=10,
         collective="scatter-reduce",
         aggregators=None,
+        compress="none",
         target_accuracy=None,
         sync="bsp",
         k=1,
@@ -126,6 +127,17 @@ def test_the_limit_counts_what_a_task_may_grow_to() -> None:
     )
     grown = replace(task(100), rank=99, attempt=7, checkpoint=later, trimmed_step=999)
     assert now_bytes < len(json.dumps(grown.dump())) <= int(enough_kb) * 1000
+
+
+def test_the_limit_counts_what_is_each_workers_own() -> None:
+    """With compression, a checkpoint has a second part of each."""
+    refused: list[int] = []
+    for compress in ("none", "int8"):
+        with pytest.raises(RequestError) as error:
+            check_task(replace(task(100), compress=compress), 100)
+        refused += map(int, re.findall(r"--payload (\d+)", str(error.value)))
+    plain_kb, compressed_kb = refused
+    assert compressed_kb > 1.8 * plain_kb
 
 
 def test_a_task_survives_json() -> None:

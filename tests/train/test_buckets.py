@@ -100,6 +100,16 @@ def test_a_parameter_without_gradient_holds_its_bucket_back_to_the_end(
     assert not flat.data[unused.start : unused.start + 16].any(), "what was there before is gone"
 
 
+def test_what_is_no_gradient_is_a_bucket_of_its_own_if_asked() -> None:
+    model = Layers()
+    flat = FlatBuffer(model, tail=3, bucket_bytes=(64, 64), apart=True)
+    assert [len(span) for span in flat.buckets] == [16, 16, 16, 16, 4 + 3]
+    flat.begin()
+    in_time, late = backward(flat, model(torch.randn(2, 4)).square().sum())
+    assert (in_time, late) == ([0, 1, 2, 3], [])
+    assert flat.data[64:68].tolist() == [1.0] * 4, "all four are used"
+
+
 def test_an_empty_slice_announces_all_at_the_end() -> None:
     flat = buffer(Layers())
     announced: list[int] = []

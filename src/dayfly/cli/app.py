@@ -106,6 +106,14 @@ def train(
     aggregators: Annotated[
         int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
     ] = None,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|bf16|int8|powersgd[:RANK]",
+            help="Let gradients travel smaller, and less exactly.",
+            show_default="none",
+        ),
+    ] = None,
     memory: Annotated[
         int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
     ] = None,
@@ -185,6 +193,7 @@ def train(
         "k": int(k) if k is not None and k.isdecimal() else k,
         "collective": collective,
         "aggregators": aggregators,
+        "compress": compress,
         "memory_mib": memory,
         "lifetime_s": lifetime,
         "cpu_cores": cpu,

@@ -96,7 +96,8 @@ def check_task(task: Task, payload_bytes: int | None) -> None:
 def _largest(task: Task) -> Task:
     step, size, digest = 10**9 - 1, 10**12 - 1, "f" * 32
     ranks = range(task.world_size)
-    names = [f"checkpoint/{step}/part-{rank}-of-{task.world_size}" for rank in ranks]
+    kinds = ("part",) if task.compress == "none" else ("part", "own")  # the residuals
+    names = [f"checkpoint/{step}/{k}-{rank}-of-{task.world_size}" for k in kinds for rank in ranks]
     parts = tuple(Part(name, size, digest) for name in [*names, f"checkpoint/{step}/tree.json"])
     return replace(
         task,

@@ -89,7 +89,7 @@ class Record:
         RequestError for changes of what the checkpoint depends on.
         """
         known = {name: value for name, value in changes.items() if value is not None}
-        for name in ("sync", "k"):
+        for name in ("sync", "k", "compress"):
             if name in known and known[name] != (now := getattr(self.settings, name)):
                 raise RequestError(
                     f"--{name} {known[name]}: the run in the directory goes on as it began, with "

@@ -132,10 +132,12 @@ class OneLife:
             )
         if not self._replays:
             self._display.note(
-                f"{self._settings.collective} over {channel_kind(self._channel_url).schemes[0]} "
+                f"{self._settings.algorithm} over {channel_kind(self._channel_url).schemes[0]} "
                 "keeps nothing for a worker that starts again: when one dies, all go back to the "
                 "run checkpoint"
             )
+        if self._settings.workers == 1 and self._settings.compress != "none":
+            self._display.note("with one worker nothing travels, so nothing is compressed")
         if (crowded := crowding(self._settings.workers, limits.cpu_cores)) is not None:
             self._display.note(crowded)
         try:
@@ -265,6 +267,7 @@ class OneLife:
             k=settings.round_steps,
             collective=settings.algorithm,
             aggregators=settings.aggregators,
+            compress=settings.compress,
             target_accuracy=settings.target_accuracy,
             log_rounds=self._log_rounds,
             replays=self._replays,

@@ -141,7 +141,8 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: int) -> in
     workers = settings.workers
     if workers == 1:
         return None
-    buckets = 2 + round_bytes // BUCKET_BYTES
+    # With compression, what is no gradient is a bucket of its own.
+    buckets = 2 + (settings.compress != "none") + round_bytes // BUCKET_BYTES
     kind = channel_kind(url)
     pieces = min(round_bytes, BUCKET_BYTES) // (workers * kind.abilities.chunk_bytes)
     messages = buckets * workers * (workers + 1) * max(1, min(MOST_CHUNKS, pieces))

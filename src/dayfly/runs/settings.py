@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dayfly.errors import RequestError
+from dayfly.train.compression import compression
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import Collective, collective, default_collective
@@ -24,8 +25,9 @@ class Settings:
     workers: functions that train at once. platform: where they run. channel: URL of the store
     through which they talk; None: files in memory. sync: protocol. k: steps between two averages
     of local SGD, or "epoch". collective: all-reduce algorithm; None: what suits the channel, see
-    `algorithm`. aggregators: of k-reduce. target_accuracy: end early once the validation accuracy
-    is at least this.
+    `algorithm`. aggregators: of k-reduce. compress: form in which gradients travel: none, bf16,
+    int8, powersgd or powersgd:RANK. target_accuracy: end early once the validation accuracy is at
+    least this.
 
     Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
     time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
@@ -48,6 +50,7 @@ class Settings:
     k: int | Literal["epoch"] | None = None
     collective: str | None = None
     aggregators: int | None = None
+    compress: str = "none"
     memory_mib: int | None = None
     lifetime_s: float | None = None
     cpu_cores: float | None = None
@@ -70,6 +73,8 @@ class Settings:
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
         self._check_collective()
+        stores = bool(self.reducing.sums(2, 1, 1))
+        check_compression(self.compress, self.sync, self.algorithm, stores=stores)
         for name in _FLAGS:
             _above_zero(name, getattr(self, name))
         if self.cpu_cores is not None and self.cpu_cores < 0.001:
@@ -140,6 +145,25 @@ class Settings:
     def load(cls, tree: Mapping[str, Any]) -> Self:
         """From what `asdict` gave, by way of JSON."""
         return cls(**tree)
+
+
+def check_compression(compress: str, sync: str, collective: str, *, stores: bool) -> None:
+    """Raise RequestError if gradients cannot be compressed so, with this protocol and collective.
+
+    stores: whether the collective stores its sums. A codec needs that, so that all read the same: a
+    ring adds to what it decoded again and again, and a server adds up what it does not know.
+    """
+    asked = compression(compress)
+    if asked.method != "none" and sync != "bsp":
+        raise RequestError(
+            f"--compress {compress} is for the gradients of --sync bsp: {sync} averages the models "
+            "themselves, whose weights must not be rounded"
+        )
+    if asked.codec and not stores:
+        raise RequestError(
+            f"--compress {compress} needs a collective that stores its sums, which {collective} "
+            "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
+        )
 
 
 def _among(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -28,6 +28,8 @@ class Task:
     together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine. rates: of its way to channel and store; None: not limited.
+
+    compress: how gradients are made smaller; see `train.compression.compression`.
     """
 
     run: str
@@ -45,6 +47,7 @@ class Task:
     k: int | None
     collective: str
     aggregators: int | None
+    compress: str
     target_accuracy: float | None
     log_rounds: int | None
     replays: bool

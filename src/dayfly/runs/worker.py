@@ -271,11 +271,14 @@ class Worker:
         with self._spans.during("checkpoint"):
             tree, tensors = self._replica.state()
             whole = {"replica": tree, "progress": self._progress.dump()}
+            shared, mine = self._protocol.state()
+            tensors |= shared
             share = checkpoints.share_of(self._task.rank, self._task.world_size, tensors)
+            own = checkpoints.share_of(0, 1, mine)
 
         def write(step: int = self.step) -> None:
             rank, world_size = self._task.rank, self._task.world_size
-            parts = checkpoints.write_share(self._store, step, rank, world_size, whole, share)
+            parts = checkpoints.write_share(self._store, step, rank, world_size, whole, share, own)
             self._faults.at(step, "written")
             self._lifetime.checkpoint_took(time.monotonic() - began)
             self._reporter.add(

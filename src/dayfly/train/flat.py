@@ -7,6 +7,8 @@ The backward pass reaches the last layers first, so a bucket is whole, and can b
 workers, while the gradients of the layers before it are still being computed. Gradients of
 parameters are views of the buffer: the wire sends them from where the optimizer reads them.
 
+If gradients are to be compressed, the rest is a bucket of its own, as it has to be exact.
+
 `used` counts, a parameter each, the workers whose backward pass reached it: one that none reached
 has no gradient, as in plain PyTorch, and the optimizer leaves it alone. The tail carries the loss
 and the workers' wishes, so that every worker learns them in the same step, now and when it replays
@@ -35,8 +37,10 @@ class FlatBuffer:
     """The buffer of a model, (G + M + U + tail,): G gradient and M buffer elements, U parameters.
 
     Its dtype is the widest of the trainable parameters', at least float32; gradients of another
-    dtype are converted. buckets: its spans, in the order in which they go out. bucket_bytes: most
-    bytes of the first bucket and of the others; a parameter is never cut.
+    dtype are converted. buckets: its spans, in the order in which they go out. gradients: its views
+    of them, in the model's order. reached: by this worker's backward pass. bucket_bytes: most
+    bytes of the first bucket and of the others; a parameter is never cut. apart: let the last
+    bucket be all that is no gradient.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class FlatBuffer:
         model: nn.Module,
         tail: int,
         bucket_bytes: tuple[int, int] = (FIRST_BUCKET_BYTES, BUCKET_BYTES),
+        *,
+        apart: bool = False,
     ) -> None:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self._buffer_moves = Moves(model)
@@ -53,20 +59,20 @@ class FlatBuffer:
         moving = self._buffer_moves.sizes
         self.data = torch.zeros(sum(sizes) + sum(moving) + used + tail, dtype=dtype)
         *views, self._used, self.tail = torch.split(self.data, [*sizes, *moving, used, tail])
-        self._gradients = views[:used][::-1]
+        self.gradients = views[:used][::-1]
         self._moves = views[used:]
         ends = bucket_ends([size * dtype.itemsize for size in sizes], *bucket_bytes)
-        self._bucket_of, self.buckets = _buckets(sizes, ends, len(self.data))
+        self._bucket_of, self.buckets = _buckets(sizes, ends, len(self.data), apart=apart)
         self._missing: list[set[int]] = []
         self._next = 0
-        self._flags = [False] * used
+        self.reached = [False] * used
         self._ready: Callable[[int], None] | None = None
         self._hooks: list[RemovableHandle] = []
 
     def begin(self) -> None:
         """Before the forward pass: no gradients; where the model's buffers are is noted."""
         self._buffer_moves.begin()
-        self._flags = [False] * len(self.parameters)
+        self.reached = [False] * len(self.parameters)
         self._ready = None
         for parameter in self.parameters:
             parameter.grad = None
@@ -94,24 +100,36 @@ class FlatBuffer:
         """
         for hook in self._hooks:
             hook.remove()
-        for flag, gradient in zip(self._flags, self._gradients, strict=True):
+        for flag, gradient in zip(self.reached, self.gradients, strict=True):
             if not flag:
                 gradient.zero_()
         self._buffer_moves.measure(self._moves, weight)
         self._buffer_moves.rewind()
-        self._used.copy_(torch.tensor(self._flags))
+        self._used.copy_(torch.tensor(self.reached))
         self._announce(len(self.buckets) - 1)
 
     def spread(self) -> None:
         """After the all-reduce: every worker's gradients and buffers are the sums'."""
         used = self._used.tolist()
-        for parameter, gradient, users in zip(self.parameters, self._gradients, used, strict=True):
+        for parameter, gradient, users in zip(self.parameters, self.gradients, used, strict=True):
             parameter.grad = gradient.view_as(parameter).to(parameter.dtype) if users else None
         self._buffer_moves.apply(self._moves)
 
+    def unreached(self, bucket: int) -> list[Span]:
+        """Where the gradients of a whole bucket are that this worker's backward pass left out."""
+        missed = [
+            gradient
+            for gradient, reached, its in zip(
+                self.gradients, self.reached, self._bucket_of, strict=True
+            )
+            if its == bucket and not reached
+        ]
+        starts = [int(gradient.storage_offset()) for gradient in missed]
+        return [Span(at, at + len(one)) for at, one in zip(starts, missed, strict=True)]
+
     def _take(self, number: int, parameter: torch.Tensor) -> None:
         """A parameter's gradient is whole, for this backward pass: it belongs into the buffer."""
-        gradient, found = self._gradients[number], parameter.grad
+        gradient, found = self.gradients[number], parameter.grad
         assert found is not None
         bucket = self._bucket_of[number]
         if self._ready is not None and bucket < self._next:
@@ -124,7 +142,7 @@ class FlatBuffer:
             gradient.copy_(found.reshape(-1))
             if found.dtype is gradient.dtype:
                 parameter.grad = gradient.view_as(parameter)
-        self._flags[number] = True
+        self.reached[number] = True
         if self._ready is not None:
             self._missing[bucket].discard(number)
             whole = self._next
@@ -157,9 +175,12 @@ def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
 
 
 def _buckets(
-    sizes: Sequence[int], ends: Sequence[int], length: int
+    sizes: Sequence[int], ends: Sequence[int], length: int, *, apart: bool
 ) -> tuple[list[int], tuple[Span, ...]]:
-    """The bucket of each parameter, in the model's order, and the spans, the last to the end."""
+    """The bucket of each parameter, in the model's order, and the spans, the last to the end.
+
+    apart: what is after the gradients is a span of its own.
+    """
     spans: list[Span] = []
     bucket_of: list[int] = []
     start = 0
@@ -168,7 +189,7 @@ def _buckets(
         bucket_of += [len(spans)] * (end - len(bucket_of))
         spans.append(Span(start, stop))
         start = stop
-    spans[-1] = Span(spans[-1].start, length)
+    spans.append(Span(start, length) if apart else Span(spans.pop().start, length))
     return bucket_of[::-1], tuple(spans)
 
 

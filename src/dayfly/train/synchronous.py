@@ -20,12 +20,15 @@ from dayfly.train.slices import Piece
 
 
 class Synchronous:
-    """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket."""
+    """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
-    def __init__(self, job: Job, replica: Replica) -> None:
+    apart: whether what is no gradient is a bucket of its own.
+    """
+
+    def __init__(self, job: Job, replica: Replica, *, apart: bool = False) -> None:
         self._job = job
         self._replica = replica
-        self.flat = FlatBuffer(replica.model, tail=3)
+        self.flat = FlatBuffer(replica.model, tail=3, apart=apart)
 
     def compute(
         self,

@@ -71,6 +71,13 @@ class Protocol(Closing):
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         """Become the replica of a checkpoint before `step`; returns the step to go on with."""
 
+    def state(self) -> tuple[Tensors, Tensors]:
+        """What a run checkpoint keeps beside the replica (not copied): shared, and this worker's.
+
+        The shared tensors are equal on all workers, and have names that the replica's have not.
+        """
+        return {}, {}
+
     @abstractmethod
     def take(self, step: int) -> Wishes:
         """Take the rest of the round that `step` is in; returns what is granted after it.

@@ -2,7 +2,11 @@
 
 The gradients go out in buckets, by threads of their own, while the backward pass still computes
 those of the layers before; over a link several buckets at once, so that one's latency is another's
-transfer. Small models have one bucket, which the training thread sums itself.
+transfer. Small models have one bucket, which the training thread sums itself. Compression may have
+it otherwise: `train/compression/` says what is summed, and when it can begin.
+
+Some ways to compress make a step depend on what a worker contributed before. Then a worker that
+catches up computes its own contributions once more, from the run checkpoint on, and sends nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from collections.abc import Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import torch
-
 from dayfly.job import Job
+from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.train.compression import compression
 from dayfly.train.order import Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.state import Tensors
@@ -30,12 +34,15 @@ class Bsp(Protocol):
 
     def __init__(self, station: Station) -> None:
         super().__init__(station)
-        self._steps = Synchronous(station.job, station.replica)
-        self._buckets = self._steps.flat.buckets
-        self._operations = operations(len(self._buckets))
+        # With one worker nothing travels.
+        asked = compression(station.task.compress if station.task.world_size > 1 else "none")
+        compressed = asked.method != "none"
+        self._steps = Synchronous(station.job, station.replica, apart=compressed)
+        self._exchange = asked.exchange(self._steps.flat, station.job.seed, station.engine.schedule)
+        self._operations = operations(len(self._exchange.buffers))
         self._pool = (
             ThreadPoolExecutor(station.engine.at_once, thread_name_prefix="dayfly-buckets")
-            if len(self._buckets) > 1
+            if self._exchange.early
             else None
         )
         self._coming: list[Future[None]] = []
@@ -45,8 +52,16 @@ class Bsp(Protocol):
         return Synchronous(job, replica).flat.data.nbytes
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
-        self.station.replica.load_state(tree, tensors)
+        here = self.station
+        here.replica.load_state(tree, tensors)
+        if self._exchange.remembers:
+            task = here.task
+            own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
+            self._exchange.load_state(tensors, own)
         return step
+
+    def state(self) -> tuple[Tensors, Tensors]:
+        return self._exchange.state()
 
     def take(self, step: int) -> Wishes:
         here = self.station
@@ -54,20 +69,21 @@ class Bsp(Protocol):
         began, at = time.monotonic(), time.time()
         # Behind at its first bucket and level at the second: the predecessor died between them.
         stored = [
-            here.catch_up.stored(self._buffer(bucket), step, name)
-            for bucket, name in enumerate(self._operations)
+            here.catch_up.stored(buffer, step, name)
+            for buffer, name in zip(self._exchange.buffers, self._operations, strict=True)
         ]
         if not here.catch_up.behind:
             here.room()
-        computed = any(
-            here.engine.schedule(self._buffer(bucket), some).reads_buffer
-            for bucket, some in enumerate(stored)
+        computed = self._exchange.remembers or any(
+            here.engine.schedule(buffer, some).reads_buffer
+            for buffer, some in zip(self._exchange.buffers, stored, strict=True)
         )
         if computed:
             self._compute(step, stored)
         else:
-            for bucket in range(len(self._buckets)):
-                self._reduce(bucket, step, stored[bucket])
+            for number, some in enumerate(stored):
+                self._reduce(number, step, some)
+        self._exchange.adopt()
         reduced = time.monotonic()
         here.faults.at(step, "reduced")
         with here.spans.during("apply"):
@@ -83,9 +99,10 @@ class Bsp(Protocol):
         here = self.station
         here.faults.at(step, "compute")
 
-        def ready(bucket: int) -> None:
-            assert self._pool is not None
-            self._coming.append(self._pool.submit(self._reduce, bucket, step, stored[bucket]))
+        def ready(number: int) -> None:
+            if self._pool is not None:
+                reduce = self._pool.submit(self._contribute, number, step, stored[number])
+                self._coming.append(reduce)
 
         try:
             with here.spans.during("compute"):
@@ -98,11 +115,11 @@ class Bsp(Protocol):
                     ready,
                 )
             here.faults.at(step, "computed")
-            last = len(self._buckets) - 1
-            if self._pool is None:
-                self._reduce(last, step, stored[last])
-            else:
-                ready(last)  # all ranks begin them in the same order
+            for late in range(self._exchange.early, len(stored)):
+                if self._pool is None:
+                    self._contribute(late, step, stored[late])
+                else:
+                    ready(late)  # all ranks begin them in the same order
             for coming in self._coming:
                 coming.result()
         except BaseException as error:
@@ -113,13 +130,13 @@ class Bsp(Protocol):
                 coming.cancel()
             self._coming.clear()
 
-    def _reduce(self, bucket: int, step: int, stored: Stored) -> None:
-        operation = self._operations[bucket]
-        self.station.engine.all_reduce(self._buffer(bucket), step, operation, stored)
+    def _contribute(self, number: int, step: int, stored: Stored) -> None:
+        self._exchange.contribute(number)
+        self._reduce(number, step, stored)
 
-    def _buffer(self, bucket: int) -> torch.Tensor:
-        span = self._buckets[bucket]
-        return self._steps.flat.data[span.start : span.stop]
+    def _reduce(self, number: int, step: int, stored: Stored) -> None:
+        buffer, codec = self._exchange.buffers[number], self._exchange.codecs[number]
+        self.station.engine.all_reduce(buffer, step, self._operations[number], stored, codec)
 
     def close(self) -> None:
         if self._pool is not None:
