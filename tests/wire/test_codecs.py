@@ -16,7 +16,7 @@ from dayfly.wire.codecs import CODECS
 from dayfly.wire.codecs.int8 import BLOCK
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.schedule import Span
-from tests.collectives.world import World, random_inputs, same_bits, sum_in_rank_order, world
+from tests.collectives.world import World, random_inputs, same_bits, sum_in_order, world
 
 EVERY = pytest.mark.parametrize("codec", [make() for make in CODECS.values()], ids=CODECS)
 INT8 = CODECS["int8"]()
@@ -149,7 +149,7 @@ def test_sums_are_added_up_exactly_and_rounded_once(
         size = length // three.size + (owner < length % three.size)
         mine = [one[at : at + size] for one in inputs]
         terms = [one if rank == owner else travelled(codec, one) for rank, one in enumerate(mine)]
-        expected[at : at + size] = travelled(codec, sum_in_rank_order(terms))
+        expected[at : at + size] = travelled(codec, sum_in_order(terms, range(len(terms))))
         at += size
     for found in all_reduce(three, inputs, codec):
         assert same_bits(found, expected)
@@ -168,4 +168,4 @@ def test_every_rank_holds_the_same_bits(name: str, size: int, codec: Codec) -> N
         here.engines[1].all_reduce(again, here.step, "grad", stored, codec)
         assert same_bits(again, first), "who starts again reads the same"
     rounding = sum(one.abs() for one in inputs) / 100 + sum(one.abs().max() / 100 for one in inputs)
-    assert ((first - sum_in_rank_order(inputs)).abs() <= rounding).all()
+    assert ((first - sum_in_order(inputs, range(len(inputs)))).abs() <= rounding).all()
