@@ -152,7 +152,7 @@ def test_a_store_takes_its_time(tmp_path: Path) -> None:
     store = ShapedStore(tmp_path, Way(RATES))
     data = bytes(1_000_000)
     assert timed_s(lambda: store.put("a", data)) >= 0.98 * UP_S
-    time.sleep(0.02)  # no row
+    time.sleep(0.02)  # no lateness is made up for
     assert timed_s(lambda: store.put_new("b", data)) >= 0.98 * UP_S
     assert timed_s(lambda: store.get("a")) >= 0.98 * DOWN_S
     time.sleep(0.02)

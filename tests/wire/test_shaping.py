@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -65,24 +66,30 @@ def test_an_idle_line_saves_nothing_up() -> None:
         assert transfer(one, clock, 1_000_000) == pytest.approx(0.1 + LATENCY_S)
 
 
-def test_a_row_pays_the_latency_once() -> None:
+def test_calls_one_after_another_pay_the_latency_each_time() -> None:
     clock = Clock()
     one = line(clock, latency_s=LATENCY_S)
     taken = [transfer(one, clock, 1_000_000) for _ in range(5)]
-    assert taken == pytest.approx([0.1 + LATENCY_S, 0.1, 0.1, 0.1, 0.1])
+    assert taken == pytest.approx(5 * [0.1 + LATENCY_S])
 
 
-def test_a_row_with_short_pauses_pays_the_pauses() -> None:
-    clock = Clock()
-    one = line(clock, latency_s=LATENCY_S)
-    began_s = clock.now_s
-    for _ in range(5):
-        transfer(one, clock, 1_000_000)
-        clock.now_s += 0.0005
-    assert clock.now_s - began_s == pytest.approx(0.5 + LATENCY_S + 5 * 0.0005)
+def test_calls_at_once_pay_the_latency_beside_each_other() -> None:
+    """Five of 10 ms and 100 ms of latency: 150 ms together, and 550 one after another."""
+    one = Line(RATE, 0.1)
+    begun = threading.Barrier(5)
+
+    def call() -> None:
+        begun.wait(30)
+        one.done(one.carry(int(RATE / 100), one.ask()))
+
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(5) as pool:
+        for called in [pool.submit(call) for _ in range(5)]:
+            called.result()
+    assert 0.148 <= time.monotonic() - began_s < 0.5
 
 
-def test_who_did_something_else_pays_the_latency_again_but_no_lateness() -> None:
+def test_soon_after_a_late_one_no_lateness_is_paid_again() -> None:
     clock = Clock(late_s=0.002)
     one = line(clock, latency_s=LATENCY_S)
     transfer(one, clock, 1_000)
@@ -97,17 +104,17 @@ LATE = st.floats(0, 0.005)
 
 
 @given(sizes=SIZES, late_s=LATE, storing_s=LATE, latency_s=st.sampled_from([0.0, 0.001, 0.04]))
-def test_a_row_takes_its_bytes_at_the_rate(
+def test_calls_take_their_bytes_at_the_rate(
     sizes: list[int], late_s: float, storing_s: float, latency_s: float
 ) -> None:
     """However late it wakes up: what one transfer was late, the next does not pay again."""
     clock = Clock(late_s)
     one = line(clock, latency_s=latency_s)
     began_s, sent = clock.now_s, 0
-    for size in sizes:
+    for number, size in enumerate(sizes):
         transfer(one, clock, size, storing_s)
         sent += size
-        least_s = sent / RATE + latency_s
+        least_s = sent / RATE + (number + 1) * latency_s
         assert least_s - 1e-6 <= clock.now_s - began_s
         # A message of less than a late wake-up has that to catch up with.
         assert clock.now_s - began_s <= least_s + len(sizes) * (late_s + storing_s) + 1e-6

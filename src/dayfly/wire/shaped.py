@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import torch
 
-from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
@@ -22,13 +22,19 @@ from dayfly.wire.store import FileStore
 
 Result = TypeVar("Result")
 
+#: Requests at once that fill a line: each waits for its latency.
+_IN_FLIGHT = 8
+#: A message that came within this time was there when it was asked for.
+_AT_ONCE_S = 0.001
+
 
 class ShapedChannel(Channel):
     """Any channel, at the rates of `way`; closed with this one."""
 
     def __init__(self, channel: Channel, way: Way) -> None:
         super().__init__(channel.namespace)
-        self.abilities = channel.abilities
+        enough = max(_IN_FLIGHT, channel.abilities.in_flight)
+        self.abilities = replace(channel.abilities, in_flight=enough)
         self.lends = channel.lends
         self.traffic = channel.traffic
         self._channel = channel
@@ -54,24 +60,20 @@ class ShapedChannel(Channel):
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         """As `Channel.get`; `timeout_s` is for the message to be there, not for its bytes."""
         return self._down(
-            lambda some_s: (into.nbytes, self._channel.get(key, into, some_s)),
-            timeout_s,
-            lambda nbytes: nbytes,
+            lambda: (into.nbytes, self._channel.get(key, into, timeout_s)), lambda nbytes: nbytes
         )[1]
 
     def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         """As `get`."""
         return self._down(
-            lambda some_s: self._channel.hold(key, expected, some_s),
-            timeout_s,
-            lambda held: held.nbytes,
+            lambda: self._channel.hold(key, expected, timeout_s), lambda held: held.nbytes
         )
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         """As `get`."""
-        return self._down(
-            lambda some_s: (self._channel.get_bytes(key, some_s), self._way.now()), timeout_s, len
-        )[0]
+        return self._down(lambda: (self._channel.get_bytes(key, timeout_s), self._way.now()), len)[
+            0
+        ]
 
     def copies(self, key: Key) -> int:
         return self._channel.copies(key)
@@ -101,22 +103,18 @@ class ShapedChannel(Channel):
 
     def _down(
         self,
-        get: Callable[[float], tuple[Result, float]],
-        timeout_s: float,
+        get: Callable[[], tuple[Result, float]],
         payload_bytes: Callable[[Result], int],
     ) -> tuple[Result, float]:
-        """Get a message, waiting so long at most, then let its bytes through.
+        """Get a message, then let its bytes through.
 
-        One that was there when it was asked for takes its place in the row; one that was waited
-        for starts when it came, which `get` tells. Returns it and when its bytes began to come.
+        One that was there when it was asked for starts then; one that was waited for starts when
+        it came, which `get` tells. Returns it and when its bytes began to come.
         """
         line = self._way.down
-        start_s = line.ask()
-        try:
-            result, came_s = get(0.0)
-        except WaitTimeout:
-            result, came_s = get(timeout_s)
-            start_s = came_s
+        called_s, asked_s = self._way.now(), line.ask()
+        result, came_s = get()
+        start_s = asked_s if came_s - called_s < _AT_ONCE_S else came_s
         line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))
         return result, came_s
 

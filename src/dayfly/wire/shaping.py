@@ -6,10 +6,9 @@ from when it starts; a line that was idle has saved up nothing.
     one transfer         | bytes at the rate | latency |          the call returns here
                                              ^ the line is free for the next
 
-Requests are pipelined, as `virtual.simulate` has it: a thread that calls again at once, as a lane
-of the engine does, starts where the line became free, not where its call returned. So a row of
-transfers pays the latency once, and what a call takes too long (copying, a late wake-up) is not
-paid a second time. A thread that did something else in between pays the latency again.
+Each call pays its latency; requests that are under way at once, as the engine has them, pay it
+beside each other, as `virtual.simulate` has it. What a call takes too long (copying, a late
+wake-up) is not paid a second time by the thread's next.
 
 A message is stored when its latency has passed, so readers see it no earlier than in virtual time,
 and a put that has returned is safe. A get waits for its message, then pays its own bytes and
@@ -27,8 +26,6 @@ from dataclasses import dataclass
 #: Lines are shared in pieces of so many seconds, so that a small message is not stuck behind a
 #: large one.
 _PIECE_S = 0.01
-#: A call within this time of the thread's last is its next in a row: it was pipelined.
-_IN_A_ROW_S = 0.001
 #: A call within this time of the thread's last makes up for what that one was late.
 _SOON_S = 0.01
 
@@ -89,11 +86,8 @@ class Line:
     def ask(self) -> float:
         """When a transfer that this thread asks for now starts, if the line is free."""
         now, row = self._clock(), self._row
-        idle_s = now - row.returned_s
-        if idle_s < _IN_A_ROW_S:
-            return row.free_s + idle_s
         late_s = row.returned_s - row.free_s - self._latency_s
-        return now - late_s if idle_s < _SOON_S else now
+        return now - late_s if now - row.returned_s < _SOON_S else now
 
     def carry(self, nbytes: int, start_s: float, ahead_s: float = 0.0) -> float:
         """Wait while the bytes go through, from `start_s`, and for the latency.
