@@ -54,7 +54,7 @@ class RedisPlace:
             client.expire(place.box(key.box), 60)
 
     def only_events(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(redis_channel, "_WAIT_S", 300.0)
+        patch.setattr(redis_channel, "_LOOK_EVERY_S", 300.0)
 
     def site(self, namespace: Namespace = NAMESPACE) -> Site:
         """What the channel's ends need to meet."""

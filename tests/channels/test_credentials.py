@@ -16,7 +16,7 @@ SECRET = "hunter2"
 
 
 @pytest.mark.parametrize("scheme", sorted({*CHANNELS, "redis", "unknown"}))
-@pytest.mark.parametrize("user", ["", "me"])
+@pytest.mark.parametrize("user", ["", "me", "me@corp.com"])
 def test_a_url_with_a_password_is_refused_without_repeating_it(scheme: str, user: str) -> None:
     url = f"{scheme}://{user}:{SECRET}@host:1/path"
     for use in (channel_kind, lambda url: Settings(channel=url)):

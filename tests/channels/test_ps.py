@@ -27,7 +27,7 @@ from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.parameter_server import ParameterServer, ParameterServerChannel
-from dayfly.wire.keys import EVERYONE, SERVER, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
 from dayfly.wire.message import DTYPES, HEADER_BYTES, Header
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
@@ -171,6 +171,25 @@ def test_the_servers_memory_is_free_again(made: Channel, tmp_path: Path) -> None
         push(ends[2], 2, value, 2)
         made.trim(3)
         assert made.size_bytes() == 0
+
+
+def test_what_a_rank_sends_to_all_goes_when_all_others_have_it(
+    made: Channel, tmp_path: Path
+) -> None:
+    """Sums of collectives that do not leave the adding to the server; nothing is replayed here."""
+    place, key, value = site(tmp_path, "ps://"), Key(0, "grad-sum", 1, EVERYONE), tensor((100,))
+    with ExitStack() as stack:
+        ends = [stack.enter_context(KIND.open(place, rank)) for rank in range(RANKS)]
+        put(ends[1], key, value)
+        for rank, left in ((0, True), (2, False)):
+            ends[rank].get(key, torch.empty_like(value), SOON_S)
+            ends[rank].stored([])
+            assert bool(made.size_bytes()) is left
+        stop = Key(0, "stop", COORDINATOR, EVERYONE)
+        made.put_bytes(stop, b"x")
+        for end in ends:
+            assert end.get_bytes(stop, SOON_S) == b"x"
+        assert made.stored([stop]) == {stop}
 
 
 @pytest.mark.parametrize(

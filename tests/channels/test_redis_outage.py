@@ -56,7 +56,7 @@ def tries(coordinators: Channel, monkeypatch: pytest.MonkeyPatch) -> threading.S
     monkeypatch.setattr(pools.Pool, "_discard", told)
     # Short, so that the outage is: with these, an answer takes at most 0.3 s, a wait for it 0.5 s.
     monkeypatch.setattr(connections, "ANSWER_S", 0.3)
-    monkeypatch.setattr(redis_channel, "_WAIT_S", 0.2)
+    monkeypatch.setattr(redis_channel, "_LOOK_EVERY_S", 0.2)
     monkeypatch.setattr(pools, "PATIENCE_S", SOON_S)
     return failed
 

@@ -11,6 +11,7 @@ import pytest
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
+from dayfly.runs.directory import Record
 from dayfly.runs.settings import Settings
 from dayfly.wire import channels
 from dayfly.wire.channels.base import Abilities
@@ -139,3 +140,20 @@ def test_the_ring_trains_as_well(
     )
     expected = undisturbed(3).history[-1]["val_loss"]
     assert run.history[-1]["val_loss"] == pytest.approx(expected, abs=1e-2)
+
+
+def test_a_run_goes_on_with_another_collective_than_k_reduce(data: Path, tmp_path: Path) -> None:
+    first = dayfly.train(
+        small.job(data, epochs=1),
+        workers=2,
+        collective="k-reduce",
+        aggregators=1,
+        run_dir=tmp_path,
+        progress=False,
+    )
+    record = Record.load(first.directory)
+    assert record.settings.aggregators == 1
+    changed = record.next_life(None, collective="overlapped").settings
+    assert (changed.collective, changed.aggregators) == ("overlapped", None)
+    assert record.next_life(None, collective="k-reduce").settings.aggregators == 1
+    assert record.next_life(None).settings == record.settings

@@ -78,7 +78,8 @@ def test_the_log_stays_within_its_budget(workers: int, data: Path, tmp_path: Pat
         )
     assert run.result.steps == small.STEPS_AN_EPOCH
     assert watcher.most > 2 * 76 * MIB, "the log was filled"
-    assert watcher.most <= budget_mib * MIB
+    # On a disk, notes of the file system about where the pieces are come on top.
+    assert watcher.most <= budget_mib * MIB + MIB
     checkpoints = [
         e for e in small.events(run.directory, "coordinator") if e["kind"] == "checkpoint"
     ]

@@ -18,6 +18,11 @@ SIZE = 3
 PIECE = summation._PIECE_BYTES // 4
 
 
+def lent(buffers: Buffers, value: torch.Tensor) -> torch.Tensor:
+    """The value in memory of the buffers."""
+    return buffers.take(value.dtype, len(value)).copy_(value)
+
+
 def names(count: int) -> list[Name]:
     return [Name("part", source, 0) for source in range(count)]
 
@@ -38,15 +43,17 @@ def test_the_order_of_the_terms_alone_counts(
     expected = values[0].clone()
     for value in values[1:]:
         expected = expected + value
-    total = Summation(terms, buffer, Buffers(), ours=ours)
+    buffers = Buffers()
+    total = Summation(terms, buffer, buffers, ours=ours)
     before = buffer.clone()
     kept = [value.clone() for value in values]
     for number in data.draw(st.permutations(range(count))):
         if (name := terms[number]) is not None:
-            total.add(name, values[number].clone())
+            total.add(name, lent(buffers, values[number]) if ours else values[number])
             assert torch.equal(buffer, before) or own is None, "own contribution"
     total.finish()
     assert torch.equal(buffer, expected)
+    assert not buffers._lent, "all is given back"
     assert all(torch.equal(value, was) for value, was in zip(values, kept, strict=True))
 
 
@@ -56,11 +63,12 @@ def test_the_order_of_the_terms_alone_counts(
 def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -> None:
     """All but the last of five terms come; the own one is the last."""
     terms: list[Name | None] = [*names(4), None]
-    total = Summation(terms, torch.zeros(SIZE), Buffers(), ours=True)
+    buffers = Buffers()
+    total = Summation(terms, torch.zeros(SIZE), buffers, ours=True)
     for number, most in zip(order, held, strict=True):
         name = terms[number]
         assert name is not None
-        total.add(name, torch.ones(SIZE))
+        total.add(name, lent(buffers, torch.ones(SIZE)))
         assert len(total._there) == most
     assert not total._there
 

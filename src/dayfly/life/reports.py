@@ -24,8 +24,9 @@ from dayfly.wire.keys import COORDINATOR, Key
 #: link.
 EVERY_S = 0.3
 EVERY_OVER_LINK_S = 1.0
-#: How long the coordinator waits for a message that is there already.
-_READ_S = 5.0
+#: How long the coordinator waits for a message that is there already: longer than a channel bears
+#: with a store that is away.
+_READ_S = 120.0
 
 
 class Reporter(Closing):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from dayfly.life.reports import Reporter
@@ -22,19 +24,22 @@ class CatchUp:
         if not self.behind:
             self._tell(step)
 
-    def stored(self, like_P: torch.Tensor, step: int, operation: str) -> frozenset[Name] | None:
-        """The sums of an all-reduce that are in the log while behind; None once it is level.
+    def stored(
+        self, step: int, buffers: Mapping[str, torch.Tensor]
+    ) -> list[frozenset[Name] | None]:
+        """Of all-reduces that are under way together, the sums in the log; None once it is level.
 
-        like_P: a buffer of its size. The first all-reduce that is not whole in the log is the one
-        at which the predecessor died.
+        buffers: by operation, of the size that is summed. The step in which any of them is not
+        whole in the log is the one in which the predecessor died.
         """
         if not self.behind:
-            return None
-        stored = self._engine.stored_sums(like_P, step, operation)
-        if len(stored) < len(self._engine.sums(like_P)):
+            return [None] * len(buffers)
+        stored = [self._engine.stored_sums(like, step, name) for name, like in buffers.items()]
+        whole = [len(self._engine.sums(like)) for like in buffers.values()]
+        if [len(some) for some in stored] != whole:
             self.behind = False
             self._tell(step)
-        return stored
+        return list(stored)
 
     def _tell(self, step: int) -> None:
         self._reporter.add("caught up", urgent=True, step=step)

@@ -22,6 +22,7 @@ from dayfly.life.reports import plain
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
+from dayfly.wire.collectives import K_REDUCE
 from dayfly.wire.store import FileStore
 
 _FORMAT = 2
@@ -95,6 +96,8 @@ class Record:
                     f"--{name} {known[name]}: the run in the directory goes on as it began, with "
                     f"{now}: leave it out"
                 )
+        if known.get("collective", K_REDUCE) != K_REDUCE:
+            known.setdefault("aggregators", None)  # those of the run so far are of no use to it
         killed_s = 0.0
         if self.status == "running" and heard_at is not None:
             killed_s = max(0.0, heard_at - self.began_at)

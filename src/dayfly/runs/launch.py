@@ -96,8 +96,16 @@ def resume(
         for what, now in made_with().items():
             if (before.made_with or {}).get(what) != now:
                 display.note(f"made with another {what}: the bits may be others from here on")
+        summed_by = {before.settings.algorithm, record.settings.algorithm}
+        if len(summed_by) > 1 and "ring" in summed_by:
+            display.note(
+                f"{before.settings.algorithm} so far, {record.settings.algorithm} from here on, "
+                "which sum in different orders: the bits may be others"
+            )
         life = OneLife(job, record, store, display, faults, workplace)
         life.check()
+        if before.settings.channel != record.settings.channel:
+            life.discard_channel(before.settings.channel)
         record.save(store)
         return life.run()
 

@@ -195,12 +195,7 @@ class OneLife:
     def _fresh_channel(self) -> Iterator[Channel]:
         """The coordinator's end of a channel without earlier messages; removed later."""
         kind = channel_kind(self._channel_url)
-        site = Site(
-            url=self._channel_url,
-            namespace=Namespace(self._record.run_id, self._record.generation),
-            rendezvous=self._store.below(RENDEZVOUS),
-            password=channel_password(os.environ),
-        )
+        site = self._site(self._channel_url)
         if (directory := kind.directory(self._channel_url)) is not None:
             self._session.record_directory(directory / site.namespace.run)
         kind.remove(site)
@@ -210,6 +205,23 @@ class OneLife:
             finally:
                 channel.destroy()
                 self._store.delete(RENDEZVOUS)
+
+    def discard_channel(self, url: str | None) -> None:
+        """Remove what an earlier life has left at another channel, if that can be done."""
+        if url is None:
+            return
+        try:
+            channel_kind(url).remove(self._site(url))
+        except DayflyError as error:
+            self._display.note(f"what is left of the run at {url} stays there: {error}")
+
+    def _site(self, url: str) -> Site:
+        return Site(
+            url=url,
+            namespace=Namespace(self._record.run_id, self._record.generation),
+            rendezvous=self._store.below(RENDEZVOUS),
+            password=channel_password(os.environ),
+        )
 
     def _coordinate(self, channel: Channel, recorder: Recorder, past: Past) -> str:
         def invocation(

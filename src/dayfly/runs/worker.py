@@ -17,9 +17,11 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.coordinator import STOP, trimmed
 from dayfly.life.faults import Faults
@@ -78,8 +80,11 @@ def main(payload: Json, context: Context) -> Json:
         worker = Worker(task, context, store, channel, faults)
         try:
             status = worker.run()
-        finally:
-            worker.close()
+        except BaseException:
+            with suppress(DayflyError):  # the first error is the one that counts
+                worker.close()
+            raise
+        worker.close()
         return {"status": status, "step": worker.step, "kept": worker.kept}
 
 
@@ -174,11 +179,12 @@ class Worker:
 
     def close(self) -> None:
         """Send what is still to be said, and end the threads."""
-        self._writer.shutdown(wait=True)
-        self._slices.close()
-        self._protocol.close()
-        self._engine.close()
-        self._reporter.close()
+        with ExitStack() as stack:  # all of it, whichever fails; the last first
+            stack.callback(self._reporter.close)
+            stack.callback(self._engine.close)
+            stack.callback(self._protocol.close)
+            stack.callback(self._slices.close)
+            stack.callback(self._writer.shutdown, wait=True)
 
     def _end_after(self, granted: Wishes) -> str | None:
         """How the run ends after the round that was just taken, if it does."""
@@ -212,7 +218,7 @@ class Worker:
         if last or (epoch + 1) % self._job.validate_every == 0:
             self._operation = "val"
             sums = self._evaluation.empty()
-            stored = self._catch_up.stored(sums, step, "val")
+            (stored,) = self._catch_up.stored(step, {"val": sums})
             if self._engine.schedule(sums, stored).reads_buffer:
                 with self._spans.during("validate"):
                     sums = self._evaluation.sums(

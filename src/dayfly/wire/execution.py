@@ -38,6 +38,8 @@ from dayfly.wire.tensors import as_bytes
 
 #: Longest wait between two looks whether waiting is still of use, in seconds.
 LOOK_UP_S = 0.2
+#: The same of a carrier at a store that is asked; `Channel.wake` ends its wait when it is in vain.
+_ASKED_LOOK_UP_S = 5.0
 #: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
 #: under way, as each takes memory.
 _FULL_CHUNKS = 8
@@ -142,7 +144,8 @@ class Execution:
         except BaseException as error:
             # A signal's, such as Ctrl-C: no carrier may touch the buffer once the caller has it.
             self._fail(error)
-        wait(carriers)
+        while wait(carriers, LOOK_UP_S).not_done:
+            self._channel.wake()  # those that began to wait just as it failed
         if self._error is not None:
             raise self._error
 
@@ -166,6 +169,7 @@ class Execution:
             self._error = self._error or error
             for lane in self._lanes.values():
                 lane.end()
+        self._channel.wake()
 
     def _perform(self, at: int) -> None:
         op = self._ops[at]
@@ -266,8 +270,10 @@ class Execution:
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"
-        check = self._check_others if self._lanes else self._look
-        return wait_patiently(read, self._setting.timeout_s, check, what)
+        if not self._lanes:
+            return wait_patiently(read, self._setting.timeout_s, self._look, what)
+        look_s = LOOK_UP_S if self._channel.abilities.blocks else _ASKED_LOOK_UP_S
+        return wait_patiently(read, self._setting.timeout_s, self._check_others, what, look_s)
 
     def _look(self) -> None:
         self._check_others()
@@ -309,6 +315,7 @@ def wait_patiently(
     timeout_s: float,
     check: Callable[[], None],
     what: str,
+    look_up_s: float = LOOK_UP_S,
 ) -> Result:
     """Wait for a message: `read(some_s)` again and again, with `check`, which may raise, between.
 
@@ -318,10 +325,10 @@ def wait_patiently(
     while True:
         left = max(0.0, until - time.monotonic())
         try:
-            return read(min(left, LOOK_UP_S))
+            return read(min(left, look_up_s))
         except WaitTimeout as error:
             check()
-            if left <= LOOK_UP_S:
+            if left <= look_up_s:
                 raise WaitTimeout(
                     f"{what}: nothing came within {timeout_s:g} s; is that worker alive?"
                 ) from error

@@ -22,7 +22,7 @@ from dayfly.wire.store import FileStore
 
 Result = TypeVar("Result")
 
-#: Requests at once that fill a line: each waits for its latency.
+#: Requests at once to what is in memory that fill a line: each waits for its latency.
 _IN_FLIGHT = 8
 #: A message that came within this time was there when it was asked for.
 _AT_ONCE_S = 0.001
@@ -33,8 +33,9 @@ class ShapedChannel(Channel):
 
     def __init__(self, channel: Channel, way: Way) -> None:
         super().__init__(channel.namespace)
-        enough = max(_IN_FLIGHT, channel.abilities.in_flight)
-        self.abilities = replace(channel.abilities, in_flight=enough)
+        self.abilities = channel.abilities
+        if channel.immediate:
+            self.abilities = replace(channel.abilities, in_flight=_IN_FLIGHT)
         self.lends = channel.lends
         self.traffic = channel.traffic
         self._channel = channel
@@ -97,6 +98,9 @@ class ShapedChannel(Channel):
 
     def destroy(self) -> None:
         self._channel.destroy()
+
+    def wake(self) -> None:
+        self._channel.wake()
 
     def close(self) -> None:
         self._channel.close()

@@ -67,11 +67,8 @@ class Bsp(Protocol):
         here = self.station
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
-        # Behind at its first bucket and level at the second: the predecessor died between them.
-        stored = [
-            here.catch_up.stored(buffer, step, name)
-            for buffer, name in zip(self._exchange.buffers, self._operations, strict=True)
-        ]
+        buffers = dict(zip(self._operations, self._exchange.buffers, strict=True))
+        stored = here.catch_up.stored(step, buffers)
         if not here.catch_up.behind:
             here.room()
         computed = self._exchange.remembers or any(

@@ -69,7 +69,7 @@ class LocalSgdRounds(Protocol):
         here = self.station
         steps = here.rounds.steps(step)
         buffer = self._steps.averaging.data
-        stored = here.catch_up.stored(buffer, step, _OPERATION)
+        (stored,) = here.catch_up.stored(step, {_OPERATION: buffer})
         if not here.catch_up.behind:
             here.room()
         if self._within != step:

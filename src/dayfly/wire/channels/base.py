@@ -193,6 +193,10 @@ class Channel(Closing):
     def destroy(self) -> None:
         """Remove the run's messages of all generations. The coordinator's, at the end."""
 
+    def wake(self) -> None:
+        """End gets that wait by asking again and again now; they raise WaitTimeout."""
+        return None
+
     def close(self) -> None:
         """Let go of this process's handles; the messages stay. May be called twice."""
         return None

@@ -15,7 +15,7 @@ from dayfly.errors import RequestError
 #: The environment variable with the password of `--channel`.
 PASSWORD_VARIABLE = "DAYFLY_CHANNEL_PASSWORD"
 #: Up to the user's name, if any; then the password, which may hold anything.
-_PASSWORD = re.compile(r"^([^:/]+://[^:/@]*):.+@", re.DOTALL)
+_PASSWORD = re.compile(r"^([^:/]+://[^:/]*):.+@", re.DOTALL)
 
 
 def channel_password(environment: Mapping[str, str]) -> str | None:

@@ -341,8 +341,8 @@ def _refuse_large(plan: Plan) -> None:
     A KB is a write unit, to put and again to remove; a new table takes 4000 a second for all. At
     the bound a worker's round is 32768 units: eight seconds and two cents, before anything is read.
     """
-    if plan.ahead_bytes <= LARGEST_ROUND_BYTES:
-        return
+    if plan.senders == 1 or plan.ahead_bytes <= LARGEST_ROUND_BYTES:
+        return  # a single worker sends nothing but reports
     units = -(-plan.ahead_bytes // _UNIT_BYTES)
     items = -(-plan.ahead_bytes // ITEM_BYTES)
     usd = Catalogue().store("dynamodb").puts_usd(items, plan.ahead_bytes)

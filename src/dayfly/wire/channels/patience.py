@@ -23,6 +23,8 @@ from dayfly.wire.keys import Key
 
 #: Waits and keys that are remembered; those that nobody came back for are forgotten beyond.
 _REMEMBERED = 4096
+#: Least time between two tries for a message of which those before it are not there, in seconds.
+_BEHIND_S = 2.0
 #: Steps that a prediction rests on.
 _STEPS = 8
 
@@ -32,7 +34,7 @@ class Backoff:
     """Pauses that grow from `first_s` by `growth` up to `most_s`, each cut by up to a half."""
 
     first_s: float = 0.005
-    most_s: float = 0.5
+    most_s: float = 1.0
     growth: float = 1.5
 
     def pause_s(self, misses: int, chance: float) -> float:
@@ -83,6 +85,11 @@ class Wait:
     misses: int = 0
     tried_s: float | None = None
     missed_s: float | None = None
+
+    @property
+    def behind_s(self) -> float:
+        """When the next try is due while others of its sender are waited for first."""
+        return max(self.next_s, self.began_s + (self.missed_s or 0.0) + _BEHIND_S)
 
 
 class Patience:

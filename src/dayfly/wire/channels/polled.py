@@ -30,6 +30,7 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.drops import Drops
 from dayfly.wire.channels.patience import Backoff, Outage, Patience
 from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
+from dayfly.wire.channels.turns import Turns
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
 from dayfly.wire.message import HEADER_BYTES, Header
 
@@ -78,6 +79,7 @@ class PolledChannel(Channel):
         self._look_at_s = time.monotonic() + self.look_every_s  # it was there when this was opened
         self._recent: list[Key] = []
         self._gone = False
+        self._turns = Turns()
 
     # What a store is to do. All may raise its own errors, which `_trouble` explains.
 
@@ -196,6 +198,9 @@ class PolledChannel(Channel):
         """Leave the store alone for a while, the longer the more often it was tried."""
         time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
 
+    def wake(self) -> None:
+        self._turns.wake()
+
     def _receive(
         self, key: Key, timeout_s: float, use: Callable[[Incoming], Result]
     ) -> tuple[Result, float]:
@@ -204,27 +209,28 @@ class PolledChannel(Channel):
         until_s = time.monotonic() + timeout_s
         wait = self._patience.wait(key)
         trouble: Trouble | None = None
-        while True:
-            next_s = wait.next_s
-            if next_s > until_s and wait.tried_s is None:
-                next_s = until_s
-            time.sleep(max(0.0, min(next_s, until_s) - time.monotonic()))
-            if next_s <= until_s:
-                self._patience.trying(wait)
-                try:
-                    if (result := self._try(key, use)) is not None:
-                        self._patience.came(key, wait)
-                        return result
-                    trouble = None
-                except Exception as error:
-                    trouble = self._explained(key, error, self._outage)
-                self._patience.missed(wait)
-                self._check_open(key)
-            if time.monotonic() >= until_s:
-                why = f": {trouble.text}" if trouble is not None else ""
-                raise WaitTimeout(
-                    f"{key} did not arrive within {timeout_s:g} s at {self._place}{why}"
-                )
+        with self._turns.line_up(key.source) as turn:
+            while True:
+                next_s = wait.next_s if turn.first else wait.behind_s
+                if next_s > until_s and wait.tried_s is None:
+                    next_s = until_s
+                turn.sleep_until(min(next_s, until_s))
+                if next_s <= time.monotonic():
+                    self._patience.trying(wait)
+                    try:
+                        if (result := self._try(key, use)) is not None:
+                            self._patience.came(key, wait)
+                            return result
+                        trouble = None
+                    except Exception as error:
+                        trouble = self._explained(key, error, self._outage)
+                    self._patience.missed(wait)
+                    self._check_open(key)
+                if time.monotonic() >= until_s or turn.woken:
+                    why = f": {trouble.text}" if trouble is not None else ""
+                    raise WaitTimeout(
+                        f"{key} did not arrive within {timeout_s:g} s at {self._place}{why}"
+                    )
 
     def _try(self, key: Key, use: Callable[[Incoming], Result]) -> tuple[Result, float] | None:
         """Ask for a message once, and use it if it is there."""

@@ -20,8 +20,9 @@ def main() -> None:
     world_size = int(order["world_size"])
 
     def readers(key: Key) -> set[int] | None:
-        is_sum = key.source == SERVER and key.destination == EVERYONE
-        return set(range(world_size)) if is_sum else None
+        if key.destination != EVERYONE or not (key.source >= 0 or key.source == SERVER):
+            return None
+        return set(range(world_size)) - {key.source}
 
     table = Table(
         readers, limit_bytes=int(order["limit_bytes"]), full="raise --log-budget to keep more"
