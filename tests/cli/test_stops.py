@@ -99,7 +99,11 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
 
 
 def test_a_closed_terminal_stops_the_run_with_a_checkpoint(slow: Path, tmp_path: Path) -> None:
-    process, session = training(slow, tmp_path)
+    heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+    try:
+        process, session = training(slow, tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, heard)
     process.send_signal(signal.SIGHUP)
     out, _ = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 128 + signal.SIGHUP

@@ -228,9 +228,15 @@ def test_ctrl_c_in_a_rollback(
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Recorder, "rolled_back", rolled_back)
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     faults = [Fault(0, 4, "reduced"), Fault(1, 2 * small.STEPS_AN_EPOCH, "computed")]
-    with pytest.raises(KeyboardInterrupt):
-        dayfly.train(small.job(data), workers=2, run_dir=tmp_path, faults=faults, progress=False)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            dayfly.train(
+                small.job(data), workers=2, run_dir=tmp_path, faults=faults, progress=False
+            )
+    finally:
+        signal.signal(signal.SIGINT, heard)
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "stopped"
     run, generations = resumed(tmp_path)
     assert small.bits(run) == small.bits(undisturbed(2))
