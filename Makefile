@@ -23,7 +23,6 @@ TORCH_MADE := $(VENV)/.torch
 DEMO_MADE := $(VENV)/.demo
 TEST_MADE := $(VENV)/.test
 
-# Programs that tests need, named as their Debian packages are.
 # Commands that the tests run, each with the Debian package that it comes with.
 PROGRAMS := chromium:chromium tc:iproute2 redis-server:redis-server openssl:openssl
 INSTALL_PROGRAMS := apt-get update && apt-get install -y --no-install-recommends

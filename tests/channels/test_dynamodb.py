@@ -334,5 +334,5 @@ def test_a_wrong_url_is_refused(url: str) -> None:
 
 def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dayfly.wire.channels.dynamodb_table.find_spec", lambda name: None)
-    with pytest.raises(RequestError, match=r"pip install 'dayfly\[aws\]'"):
+    with pytest.raises(RequestError, match=r"pip install boto3"):
         channel_kind("dynamodb://table")

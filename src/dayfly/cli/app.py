@@ -162,6 +162,16 @@ def train(
     target_accuracy: Annotated[
         float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
     ] = None,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
+    ] = None,
+    wait_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="How long a worker waits for a message of another, in s.", show_default="900"
+        ),
+    ] = None,
     log_budget: Annotated[
         int | None,
         typer.Option(
@@ -204,6 +214,8 @@ def train(
         "payload_kb": payload,
         "imitate": imitate,
         "target_accuracy": target_accuracy,
+        "checkpoint_every_s": checkpoint_every,
+        "wait_timeout_s": wait_timeout,
         "log_budget_mib": log_budget,
         # A run that goes on keeps the catalogue that it had, unless another is named.
         "catalogue": own_catalogue(own) if resume is None or own is not None else None,

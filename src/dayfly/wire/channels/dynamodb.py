@@ -11,6 +11,7 @@ Requests are counted in items, as they are billed.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import uuid
@@ -36,6 +37,7 @@ from dayfly.wire.channels.dynamodb_table import (
     storing,
     trouble_of,
 )
+from dayfly.wire.channels.endpoints import check_endpoints
 from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.channels.polled import (
@@ -301,6 +303,7 @@ class DynamoDB(ChannelKind):
     def check(self, url: str) -> None:
         _table(url)
         check_installed()
+        check_endpoints(os.environ, ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"))
 
     def create(self, site: Site, plan: Plan) -> Channel:
         _refuse_large(plan)

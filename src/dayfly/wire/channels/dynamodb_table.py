@@ -82,7 +82,7 @@ def expiry_command(table: str) -> str:
 def check_installed() -> None:
     """Raise RequestError if boto3 is missing."""
     if find_spec("botocore") is None:
-        raise RequestError("DynamoDB needs boto3: pip install 'dayfly[aws]'")
+        raise RequestError("DynamoDB needs boto3: pip install boto3")
 
 
 class Table:

@@ -29,7 +29,7 @@ SCHEMES = ("s3", "gs", "az", "dir")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
 #: Environment variables with which users name an endpoint of their own.
-_ENDPOINTS = (
+ENDPOINTS = (
     "AWS_ENDPOINT",
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -73,7 +73,10 @@ class Place:
             raise RequestError(f"channel {url!r}: give a bucket, as in {scheme}://bucket/prefix")
         parts = prefix.split("/")
         if prefix and (not _PREFIX.fullmatch(prefix) or "." in parts or ".." in parts):
-            raise RequestError(f"channel {url!r}: {prefix!r} is no prefix of names of objects")
+            raise RequestError(
+                f"channel {url!r}: {prefix!r} is no prefix of names of objects; such as "
+                f"{scheme}://bucket/some/prefix"
+            )
         return cls(scheme, bucket, prefix)
 
     @property
@@ -85,7 +88,7 @@ class Place:
 def check_installed() -> None:
     """Raise RequestError if obstore is missing."""
     if find_spec("obstore") is None:
-        raise RequestError("object stores need obstore: pip install 'dayfly[objects]'")
+        raise RequestError("object stores need obstore: pip install obstore")
 
 
 def open_objects(place: Place, environment: Mapping[str, str]) -> ObjectStore:
@@ -96,7 +99,7 @@ def open_objects(place: Place, environment: Mapping[str, str]) -> ObjectStore:
     if place.root is not None:
         return store.LocalStore(place.root, mkdir=True)
     # Without TLS only where the user says so.
-    plain = any(environment.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    plain = any(environment.get(name, "").startswith("http://") for name in ENDPOINTS)
     options: dict[str, Any] = {
         "prefix": place.prefix or None,
         "client_options": {**_TIMEOUTS, "allow_http": plain},
@@ -125,9 +128,10 @@ def trouble_of(error: Exception) -> Trouble | None:
     said = code or (f"HTTP {status}" if status else message) or type(error).__name__
     if any(host in text for host in _METADATA):
         return Trouble(
-            f"no credentials were found ({said}): give them in the environment, such as "
+            f"no credentials were found ({said}): give them in the environment, for S3 as "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (from a profile: "
-            "aws configure export-credentials --format env)",
+            "aws configure export-credentials --format env), for Google as "
+            "GOOGLE_APPLICATION_CREDENTIALS",
             passing=True,
         )
     denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.wire.channels.endpoints import check_endpoints
 from dayfly.wire.channels.kind import ChannelKind, Plan, Site
 from dayfly.wire.channels.object_stores import (
+    ENDPOINTS,
     SCHEMES,
     Place,
     check_installed,
@@ -247,6 +249,7 @@ class Objects(ChannelKind):
     def check(self, url: str) -> None:
         Place.parse(url)
         check_installed()
+        check_endpoints(os.environ, ENDPOINTS)
 
     def create(self, site: Site, plan: Plan) -> Channel:
         channel = ObjectChannel(site.url, site.namespace)

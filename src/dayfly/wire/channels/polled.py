@@ -183,7 +183,9 @@ class PolledChannel(Channel):
 
     def remove(self) -> None:
         """`destroy`, for what is left of a run: does not wait long for the store."""
-        self._insist("what is left of the run", self._remove_run, Outage(FIRST_ANSWER_S))
+        self._insist(
+            "looking for earlier messages of the run", self._remove_run, Outage(FIRST_ANSWER_S)
+        )
 
     def close(self) -> None:
         self._drops.close()
