@@ -101,6 +101,45 @@ def verify(raw_header: bytes | bytearray | memoryview, payload: memoryview) -> N
     compare(checksum(payload, seed), sent)
 
 
+def expected_header(raw: bytes | bytearray | memoryview, expected: object) -> Header:
+    """Read a header. Raises WireError, saying what was expected, if it is none."""
+    try:
+        return Header.unpack(raw)
+    except WireError as error:
+        raise WireError(f"expected {expected}, found {error}") from error
+
+
+def check_header(raw: bytes | bytearray, expected: Header, sealed: bytes) -> None:
+    """Raise WireError unless a message begins with the header that is expected.
+
+    raw: its first bytes, as far as they came. sealed: of `expected`; see `Header.sealed`.
+    """
+    if not raw.startswith(sealed):
+        header = expected_header(raw, expected)
+        if header != expected:
+            raise WireError(f"expected {expected}, found {header}")
+        raise WireError(f"expected {expected}, found its header damaged")
+
+
+def header_of_bytes(raw: bytes | bytearray | memoryview, operation: str) -> Header:
+    """The header of a message of bytes, of any size. Raises WireError if it is another's."""
+    expected = f"{operation} of bytes"
+    header = expected_header(raw, expected)
+    if header != Header(operation, torch.uint8, (header.nbytes,)):
+        raise WireError(f"expected {expected}, found {header}")
+    return header
+
+
+def plain_payload(raw: bytes, operation: str) -> bytes:
+    """The payload of a whole message of bytes. Raises WireError if it is none, or damaged."""
+    header = header_of_bytes(raw, operation)
+    payload = memoryview(raw)[HEADER_BYTES:]
+    if payload.nbytes != header.nbytes:
+        raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
+    verify(raw, payload)
+    return bytes(payload)
+
+
 def checksum(payload: memoryview, seed: int) -> int:
     """XXH3-64 of a payload."""
     return xxhash.xxh3_64_intdigest(payload, seed=seed)

@@ -26,7 +26,7 @@ from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Cost, Namespace
 from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
-from dayfly.wire.message import HEADER_BYTES, Header, checksum, compare, verify
+from dayfly.wire.message import HEADER_BYTES, Header, check_header, checksum, compare, plain_payload
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
@@ -133,15 +133,7 @@ class FileChannel(Channel):
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         def copy(segment: Segment, found: Found) -> bytes:
             raw = segment.map[found.at : found.at + found.size]
-            expected = f"{key.operation} of bytes"
-            header = _unpack(raw, expected)
-            if header != Header(key.operation, torch.uint8, (header.nbytes,)):
-                raise WireError(f"expected {expected}, found {header}")
-            payload = memoryview(raw)[HEADER_BYTES:]
-            if payload.nbytes != header.nbytes:
-                raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
-            verify(raw, payload)
-            return bytes(payload)
+            return plain_payload(raw, key.operation)
 
         return self._read(key, timeout_s, copy)[0]
 
@@ -378,18 +370,8 @@ def _sent(segment: Segment, at: int) -> int:
 
 def _check_header(segment: Segment, found: Found, expected: Header, sealed: bytes) -> None:
     if segment.map[found.at : found.at + len(sealed)] != sealed:
-        header = _unpack(
-            segment.map[found.at : found.at + found.size][:HEADER_BYTES], str(expected)
-        )
-        if header != expected:
-            raise WireError(f"expected {expected}, found {header}")
-        raise WireError(f"expected {expected}, found its header damaged")
+        raw = segment.map[found.at : found.at + found.size][:HEADER_BYTES]
+        check_header(raw, expected, sealed)
+        raise WireError(f"expected {expected}, found its header damaged")  # and whole again by now
     if found.size != HEADER_BYTES + expected.nbytes:
         raise WireError(f"expected {expected}, found it cut short")
-
-
-def _unpack(raw: bytes, expected: str) -> Header:
-    try:
-        return Header.unpack(raw)
-    except WireError as error:
-        raise WireError(f"expected {expected}, found {error}") from error

@@ -15,7 +15,7 @@ import torch
 import xxhash
 
 from dayfly.errors import WireError
-from dayfly.wire.message import HEADER_BYTES, Header, compare, verify
+from dayfly.wire.message import HEADER_BYTES, Header, check_header, compare, plain_payload
 from dayfly.wire.tensors import address_of
 
 _CHECKSUM_BYTES = 8
@@ -65,31 +65,11 @@ def receive_tensor(incoming: Incoming, into: torch.Tensor, operation: str) -> No
 
 def receive_bytes(incoming: Incoming, operation: str) -> bytes:
     """Read a message of dtype uint8 and one dimension, whatever its size. Raises WireError."""
-    raw = b"".join(incoming.pieces)
-    expected = f"{operation} of bytes"
-    header = _unpack(raw, expected)
-    if header != Header(operation, torch.uint8, (header.nbytes,)):
-        raise WireError(f"expected {expected}, found {header}")
-    payload = memoryview(raw)[HEADER_BYTES:]
-    if payload.nbytes != header.nbytes:
-        raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
-    verify(raw, payload)
-    return bytes(payload)
+    return plain_payload(b"".join(incoming.pieces), operation)
 
 
 def _check(head: bytes, size: int, expected: Header, sealed: bytes) -> None:
     """Raise WireError unless the header, as far as it came, is of the message that is expected."""
-    if not head.startswith(sealed):
-        header = _unpack(head, str(expected))
-        if header != expected:
-            raise WireError(f"expected {expected}, found {header}")
-        raise WireError(f"expected {expected}, found its header damaged")
+    check_header(head, expected, sealed)
     if size != HEADER_BYTES + expected.nbytes:
         raise WireError(f"expected {expected}, found {size - HEADER_BYTES} bytes of it")
-
-
-def _unpack(raw: bytes, expected: str) -> Header:
-    try:
-        return Header.unpack(raw)
-    except WireError as error:
-        raise WireError(f"expected {expected}, found {error}") from error

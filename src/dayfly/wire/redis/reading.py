@@ -10,11 +10,17 @@ import time
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-import torch
 import xxhash
 
 from dayfly.errors import WireError
-from dayfly.wire.message import HEADER_BYTES, Header, compare
+from dayfly.wire.message import (
+    HEADER_BYTES,
+    Header,
+    check_header,
+    compare,
+    expected_header,
+    header_of_bytes,
+)
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, command
@@ -44,11 +50,8 @@ class Into(Sink):
         self._sealed, self._seed = expected.sealed(into.nbytes)
 
     def begin(self, raw: bytes, pieces: int) -> memoryview:
-        if len(raw) < HEADER_BYTES or not raw.startswith(self._sealed):
-            header = _unpack(raw, str(self._expected))
-            if header != self._expected:
-                raise WireError(f"expected {self._expected}, found {header}")
-            raise WireError(f"expected {self._expected}, found its header damaged")
+        check_header(raw, self._expected, self._sealed)
+        expected_header(raw, self._expected)  # whole
         return self._into
 
 
@@ -61,10 +64,7 @@ class Bytes(Sink):
         self._content = bytearray()
 
     def begin(self, raw: bytes, pieces: int) -> memoryview:
-        expected = f"{self._operation} of bytes"
-        header = _unpack(raw, expected)
-        if header != Header(self._operation, torch.uint8, (header.nbytes,)):
-            raise WireError(f"expected {expected}, found {header}")
+        header = header_of_bytes(raw, self._operation)
         if header.nbytes > pieces * PIECE_BYTES:
             raise WireError(f"expected {header}, found it cut short")
         self._content = bytearray(header.nbytes)
@@ -142,10 +142,3 @@ def _begin_piece(reader: Reader) -> int:
 def _due(found: int | ReplyError | None, due: int) -> None:
     if found != due:
         raise ProtocolError(f"a list of another length than {due}")
-
-
-def _unpack(raw: bytes, expected: str) -> Header:
-    try:
-        return Header.unpack(raw)
-    except WireError as error:
-        raise WireError(f"expected {expected}, found {error}") from error

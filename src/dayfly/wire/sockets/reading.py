@@ -11,7 +11,7 @@ import xxhash
 
 from dayfly.errors import WireError
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES, Header, compare, verify
+from dayfly.wire.message import HEADER_BYTES, Header, check_header, compare, plain_payload, verify
 from dayfly.wire.sockets import protocol
 from dayfly.wire.sockets.client import Take, receive_unknown
 from dayfly.wire.sockets.protocol import Unreachable
@@ -50,7 +50,7 @@ def as_plain_bytes(key: Key) -> Take[bytes]:
     """Receives a message of bytes, of any size; raises WireError, with the key, for another."""
 
     def take(connection: socket.socket, length: int) -> bytes:
-        return _payload(key, receive_unknown(connection, length))
+        return plain_payload(receive_unknown(connection, length), key.operation)
 
     return _naming(key, take)
 
@@ -70,7 +70,7 @@ def copy_into_tensor(key: Key, blob: memoryview, into: torch.Tensor) -> None:
 def plain_bytes(key: Key, blob: memoryview) -> bytes:
     """As `as_plain_bytes`, of a message of this process's own."""
     try:
-        return _payload(key, bytes(blob))
+        return plain_payload(bytes(blob), key.operation)
     except WireError as error:
         raise WireError(f"{key}: {error}") from error
 
@@ -104,33 +104,10 @@ def _naming(key: Key, take: Take[Result]) -> Take[Result]:
 
 
 def _check_head(head: bytearray, length: int, expected: Header, sealed: bytes) -> None:
-    if head[: len(sealed)] != sealed:
-        header = _unpack(head, str(expected))
-        if header != expected:
-            raise WireError(f"expected {expected}, found {header}")
-        raise WireError(f"expected {expected}, found its header damaged")
+    check_header(head, expected, sealed)
     if length != HEADER_BYTES + expected.nbytes or len(head) < HEADER_BYTES:
         raise WireError(f"expected {expected}, found it cut short")
 
 
-def _payload(key: Key, raw: bytes) -> bytes:
-    expected = f"{key.operation} of bytes"
-    header = _unpack(raw, expected)
-    if header != Header(key.operation, torch.uint8, (header.nbytes,)):
-        raise WireError(f"expected {expected}, found {header}")
-    payload = memoryview(raw)[HEADER_BYTES:]
-    if payload.nbytes != header.nbytes:
-        raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
-    verify(raw, payload)
-    return bytes(payload)
-
-
 def _sent(head: bytearray) -> int:
     return int.from_bytes(head[HEADER_BYTES - 8 :], "little")
-
-
-def _unpack(raw: bytes | bytearray, expected: str) -> Header:
-    try:
-        return Header.unpack(raw)
-    except WireError as error:
-        raise WireError(f"expected {expected}, found {error}") from error
