@@ -92,7 +92,7 @@ class Engine(Closing):
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether the channel keeps what a worker that starts again needs."""
+        """Whether the collective leaves sums, from which a worker that starts again takes them."""
         return bool(self._collective.sums(self._world_size, 1, 1))
 
     def all_reduce(

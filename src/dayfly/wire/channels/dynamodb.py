@@ -46,6 +46,7 @@ from dayfly.wire.channels.polled import (
     PolledChannel,
     Trouble,
     Vanished,
+    ready,
 )
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
@@ -308,21 +309,11 @@ class DynamoDB(ChannelKind):
     def create(self, site: Site, plan: Plan) -> Channel:
         _refuse_large(plan)
         channel = DynamoChannel(_table(site.url), site.namespace)
-        try:
-            channel.make(plan.senders)
-        except BaseException:
-            channel.close()
-            raise
-        return channel
+        return ready(channel, lambda: channel.make(plan.senders))
 
     def open(self, site: Site, reader: int) -> Channel:
         channel = DynamoChannel(_table(site.url), site.namespace)
-        try:
-            channel.find()
-        except BaseException:
-            channel.close()
-            raise
-        return channel
+        return ready(channel, channel.find)
 
     def remove(self, site: Site) -> None:
         with DynamoChannel(_table(site.url), site.namespace) as channel:

@@ -41,6 +41,7 @@ from dayfly.wire.channels.polled import (
     PolledChannel,
     Trouble,
     destination_of,
+    ready,
 )
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import Key
@@ -253,21 +254,11 @@ class Objects(ChannelKind):
 
     def create(self, site: Site, plan: Plan) -> Channel:
         channel = ObjectChannel(site.url, site.namespace)
-        try:
-            channel.make()
-        except BaseException:
-            channel.close()
-            raise
-        return channel
+        return ready(channel, channel.make)
 
     def open(self, site: Site, reader: int) -> Channel:
         channel = ObjectChannel(site.url, site.namespace)
-        try:
-            channel.find()
-        except BaseException:
-            channel.close()
-            raise
-        return channel
+        return ready(channel, channel.find)
 
     def remove(self, site: Site) -> None:
         with ObjectChannel(site.url, site.namespace) as channel:

@@ -65,6 +65,16 @@ def destination_of(box: str) -> int | None:
     return int(number) if number.isdecimal() else _NAMED.get(box)
 
 
+def ready(channel: PolledChannel, prepare: Callable[[], object]) -> PolledChannel:
+    """The channel, made or found by `prepare`; closed if that fails."""
+    try:
+        prepare()
+    except BaseException:
+        channel.close()
+        raise
+    return channel
+
+
 class PolledChannel(Channel):
     """A channel over a store that is asked. place: what errors call it."""
 

@@ -19,7 +19,6 @@ streams only grow: once a message is there, no piece of another can be added to 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,11 +129,6 @@ class Layout:
 
 _MULTI = command("MULTI")
 _EXEC = command("EXEC")
-
-
-def pieces_of(size: int) -> int:
-    """In how many pieces a payload of so many bytes travels; the header is in the first."""
-    return max(1, math.ceil(size / PIECE_BYTES))
 
 
 def split(header: bytes, payload: memoryview) -> list[Part]:
