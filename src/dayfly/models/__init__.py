@@ -1,9 +1,87 @@
-"""Models to try dayfly with: one a file, each a list of layers."""
+"""Models to try dayfly with: one family a file, each model a list of layers (`nn.Sequential`).
+
+`MODELS` has them by name, with what they take and what the papers say of their sizes; `layer_sizes`
+tells the size of each layer of any of them.
+"""
 
 from __future__ import annotations
 
+from dayfly.models.activations import LayerSize, layer_sizes
+from dayfly.models.alexnet import alexnet
+from dayfly.models.amoebanet_d import amoebanet_d, amoebanet_d18, amoebanet_d36
+from dayfly.models.bert import bert, bert_base, bert_large
+from dayfly.models.data import cifar10, cola, higgs, imdb, mnist, squad, write_arrays, yfcc
 from dayfly.models.digits_cnn import digits_cnn
-from dayfly.models.resnet18_32 import resnet18_32
+from dayfly.models.entry import Entry, Figure, on_meta, parameters_of
+from dayfly.models.gpt import gpt
+from dayfly.models.lenet5 import lenet5
+from dayfly.models.linear import (
+    hinge_loss,
+    linear_svm,
+    logistic_loss,
+    logistic_regression,
+    sign_accuracy,
+)
+from dayfly.models.mobilenet import mobilenet_v1, mobilenet_v1_32, mobilenet_v2
+from dayfly.models.registry import MODELS
+from dayfly.models.resnet import (
+    resnet18,
+    resnet18_32,
+    resnet32,
+    resnet34,
+    resnet50,
+    resnet50_32,
+    resnet101,
+    resnet152,
+)
+from dayfly.models.squeezenet import squeezenet
+from dayfly.models.vgg import vgg16, vgg19
 from dayfly.models.wide_mlp import wide_mlp
 
-__all__ = ["digits_cnn", "resnet18_32", "wide_mlp"]
+__all__ = [
+    "MODELS",
+    "Entry",
+    "Figure",
+    "LayerSize",
+    "alexnet",
+    "amoebanet_d",
+    "amoebanet_d18",
+    "amoebanet_d36",
+    "bert",
+    "bert_base",
+    "bert_large",
+    "cifar10",
+    "cola",
+    "digits_cnn",
+    "gpt",
+    "higgs",
+    "hinge_loss",
+    "imdb",
+    "layer_sizes",
+    "lenet5",
+    "linear_svm",
+    "logistic_loss",
+    "logistic_regression",
+    "mnist",
+    "mobilenet_v1",
+    "mobilenet_v1_32",
+    "mobilenet_v2",
+    "on_meta",
+    "parameters_of",
+    "resnet18",
+    "resnet18_32",
+    "resnet32",
+    "resnet34",
+    "resnet50",
+    "resnet50_32",
+    "resnet101",
+    "resnet152",
+    "sign_accuracy",
+    "squad",
+    "squeezenet",
+    "vgg16",
+    "vgg19",
+    "wide_mlp",
+    "write_arrays",
+    "yfcc",
+]
