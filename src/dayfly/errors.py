@@ -26,5 +26,14 @@ class WireError(DayflyError):
     """A message was missing in time, or was not what its reader expected."""
 
 
+class NoRoom(WireError):
+    """A channel is full for now: there is room again once messages are dropped."""
+
+
 class WaitTimeout(WireError):
-    """Nothing arrived within the stated time; the message names what was waited for."""
+    """Nothing arrived within the stated time; the message names what was waited for.
+
+    source: the rank from which it would have come, if it was one's.
+    """
+
+    source: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dayfly.errors import WaitTimeout, WireError
+from dayfly.errors import NoRoom, WaitTimeout, WireError
 from dayfly.wire.channels import files
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
@@ -79,6 +80,30 @@ def test_a_full_log_is_named_with_its_remedy(tmp_path: Path) -> None:
         assert list(coordinators.waiting(0)) == [KEY]
 
 
+def test_a_full_log_has_room_again_once_messages_are_dropped(tmp_path: Path) -> None:
+    """And asks for none that is not there, however often it is tried."""
+    half = tensor((MIB // 8,))  # and two of it, with their headers, are more than there is
+    with make(tmp_path, senders=2, budget_bytes=MIB) as coordinators, opened(tmp_path) as channel:
+        assert put(channel, KEY, half)
+        for _ in range(3):
+            with pytest.raises(NoRoom, match=f"^{LARGE}: no room at .* the messages fill"):
+                put(channel, LARGE, half)
+        coordinators.drop([KEY])
+        assert put(channel, LARGE, half)
+        with pytest.raises(NoRoom):
+            put(channel, KEY, half)
+
+
+def test_what_can_never_fit_is_told_from_what_can_later(tmp_path: Path) -> None:
+    with make(tmp_path, senders=2, budget_bytes=MIB), opened(tmp_path) as channel:
+        for length in (MIB // 5, MIB // 4, 2 * MIB):
+            if length == 2 * MIB:  # also with others there
+                assert put(channel, KEY, tensor((1000,)))
+            with pytest.raises(WireError, match=r"larger than what is left .* 0\.9 MiB") as raised:
+                put(channel, LARGE, tensor((length,)))
+            assert not isinstance(raised.value, NoRoom)
+
+
 def test_whoever_makes_no_room_is_named_with_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +150,7 @@ def test_a_closed_channel_says_so(tmp_path: Path) -> None:
 
 
 def test_closed_channels_leave_no_handles_and_threads(tmp_path: Path) -> None:
+    gc.collect()  # what earlier tests left
     before = len(os.listdir("/proc/self/fd")), threading.active_count(), mapped(tmp_path)
     for generation in range(3):
         namespace = Namespace("run", generation)

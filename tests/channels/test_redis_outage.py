@@ -86,6 +86,26 @@ def test_a_wait_outlives_an_outage(
         assert torch.equal(got, LARGE)
 
 
+def test_an_outage_is_told_once_and_so_is_its_end(
+    server: RedisServer,
+    place: RedisPlace,
+    tries: threading.Semaphore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(pools, "_SILENT_S", 0.0)
+    with place.open(NAMESPACE, 0) as channel, ThreadPoolExecutor(3) as pool:
+        server.pause()
+        looks = [pool.submit(channel.stored, [KEY]) for _ in range(3)]
+        away_for(server, tries, 6)
+        assert [look.result(SOON_S) for look in looks] == [frozenset()] * 3
+    where = f"dayfly: redis at {server.host}:{server.port}"
+    told = [message for message in caplog.messages if message.startswith(where)]
+    assert len(told) == 2
+    assert told[0].endswith(f"; trying for {SOON_S:g} s")
+    assert told[1] == f"{where} answers again"
+
+
 def test_a_short_wait_is_not_over_before_the_server_has_answered(
     server: RedisServer, place: RedisPlace, tries: threading.Semaphore
 ) -> None:

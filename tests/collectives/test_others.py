@@ -1,4 +1,4 @@
-"""Reduce-scatter, all-gather, broadcast, all-to-all, send and receive, barrier."""
+"""Reduce-scatter, reduce, all-gather, all-reduce of a few elements, and all others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from dayfly.wire.collectives import OTHERS, WITH_A_PEER
 from dayfly.wire.collectives.all_gather import all_gather, all_gather_s
-from dayfly.wire.collectives.all_to_all import all_to_all, all_to_all_s
+from dayfly.wire.collectives.at_everyone import at_everyone, at_everyone_s
 from dayfly.wire.collectives.barrier import barrier
 from dayfly.wire.collectives.broadcast import broadcast, broadcast_s
+from dayfly.wire.collectives.exchange import all_to_all, exchange, exchange_s
 from dayfly.wire.collectives.point_to_point import recv, send, send_s
+from dayfly.wire.collectives.reduce import reduce, reduce_s
 from dayfly.wire.collectives.reduce_scatter import reduce_scatter, reduce_scatter_s
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, split
@@ -101,6 +103,42 @@ def test_all_gather(size: int, length: int, chunk: int, random: Random | None) -
     assert all_stay(left)
 
 
+def test_all_reduce_of_a_few_elements_by_rank_0_of_3() -> None:
+    """All of it at everyone.
+
+    uplink    0 term 0
+    downlink           1 term 2  2 term 1
+    compute                                3 reduce 0+1+2
+    """
+    whole, terms = Span(0, 2), (Name("term", 1), Name("term", 2))
+    assert at_everyone(0, 3, 2).ops == (
+        Op(PUT, whole, Name("term", 0)),
+        Op(HOLD, whole, terms[1]),
+        Op(HOLD, whole, terms[0]),
+        Op(REDUCE, whole, terms=(None, *terms), after=(0, 1, 2)),
+    )
+
+
+@several
+@worlds
+def test_all_reduce_of_a_few_elements(
+    size: int, length: int, chunk: int, random: Random | None
+) -> None:
+    buffers = own(size, length)
+    left = play(
+        [at_everyone(rank, size, length, chunk=chunk) for rank in range(size)], buffers, random
+    )
+    summed = [tuple((rank, at) for rank in range(size)) for at in range(length)]
+    assert buffers == [summed] * size
+    assert all_stay(left)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_time_of_an_all_reduce_of_a_few_elements(size: int) -> None:
+    made = [at_everyone(rank, size, 1000) for rank in range(size)]
+    assert seconds(made) == pytest.approx(at_everyone_s(4000, size, RATE, LATENCY_S))
+
+
 def test_broadcast_from_rank_1() -> None:
     """In two chunks.
 
@@ -127,19 +165,98 @@ def test_broadcast(size: int, length: int, chunk: int, random: Random | None) ->
         assert all_stay(left)
 
 
+def test_an_exchange_of_rank_0_of_3() -> None:
+    """Two elements to rank 1, one to rank 2; one from rank 1, nothing, but a message, from rank 2.
+
+    uplink    0 block 0>1  1 block 0>2             4 block 1>1
+    downlink                            2 0<2  3 0<1
+    compute                                                     5 drop
+    """
+    names = (Name("block-0", 2, 0), Name("block-0", 1, 0))
+    sends = {2: Span(2, 3), 1: Span(0, 2)}
+    assert exchange(0, 3, sends, {1: Span(3, 4), 2: Span(4, 4)}).ops == (
+        Op(PUT, Span(0, 1), Name("block-0", 0, 1)),
+        Op(PUT, Span(2, 3), Name("block-0", 0, 2)),
+        Op(GET, Span(4, 4), names[0]),
+        Op(GET, Span(3, 4), names[1]),
+        Op(PUT, Span(1, 2), Name("block-1", 0, 1)),
+        Op(DROP, NOTHING, terms=names, after=(2, 3)),
+    )
+    assert exchange(0, 3, {}, {}).ops == ()
+
+
+@several
+@given(
+    lengths=st.lists(st.lists(st.integers(-1, 9), min_size=4, max_size=4), min_size=1, max_size=4),
+    chunk=st.integers(1, 4),
+    random=any_order,
+)
+def test_an_exchange(lengths: list[list[int]], chunk: int, random: Random | None) -> None:
+    """lengths: [of the sender] [to the reader]; -1: no message. What is sent is kept, in front."""
+    size = len(lengths)
+    schedules, buffers, expected = [], [], []
+    for rank in range(size):
+        sends, receives, content, result = {}, {}, [], []
+        for peer in range(size):
+            if peer != rank and lengths[rank][peer] >= 0:
+                start = len(content)
+                content += [((rank, peer, at),) for at in range(lengths[rank][peer])]
+                sends[peer] = Span(start, len(content))
+        stop = len(content)
+        for peer in range(size):
+            if peer != rank and lengths[peer][rank] >= 0:
+                result += [((peer, rank, at),) for at in range(lengths[peer][rank])]
+                receives[peer] = Span(stop, len(content) + len(result))
+                stop = len(content) + len(result)
+        schedules.append(exchange(rank, size, sends, receives, chunk=chunk))
+        buffers.append(content + [()] * len(result))
+        expected.append(content + result)
+    assert play(schedules, buffers, random) == {}
+    assert buffers == expected
+
+
+@pytest.mark.parametrize(
+    ("sends", "receives"),
+    [
+        ({1: Span(0, 3)}, {2: Span(2, 4)}),
+        ({1: Span(3, 5)}, {2: Span(2, 4)}),
+        ({1: Span(0, 9), 2: Span(1, 2)}, {2: Span(3, 4)}),
+        ({}, {1: Span(0, 3), 2: Span(2, 4)}),
+        ({}, {1: Span(0, 3), 2: Span(0, 3)}),
+    ],
+)
+def test_what_is_received_has_a_place_of_its_own(
+    sends: dict[int, Span], receives: dict[int, Span]
+) -> None:
+    with pytest.raises(ValueError, match="would be written over elements"):
+        exchange(0, 3, sends, receives)
+
+
+def test_the_same_may_be_sent_to_several() -> None:
+    assert len(exchange(0, 3, {1: Span(0, 3), 2: Span(0, 2)}, {1: Span(3, 4)}, chunk=9)) == 4
+
+
+def test_nobody_exchanges_with_itself_or_nobody() -> None:
+    for sends, receives in (({0: Span(0, 1)}, {}), ({}, {0: Span(0, 1)})):
+        with pytest.raises(ValueError, match="rank 0 to itself"):
+            exchange(0, 3, sends, receives)
+    with pytest.raises(ValueError, match="rank 3 of 3"):
+        exchange(0, 3, {3: Span(0, 1)}, {})
+
+
 def test_all_to_all_of_rank_0_of_3() -> None:
-    """In place: what comes from a rank goes where what went to it was.
+    """Blocks 0, 1, 2 are sent, and 3, 4, 5 received, of two elements each.
 
     uplink    0 block>1  1 block>2
-    downlink             2 block<1  3 block<2
+    downlink             2 block<2  3 block<1
     compute                                    4 drop
     """
-    names = (Name("block-0", 1, 0), Name("block-0", 2, 0))
-    assert all_to_all(0, 3, 6, chunk=2).ops == (
+    names = (Name("block-0", 2, 0), Name("block-0", 1, 0))
+    assert all_to_all(0, 3, 12, chunk=2).ops == (
         Op(PUT, Span(2, 4), Name("block-0", 0, 1)),
         Op(PUT, Span(4, 6), Name("block-0", 0, 2)),
-        Op(GET, Span(2, 4), names[0], after=(0,)),
-        Op(GET, Span(4, 6), names[1], after=(1,)),
+        Op(GET, Span(10, 12), names[0]),
+        Op(GET, Span(8, 10), names[1]),
         Op(DROP, NOTHING, terms=names, after=(2, 3)),
     )
 
@@ -148,19 +265,59 @@ def test_all_to_all_of_rank_0_of_3() -> None:
 @worlds
 def test_all_to_all(size: int, length: int, chunk: int, random: Random | None) -> None:
     length //= size  # of a block
-    buffers = own(size, size * length)
-    schedules = [all_to_all(rank, size, size * length, chunk=chunk) for rank in range(size)]
+    half = size * length
+    buffers, before = own(size, 2 * half), own(size, 2 * half)
+    schedules = [all_to_all(rank, size, 2 * half, chunk=chunk) for rank in range(size)]
     left = play(schedules, buffers, random)
     for rank in range(size):
-        assert buffers[rank] == [
-            ((block, rank * length + at),) for block in range(size) for at in range(length)
-        ]
+        assert buffers[rank][:half] == before[rank][:half]
+        for peer in range(size):
+            into = slice(half + peer * length, half + (peer + 1) * length)
+            sent = before[peer][rank * length : (rank + 1) * length]
+            assert buffers[rank][into] == (before[rank][into] if peer == rank else sent)
     assert left == {}
 
 
 def test_all_to_all_needs_equal_blocks() -> None:
-    with pytest.raises(ValueError, match="7 elements are not 3 equal blocks"):
-        all_to_all(0, 3, 7)
+    with pytest.raises(ValueError, match="15 elements are not twice 3 equal blocks"):
+        all_to_all(0, 3, 15)
+
+
+def test_reduce_at_rank_0_of_2() -> None:
+    """2 elements are cut in |0|1|.
+
+    rank 0  uplink    0 part>1
+            downlink            1 part<1                        4 sum<1
+            compute                       2 reduce 0+1  3 drop           5 drop
+    rank 1  uplink    0 part>0                          4 sum>0
+            downlink            1 part<0
+            compute                       2 reduce 0+1  3 drop
+    """
+    part, total = Name("part-0", 1, 0), Name("sum-0", 1, 0)
+    made = reduce(0)
+    assert made(0, 2, 2).ops == (
+        Op(PUT, Span(1, 2), Name("part-0", 0, 1)),
+        Op(HOLD, Span(0, 1), part),
+        Op(REDUCE, Span(0, 1), terms=(None, part), after=(1,)),
+        Op(DROP, NOTHING, terms=(part,), after=(2,)),
+        Op(GET, Span(1, 2), total, after=(0,)),
+        Op(DROP, NOTHING, terms=(total,), after=(4,)),
+    )
+    scattered = reduce_scatter(1, 2, 2).ops
+    assert made(1, 2, 2).ops == (*scattered, Op(PUT, Span(1, 2), total, after=(2,)))
+
+
+@several
+@worlds
+def test_reduce(size: int, length: int, chunk: int, random: Random | None) -> None:
+    for root in range(size):
+        buffers = own(size, length)
+        made = reduce(root)
+        left = play(
+            [made(rank, size, length, chunk=chunk) for rank in range(size)], buffers, random
+        )
+        assert buffers[root] == [tuple((rank, at) for rank in range(size)) for at in range(length)]
+        assert left == {}
 
 
 def test_send_and_receive_of_two_chunks() -> None:
@@ -227,13 +384,14 @@ def test_virtual_time_is_the_closed_form(size: int, count: int, latency_s: float
     for made, form_s in (
         (reduce_scatter, reduce_scatter_s),
         (all_gather, all_gather_s),
+        (reduce(size - 1), reduce_s),
     ):
         took_s = seconds([made(rank, size, length, chunk=chunk) for rank in range(size)], over)
         expected_s = form_s(4 * length, size, count, RATE, latency_s)
         assert took_s == pytest.approx(expected_s, rel=1e-9), made
-    exchange = [all_to_all(rank, size, length, chunk=chunk) for rank in range(size)]
-    expected_s = all_to_all_s(4 * length, size, count, RATE, latency_s)
-    assert expected_s - 1e-9 <= seconds(exchange, over) <= expected_s + 4 * chunk / RATE + 1e-9
+    both = [all_to_all(rank, size, 2 * length, chunk=chunk) for rank in range(size)]
+    expected_s = exchange_s(4 * length, size, count, RATE, latency_s)
+    assert seconds(both, over) == pytest.approx(expected_s, rel=1e-9)
     whole, piece = 4 * chunk * count, 4 * chunk
     made = broadcast(size - 1)
     took_s = seconds([made(rank, size, chunk * count, chunk=chunk) for rank in range(size)], over)

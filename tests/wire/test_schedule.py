@@ -47,6 +47,7 @@ def test_the_lanes() -> None:
         Kind.HOLD: Lane.DOWNLINK,
         Kind.REDUCE: Lane.COMPUTE,
         Kind.DROP: Lane.COMPUTE,
+        Kind.COMPUTE: Lane.COMPUTE,
     }
 
 

@@ -9,17 +9,17 @@ import threading
 from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
 
-import torch
-
 from dayfly.closing import Closing
 from dayfly.errors import WireError
 from dayfly.wire.buffers import Buffers
-from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
 from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
+from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.lanes import Plan
-from dayfly.wire.schedule import Lane, Name, Op, Schedule
+from dayfly.wire.pieces import Buffer
+from dayfly.wire.schedule import Lane, Name, Op, Schedule, Work
 
 #: Collectives that an engine runs at once, at most, where they take the time of a link.
 MOST_AT_ONCE = 4
@@ -36,7 +36,7 @@ class Engine(Closing):
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Messages,
         collective: Collective,
         rank: int,
         world_size: int,
@@ -78,15 +78,15 @@ class Engine(Closing):
         """Collectives that are worth running at once: over a link they fill each other's gaps."""
         return 1 if self._channel.immediate else MOST_AT_ONCE
 
-    def schedule(self, like_P: torch.Tensor, stored: Set[Name] | None = None) -> Schedule:
+    def schedule(self, like_P: Buffer, stored: Set[Name] | None = None) -> Schedule:
         """This rank's schedule to sum buffers like this one, given what is `stored` already."""
         return self._plan(like_P, stored).schedule
 
-    def stored_sums(self, like_P: torch.Tensor, step: int, operation: str) -> frozenset[Name]:
+    def stored_sums(self, like_P: Buffer, step: int, operation: str) -> frozenset[Name]:
         """Which of this all-reduce's sums are in the channel: for a worker that starts again."""
         return stored_names(self._channel, step, operation, self.sums(like_P))
 
-    def sums(self, like_P: torch.Tensor) -> tuple[Name, ...]:
+    def sums(self, like_P: Buffer) -> tuple[Name, ...]:
         """The messages that together hold the result of an all-reduce of buffers like this one."""
         return self._collective.sums(self._world_size, like_P.numel(), self._chunk(like_P))
 
@@ -97,18 +97,23 @@ class Engine(Closing):
 
     def all_reduce(
         self,
-        buffer_P: torch.Tensor,
+        buffer_P: Buffer,
         step: int,
         operation: str,
         stored: Set[Name] | None = None,
         codec: Codec | None = None,
+        fold: Fold = ADD,
     ) -> None:
         """Sum a flat, contiguous CPU buffer (P,) over all ranks, in place, in a fixed order.
 
         stored: from `stored_sums`, when catching up, and None otherwise. codec: the form of the
-        messages, the same at every rank. Raises WireError (WaitTimeout for a message that did not
-        come), and whatever `interrupt` raises.
+        messages, the same at every rank. fold: what is done instead of adding. Raises ValueError
+        for one that servers or codecs do not know, WireError (WaitTimeout for a message that did
+        not come), and whatever `interrupt` raises.
         """
+        if fold is not ADD and (self._collective.server or codec is not None):
+            what = "a server that sums" if self._collective.server else "a codec"
+            raise ValueError(f"{what} only adds: give another collective, or no codec, for {fold}")
         with self._turns:
             while True:
                 plan = self._plan(buffer_P, stored)
@@ -122,6 +127,7 @@ class Engine(Closing):
                     unmade=[name for name in own if name not in (stored or ())],
                     catching_up=stored is not None,
                     codec=codec,
+                    fold=fold,
                 )
                 try:
                     return execution.run()
@@ -129,10 +135,25 @@ class Engine(Closing):
                     # Its sum is among the stored ones now, so this happens once a sum.
                     stored = self.stored_sums(buffer_P, step, operation)
 
-    def run(self, schedule: Schedule, buffer_P: torch.Tensor, step: int, operation: str) -> None:
-        """Run another collective's schedule on a flat buffer (P,); as `all_reduce`."""
+    def run(
+        self,
+        schedule: Schedule | Plan,
+        buffer_P: Buffer,
+        step: int,
+        operation: str,
+        *,
+        fold: Fold = ADD,
+        compute: Callable[[Work], None] | None = None,
+    ) -> None:
+        """Run another schedule on a flat buffer (P,); as `all_reduce`.
+
+        compute: does the work of its COMPUTE operations, in the caller's thread.
+        """
+        plan = schedule if isinstance(schedule, Plan) else Plan(schedule)
         with self._turns:
-            Execution(self._setting, Plan(schedule), buffer_P, step, operation).run()
+            Execution(
+                self._setting, plan, buffer_P, step, operation, fold=fold, compute=compute
+            ).run()
 
     def give_up(self, error: BaseException) -> None:
         """End what other threads are waiting for, with WireError; for good."""
@@ -150,7 +171,7 @@ class Engine(Closing):
         for pool in self._carriers.values():
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _plan(self, like_P: torch.Tensor, stored: Set[Name] | None) -> Plan:
+    def _plan(self, like_P: Buffer, stored: Set[Name] | None) -> Plan:
         shape = like_P.numel(), self._chunk(like_P)
         if stored:
             return self._make(*shape, stored)
@@ -163,5 +184,5 @@ class Engine(Closing):
             self._collective.schedule(self._rank, self._world_size, length, stored, chunk=chunk)
         )
 
-    def _chunk(self, like_P: torch.Tensor) -> int:
+    def _chunk(self, like_P: Buffer) -> int:
         return max(1, self._channel.abilities.chunk_bytes // like_P.itemsize)

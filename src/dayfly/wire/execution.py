@@ -27,12 +27,14 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.buffers import Buffers
-from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
+from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.lanes import Plan, Row
 from dayfly.wire.message import Header
-from dayfly.wire.schedule import Kind, Lane, Name, Op, Span
+from dayfly.wire.pieces import Buffer
+from dayfly.wire.schedule import Kind, Lane, Name, Op, Span, Work
 from dayfly.wire.summation import Summation
 from dayfly.wire.tensors import as_bytes
 
@@ -63,7 +65,7 @@ class Superseded(Exception):
 class Setting:
     """What a rank runs its schedules with; see `Engine`. check: raises if waiting is of no use."""
 
-    channel: Channel
+    channel: Messages
     rank: int
     timeout_s: float
     check: Callable[[], None]
@@ -74,19 +76,25 @@ class Setting:
 
 
 class Execution:
-    """Runs a schedule once. unmade: this rank's sums that are for this attempt to make."""
+    """Runs a schedule once.
+
+    unmade: this rank's sums that are for this attempt to make. compute: does the work of COMPUTE
+    operations, in the caller's thread.
+    """
 
     def __init__(
         self,
         setting: Setting,
         plan: Plan,
-        buffer_P: torch.Tensor,
+        buffer_P: Buffer,
         step: int,
         operation: str,
         *,
         unmade: Iterable[Name] = (),
         catching_up: bool = False,
         codec: Codec | None = None,
+        fold: Fold = ADD,
+        compute: Callable[[Work], None] | None = None,
     ) -> None:
         self._setting = setting
         self._channel = setting.channel
@@ -99,6 +107,8 @@ class Execution:
         self._unmade = {self._key(name) for name in unmade}
         self._catching_up = catching_up
         self._codec = codec
+        self._fold = fold
+        self._work = compute
         self._sums: dict[int, Summation] = {}
         self._done = [False] * len(self._ops)
         self._error: BaseException | None = None
@@ -186,6 +196,10 @@ class Execution:
                     self._sums.pop(at)
             case Kind.DROP:
                 self._channel.drop([self._key(name) for name in op.terms if name is not None])
+            case Kind.COMPUTE:
+                assert self._work is not None, f"{op}: nobody does its work"
+                assert op.work is not None, f"{op}: needs its work"
+                self._work(op.work)
         if self._setting.observe is not None:
             self._setting.observe(op)
         self._done[at] = True
@@ -265,15 +279,18 @@ class Execution:
                 op = self._ops[at]
                 own_P = self._view(op.span)
                 ours = self._codec is not None or not self._channel.lends
-                self._sums[at] = Summation(op.terms, own_P, self._setting.buffers, ours=ours)
+                self._sums[at] = Summation(
+                    op.terms, own_P, self._setting.buffers, ours=ours, fold=self._fold
+                )
             return self._sums[at]
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"
-        if not self._lanes:
-            return wait_patiently(read, self._setting.timeout_s, self._look, what)
-        look_s = LOOK_UP_S if self._channel.abilities.blocks else _ASKED_LOOK_UP_S
-        return wait_patiently(read, self._setting.timeout_s, self._check_others, what, look_s)
+        check, look_s = self._look, LOOK_UP_S
+        if self._lanes:
+            check = self._check_others
+            look_s = LOOK_UP_S if self._channel.abilities.blocks else _ASKED_LOOK_UP_S
+        return wait_patiently(read, self._setting.timeout_s, check, what, look_s, key.source)
 
     def _look(self) -> None:
         self._check_others()
@@ -316,10 +333,11 @@ def wait_patiently(
     check: Callable[[], None],
     what: str,
     look_up_s: float = LOOK_UP_S,
+    source: int | None = None,
 ) -> Result:
     """Wait for a message: `read(some_s)` again and again, with `check`, which may raise, between.
 
-    Raises WaitTimeout naming `what` waits after `timeout_s`.
+    Raises WaitTimeout naming `what` waits, and the message's source, after `timeout_s`.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -329,9 +347,11 @@ def wait_patiently(
         except WaitTimeout as error:
             check()
             if left <= look_up_s:
-                raise WaitTimeout(
+                late = WaitTimeout(
                     f"{what}: nothing came within {timeout_s:g} s; is that worker alive?"
-                ) from error
+                )
+                late.source = source
+                raise late from error
 
 
 def message_key(step: int, operation: str, name: Name) -> Key:
@@ -340,7 +360,7 @@ def message_key(step: int, operation: str, name: Name) -> Key:
 
 
 def stored_names(
-    channel: Channel, step: int, operation: str, names: Sequence[Name]
+    channel: Messages, step: int, operation: str, names: Sequence[Name]
 ) -> frozenset[Name]:
     """Those of a collective's messages that are in the channel."""
     keys = {message_key(step, operation, name): name for name in names}

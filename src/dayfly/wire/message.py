@@ -45,6 +45,17 @@ DTYPES: tuple[torch.dtype, ...] = (
     torch.int32,
     torch.int64,
     torch.bool,
+    torch.complex64,
+    torch.complex128,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.complex32,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
 )
 _NUMBERS = {dtype: number for number, dtype in enumerate(DTYPES)}
 

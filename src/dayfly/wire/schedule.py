@@ -3,7 +3,7 @@
 A collective is a pure function from (rank, world size, length) to a `Schedule`. The engine runs it
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
-Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, REDUCE and DROP compute.
+Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, all others compute.
 A lane starts its operations in the order of the list, each when all of its `after` are done, and
 several requests at once where its channel takes them well (`Abilities.in_flight`). One whose
 message is not there yet lets those pass that were started after it, so they may be done in another
@@ -29,6 +29,7 @@ class Kind(Enum):
     HOLD = "hold"  # download the message `name` beside the buffer, for a REDUCE
     REDUCE = "reduce"  # sum `terms` in their order into the buffer's span; None: the span itself
     DROP = "drop"  # remove the messages `terms`, which nobody needs any more
+    COMPUTE = "compute"  # do `work`, which is not the wire's, with what is in the buffer
 
 
 class Lane(Enum):
@@ -63,6 +64,14 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a COMPUTE does, such as the forward pass of a micro-batch; counted from 0."""
+
+    what: str
+    micro_batch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operation.
 
@@ -76,6 +85,7 @@ class Op:
     terms: tuple[Name | None, ...] = ()
     after: tuple[int, ...] = ()
     feeds: Name | None = None
+    work: Work | None = None
 
     @property
     def lane(self) -> Lane:

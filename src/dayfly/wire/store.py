@@ -6,6 +6,7 @@ Names are relative, of letters, digits, `.`, `_`, `-` and `/`; they never leave 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -101,6 +102,13 @@ class FileStore:
         """Whether the object is there."""
         return self.path(name).exists()
 
+    def size_bytes(self, name: str) -> int:
+        """How long an object is. Raises StoreError if it is not there."""
+        try:
+            return self.path(name).stat().st_size
+        except FileNotFoundError as error:
+            raise StoreError(f"{name} is not in {self.root}") from error
+
     def delete(self, name: str) -> None:
         """Remove an object, or all objects below a folder; a missing one is passed over."""
         path = self.path(name)
@@ -126,12 +134,19 @@ class FileStore:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            # numpy's writing to a full disk gives a text without an errno.
-            raise StoreError(f"cannot write {final}: {error.strerror or error}") from error
+            raise cannot_write(final, error) from error
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         return temporary
+
+
+def cannot_write(path: Path, error: OSError) -> StoreError:
+    """What to raise for a file that cannot be written, with a remedy if the disk is full."""
+    text = f"cannot write {path}: {error.strerror or error}"
+    if error.errno in (None, errno.ENOSPC, errno.EDQUOT):  # None: of numpy, on a full disk
+        text += f": make room in {path.parent}"
+    return StoreError(text)
 
 
 def open_store(url: str) -> FileStore:

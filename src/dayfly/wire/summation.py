@@ -1,4 +1,4 @@
-"""Sums in a fixed order, from terms that come in any."""
+"""Sums in a fixed order, from terms that come in any; also products, and the like."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from dayfly.wire.buffers import Buffers
+from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.schedule import Name
 
 #: Terms are added in pieces of so many bytes, which stay in the processor's cache.
@@ -20,16 +21,24 @@ class Summation:
     terms: None is the own contribution, `own_P`, which stays as it is until `finish`. ours: terms
     are memory of `buffers`: each is added as soon as those before it are, into the first, and given
     back, so that no more is held than the sum so far and what came too early. Terms that are
-    messages in memory are only read; they take nothing more, so all are added at the end.
+    messages in memory are only read; they take nothing more, so all are added at the end. fold:
+    what is done instead of adding.
     """
 
     def __init__(
-        self, terms: Sequence[Name | None], own_P: torch.Tensor, buffers: Buffers, *, ours: bool
+        self,
+        terms: Sequence[Name | None],
+        own_P: torch.Tensor,
+        buffers: Buffers,
+        *,
+        ours: bool,
+        fold: Fold = ADD,
     ) -> None:
         self._terms = terms
         self._own_P = own_P
         self._buffers = buffers
         self._ours = ours
+        self._fold = fold
         self._there: dict[Name, torch.Tensor] = {}
         self._total: torch.Tensor | None = None
         self._next = 0
@@ -45,7 +54,7 @@ class Summation:
                 if term is None:
                     break
                 self._next += 1
-                self._total = term if self._total is None else self._fold(self._total, term)
+                self._total = term if self._total is None else self._both(self._total, term)
 
     def finish(self) -> None:
         """All terms are there: their sum takes the place of the own contribution."""
@@ -55,17 +64,17 @@ class Summation:
                 term = self._take(name)
                 assert term is not None, f"{name} was never there"
                 terms.append(term)
-            add_up(terms, self._own_P, self._buffers.scratch)
+            add_up(terms, self._own_P, self._buffers.scratch, self._fold)
             for term in terms:
                 self._give_back(term)
 
-    def _fold(self, total: torch.Tensor, term: torch.Tensor) -> torch.Tensor:
+    def _both(self, total: torch.Tensor, term: torch.Tensor) -> torch.Tensor:
         """The sum of both, in memory that is not the own contribution's."""
         if total is not self._own_P:
-            total.add_(term)
+            self._fold(total, term, out=total)
             self._give_back(term)
             return total
-        return torch.add(total, term, out=term)
+        return self._fold(total, term, out=term)
 
     def _give_back(self, term: torch.Tensor) -> None:
         if self._ours and term is not self._own_P:
@@ -79,10 +88,11 @@ def add_up(
     terms: Sequence[torch.Tensor],
     into_P: torch.Tensor,
     scratch: Callable[[torch.Tensor], torch.Tensor],
+    fold: Fold = ADD,
 ) -> None:
     """((t0 + t1) + t2) + ... of flat tensors (P,); `into_P` may be one of them.
 
-    scratch: memory of the type and length of a tensor.
+    scratch: memory of the type and length of a tensor. fold: what is done instead of adding.
     """
     if len(terms) == 1:
         if terms[0] is not into_P:
@@ -95,4 +105,4 @@ def add_up(
         # Beside its place until the last, as that may be a term still to be added.
         room = scratch(piece) if len(others) > 1 else piece
         for number, other in enumerate(others, 2):
-            total = torch.add(total, other, out=piece if number == len(terms) else room)
+            total = fold(total, other, out=piece if number == len(terms) else room)

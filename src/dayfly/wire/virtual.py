@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule
+from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +50,20 @@ class Timed:
 
 
 def simulate(
-    schedules: Sequence[Schedule], link: Link | Sequence[Link], *, itemsize: int = 4
+    schedules: Sequence[Schedule],
+    link: Link | Sequence[Link],
+    *,
+    itemsize: int = 4,
+    work_s: Callable[[int, Work], float] | None = None,
 ) -> tuple[tuple[Timed, ...], ...]:
     """Run one schedule a rank; returns each rank's operations with their times.
 
     link: every rank's, or one a rank. A schedule beyond the ranks is the server's, as its messages
-    have it. Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    have it. work_s: seconds that a rank takes for the work of a COMPUTE; None: nothing. Raises
+    ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
     links = [link] * len(schedules) if isinstance(link, Link) else list(link)
-    return _Simulation(schedules, links, itemsize).run()
+    return _Simulation(schedules, links, itemsize, work_s).run()
 
 
 def finish_s(times: Sequence[Sequence[Timed]]) -> float:
@@ -114,10 +119,17 @@ class _There:
 class _Simulation:
     """Events in the order of their time."""
 
-    def __init__(self, schedules: Sequence[Schedule], links: Sequence[Link], itemsize: int) -> None:
+    def __init__(
+        self,
+        schedules: Sequence[Schedule],
+        links: Sequence[Link],
+        itemsize: int,
+        work_s: Callable[[int, Work], float] | None,
+    ) -> None:
         self._schedules = schedules
         self._links = links
         self._itemsize = itemsize
+        self._work_s = work_s
         self._timed: list[dict[int, Timed]] = [{} for _ in schedules]
         self._lanes = [_lanes(*each) for each in zip(schedules, links, strict=True)]
         self._unmet = [[len(op.after) for op in schedule] for schedule in schedules]
@@ -194,7 +206,10 @@ class _Simulation:
 
     def _carry(self, rank: int, which: Lane, position: int, now: float) -> None:
         op, link = self._schedules[rank].ops[position], self._links[rank]
-        each_s = _occupied_s(op, link, self._itemsize)
+        if op.work is not None and self._work_s is not None:
+            each_s = self._work_s(rank, op.work)
+        else:
+            each_s = _occupied_s(op, link, self._itemsize)
         latency_s = 0.0 if which is Lane.COMPUTE else link.latency_s
         readers: list[int | None] = [None]
         if op.kind is Kind.PUT and op.name is not None:
@@ -245,5 +260,5 @@ def _occupied_s(op: Op, link: Link, itemsize: int) -> float:
             return size / link.down_bytes_per_s
         case Kind.REDUCE:
             return size * (len(op.terms) - 1) / link.reduce_bytes_per_s
-        case Kind.DROP:
+        case Kind.DROP | Kind.COMPUTE:
             return 0.0

@@ -7,11 +7,10 @@ several threads at once. The conformance suite in `tests/channels` runs over eve
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import ClassVar
 
 import torch
 
@@ -115,8 +114,8 @@ class Cost:
     bytes_down: int
 
 
-class Channel(Closing):
-    """A place to put messages that others get. Use as a context manager, or close it.
+class Messages(ABC):
+    """Messages that some put and others get.
 
     abilities: what its kind can do. immediate: whether a transfer is work of this processor alone,
     as in memory, and not time of a link. lends: whether `hold` gives the message itself, which
@@ -124,12 +123,9 @@ class Channel(Closing):
     """
 
     abilities: Abilities = Abilities()
-    immediate: ClassVar[bool] = False
+    immediate: bool = False
     lends: bool = False
-
-    def __init__(self, namespace: Namespace) -> None:
-        self.namespace = namespace
-        self.traffic = Traffic()
+    traffic: Traffic
 
     def copies(self, key: Key) -> int:
         """How often a message that is put leaves its sender: once, to a store."""
@@ -141,7 +137,8 @@ class Channel(Closing):
 
         Returns True if it was stored, False if the key was there already (the stored bytes stay;
         a caller that needs to agree with its peers gets them). Readers see all of it or nothing.
-        Raises WireError (with the cause) if the channel cannot take it.
+        Raises WireError (with the cause) if the channel cannot take it, and NoRoom where there
+        will be room once messages are dropped.
         """
 
     @abstractmethod
@@ -178,6 +175,22 @@ class Channel(Closing):
     def drop(self, keys: Iterable[Key]) -> None:
         """Remove messages; those that are not there are passed over."""
 
+    def wake(self) -> None:
+        """End gets that wait by asking again and again now; they raise WaitTimeout."""
+        return None
+
+    def put_bytes(self, key: Key, data: bytes) -> bool:
+        """`put` for plain bytes, such as a report in JSON."""
+        return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))
+
+
+class Channel(Messages, Closing):
+    """A place for messages. Use as a context manager, or close it."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.traffic = Traffic()
+
     @abstractmethod
     def trim(self, before_step: int) -> None:
         """Remove every message to ranks and to everyone of steps below `before_step`.
@@ -193,14 +206,6 @@ class Channel(Closing):
     def destroy(self) -> None:
         """Remove the run's messages of all generations. The coordinator's, at the end."""
 
-    def wake(self) -> None:
-        """End gets that wait by asking again and again now; they raise WaitTimeout."""
-        return None
-
     def close(self) -> None:
         """Let go of this process's handles; the messages stay. May be called twice."""
         return None
-
-    def put_bytes(self, key: Key, data: bytes) -> bool:
-        """`put` for plain bytes, such as a report in JSON."""
-        return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))

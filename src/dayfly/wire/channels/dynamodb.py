@@ -351,8 +351,13 @@ def _refuse_large(plan: Plan) -> None:
 
 def _table(url: str) -> str:
     table = url.partition("://")[2]
-    if not _TABLE.fullmatch(table):
+    if not table:
         raise RequestError(f"channel {url!r}: give a table's name, as in dynamodb://table")
+    if not _TABLE.fullmatch(table):
+        raise RequestError(
+            f"channel {url!r}: {table!r} is no name of a table: give 3 to 255 letters, digits, "
+            "'_', '-' and '.', as AWS has it, such as dynamodb://table"
+        )
     return table
 
 

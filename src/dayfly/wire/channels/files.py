@@ -96,7 +96,7 @@ class FileChannel(Channel):
         try:
             won = self._writer(key.source).put(address, digest, size, copy)
         except WireError as error:
-            raise WireError(f"{key}: {error}") from error
+            raise type(error)(f"{key}: {error}") from error
         if won:
             segment.bells.ring(layout.bell_of(key.destination))
         self.traffic.count(up=size if won else 0)

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from dayfly.errors import RequestError
 from dayfly.wire.collectives.all_gather import all_gather
 from dayfly.wire.collectives.all_reduce import ALL_REDUCE
-from dayfly.wire.collectives.all_to_all import all_to_all
 from dayfly.wire.collectives.barrier import barrier
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.broadcast import broadcast
+from dayfly.wire.collectives.exchange import all_to_all
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.others import MakeOther
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.point_to_point import recv, send
 from dayfly.wire.collectives.push_pull import PUSH_PULL
+from dayfly.wire.collectives.reduce import reduce
 from dayfly.wire.collectives.reduce_scatter import reduce_scatter
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
@@ -65,6 +66,7 @@ WITH_A_PEER: dict[str, Callable[[int], MakeOther]] = {
     "broadcast": broadcast,
     "send": send,
     "recv": recv,
+    "reduce": reduce,
 }
 
 

@@ -12,6 +12,7 @@ is trimmed.
 
 from __future__ import annotations
 
+from dayfly.wire.collectives.reduce_scatter import reduce_scatter_s
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, check_rank, chunks, split
 
 
@@ -34,11 +35,5 @@ def all_gather(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Sc
 def all_gather_s(
     size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
 ) -> float:
-    """Seconds: (n-1)/n s/w + q + 2 t_lat, q = s/(n count w) the time of one of `count` chunks.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s. Exact in virtual
-    time if the chunks are equal: the downlink is busy from the first message on.
-    """
-    n = world_size
-    q = size_bytes / (n * count) / bytes_per_s
-    return (n - 1) / n * size_bytes / bytes_per_s + q + 2 * latency_s if n > 1 else 0.0
+    """Seconds: those of `reduce_scatter_s`; the downlink is busy from the first message on."""
+    return reduce_scatter_s(size_bytes, world_size, count, bytes_per_s, latency_s)

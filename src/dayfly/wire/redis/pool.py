@@ -6,6 +6,7 @@ been done although no answer came.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -21,6 +22,8 @@ from dayfly.wire.redis.resp import ProtocolError
 
 #: How long a server may be away before the request fails, in seconds.
 PATIENCE_S = 60.0
+#: For how long it is borne with in silence, in seconds.
+_SILENT_S = 3.0
 #: Seconds before the second try and, doubled at each, before later ones; at random up to half less.
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -39,6 +42,7 @@ class Pool(Closing):
         self._busy: set[Connection] = set()
         self._closed = False
         self._lost = False  # whether the last request was given up
+        self._told_away = False
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
@@ -70,6 +74,9 @@ class Pool(Closing):
                 if self._lost or time.monotonic() - away_since >= patience_s:
                     self._lost = True
                     raise self._given_up(what, patience_s, error) from error
+                if time.monotonic() - away_since >= _SILENT_S:
+                    why = in_short(error)
+                    self._tell(True, f"does not answer ({why}); trying for {patience_s:g} s")
                 time.sleep(random.uniform(pause_s / 2, pause_s))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except ProtocolError as error:
@@ -84,6 +91,7 @@ class Pool(Closing):
             else:
                 self._give_back(connection)
                 self._lost = False
+                self._tell(False, "answers again")
                 return result
 
     def close(self) -> None:
@@ -95,6 +103,13 @@ class Pool(Closing):
             connection.close()
         for connection in busy:
             connection.stop()
+
+    def _tell(self, away: bool, what: str) -> None:
+        """Say that the server is away, or back, if that is news: by default on standard error."""
+        with self._lock:
+            news, self._told_away = away is not self._told_away, away
+        if news:
+            logging.getLogger(__name__).warning("dayfly: %s %s", self.address, what)
 
     def _take(self, what: str) -> Connection | None:
         """One that is there, if any is."""

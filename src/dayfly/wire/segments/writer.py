@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dayfly.errors import WireError
+from dayfly.errors import NoRoom, WireError
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.arena import Arena
 from dayfly.wire.segments.layout import ENTRY_BYTES, ENTRY_WORDS
@@ -60,7 +60,8 @@ class Writer:
     def put(self, address: bytes, digest: int, size: int, copy: Callable[[int], None]) -> bool:
         """Store a message of `size` bytes, which `copy` copies to its place in the file.
 
-        Returns False if the address is taken. Raises WireError if there is no room.
+        Returns False if the address is taken. Raises NoRoom if there is room only once messages are
+        dropped, and WireError if there is none at all.
         """
         if os.getpid() != self._pid:
             raise WireError(f"the channel was opened by process {self._pid}: open it in this one")
@@ -117,6 +118,8 @@ class Writer:
         self._messages_since += 1
         if self._bytes_since >= _TIDY_BYTES or self._messages_since >= _TIDY_MESSAGES:
             self._take_back()
+        if room > self._segment.layout.arena_bytes:
+            raise self._too_large()
         offset = self._arena.allocate(room)
         if offset is None or offset + room > words[layout.W_TOUCHED_BYTES]:
             if offset is not None:
@@ -126,11 +129,12 @@ class Writer:
         if offset is None:
             raise self._full(self._over_budget)
         stop = offset + room
+        # First of all, as it may be refused, and the next one is then to ask again.
+        if stop > words[layout.W_TOUCHED_BYTES]:
+            self._await_touched(layout.W_TOUCHED_BYTES, layout.W_WANTED_BYTES, stop)
         if stop > words[layout.W_USED_BYTES]:
             words[layout.W_USED_BYTES] = stop
-            if stop > words[layout.W_TOUCHED_BYTES]:
-                self._await_touched(layout.W_TOUCHED_BYTES, layout.W_WANTED_BYTES, stop)
-            elif stop > words[layout.W_ASK_BYTES]:
+            if stop > words[layout.W_ASK_BYTES]:
                 self._ask()
         return offset
 
@@ -228,7 +232,15 @@ class Writer:
         return WireError(f"the run's messages at {self._segment.path.parent} were removed")
 
     def _full(self, what: str) -> WireError:
-        return WireError(f"no room at {self._segment.path.parent}: {what}; raise --log-budget")
+        if self._taken:
+            return NoRoom(f"no room at {self._segment.path.parent}: {what}; raise --log-budget")
+        return self._too_large()  # with nothing to wait for: other segments keep their pages
+
+    def _too_large(self) -> WireError:
+        return WireError(
+            f"no room at {self._segment.path.parent}: the message is larger than what is left for "
+            f"its sender of {self._segment.layout.arena_bytes / 2**20:.1f} MiB; raise --log-budget"
+        )
 
 
 def no_space(place: Path) -> WireError:

@@ -38,7 +38,8 @@ from dayfly.wire.sockets.table import Table
 HEADER_BYTES = 128
 _SEALED_BYTES = HEADER_BYTES - 8
 _SEALED = struct.Struct("<4sBBBx40s8QQ")
-#: Element types by their number in the header, as in `dayfly.wire.message.DTYPES`.
+#: Element types by their number in the header: of `dayfly.wire.message.DTYPES`, which goes on with
+#: those that torch does not add, or NumPy does not know.
 DTYPES = (
     "uint8",
     "float32",
@@ -50,6 +51,8 @@ DTYPES = (
     "int32",
     "int64",
     "bool",
+    "complex64",
+    "complex128",
 )
 _BFLOAT16 = DTYPES.index("bfloat16")
 #: Elements that are added at a time where adding takes memory beside the two terms.
@@ -190,7 +193,10 @@ class Sums:
 
 
 def add(number: int, total: memoryview, term: memoryview) -> None:
-    """Add elements of the type `number` of `DTYPES` in place, with the bits that torch gives."""
+    """Add elements of the type `number` of `DTYPES` in place, with the bits that torch gives.
+
+    Complex numbers with an infinite part are no numbers in torch, and infinite here.
+    """
     if not term.nbytes:
         return
     with np.errstate(all="ignore"):  # infinite sums are the workers' to notice
@@ -220,8 +226,10 @@ def _checked(key: Key, blob: memoryview) -> tuple[int, tuple[int, ...]]:
     if blob.nbytes < HEADER_BYTES:
         raise WireError(f"{key}: a message of {blob.nbytes} bytes is shorter than its header")
     magic, version, number, ndim, operation, *rest = _SEALED.unpack_from(blob)
-    if magic != b"dfly" or version != 1 or number >= len(DTYPES) or ndim > 8:
+    if magic != b"dfly" or version != 1 or ndim > 8:
         raise WireError(f"{key}: no dayfly message of version 1: {bytes(blob[:8])!r}")
+    if number >= len(DTYPES):
+        raise WireError(f"{key}: elements of type {number} are not added: send {DTYPES}")
     name = operation.rstrip(b"\0").decode("ascii", "replace")
     shape, payload = tuple(rest[:ndim]), blob[HEADER_BYTES:]
     elements = 1

@@ -1,0 +1,127 @@
+"""A channel as the members of one group see it: their own ranks, and names that are theirs alone.
+
+member 1 of a group of ranks 2, 5     all-reduce-part of step 7 from 1 to 0
+the channel                           g4c1d09a2-all-reduce-part of step 7 from 5 to 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel, Messages
+from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.message import Header
+
+Result = TypeVar("Result")
+
+
+class GroupChannel(Messages):
+    """The channel of a group, over the world's, which stays open.
+
+    name: the group's, such as `s1`; it goes before the names of operations. ranks: in the world, of
+    each member. member: this one. whole_world: whether all ranks are members.
+
+    Where messages go from worker to worker, a sender keeps what is for everyone until all ranks
+    have read it. So what is for everyone in a smaller group is sent to each of its members.
+    """
+
+    def __init__(
+        self,
+        world: Channel,
+        name: str,
+        ranks: Sequence[int],
+        member: int,
+        *,
+        whole_world: bool,
+    ) -> None:
+        self.abilities = world.abilities
+        self.immediate = world.immediate
+        self.lends = world.lends
+        self.traffic = world.traffic
+        self._world = world
+        self._prefix = f"{name}-"
+        self._ranks = tuple(ranks)
+        self._member = member
+        self._one_each = world.abilities.direct and not whole_world
+        self._members = {rank: member for member, rank in enumerate(ranks)}
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        won = [self._put(there, header, payload) for there in self._sent(key)]
+        return all(won)
+
+    def _put(self, there: Key, header: Header, payload: memoryview) -> bool:
+        return self._world.put(there, replace(header, operation=there.operation), payload)
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        return self._read(key, lambda: self._world.get(self._there(key), into, timeout_s))
+
+    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+        there = self._there(key)
+        wanted = Header(there.operation, expected.dtype, expected.shape)
+        return self._read(key, lambda: self._world.hold(there, wanted, timeout_s))
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        return self._read(key, lambda: self._world.get_bytes(self._there(key), timeout_s))
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        asked = {there: key for key in keys for there in self._sent(key)}
+        return frozenset(asked[there] for there in self._world.stored(asked))
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        """As `Messages.waiting`, of the group's own messages."""
+        box = destination if destination < 0 else self._ranks[destination]
+        here = (self._here(key) for key in self._world.waiting(box))
+        return sorted(key for key in here if key is not None)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        self._world.drop([there for key in keys for there in self._sent(key)])
+
+    def copies(self, key: Key) -> int:
+        return sum(self._world.copies(there) for there in self._sent(key))
+
+    def wake(self) -> None:
+        self._world.wake()
+
+    def _read(self, key: Key, read: Callable[[], Result]) -> Result:
+        """What all reading goes through; errors name operations as members know them."""
+        try:
+            return read()
+        except WaitTimeout:
+            raise
+        except WireError as error:
+            raise WireError(str(error).replace(self._prefix, "")) from error
+
+    def _sent(self, key: Key) -> list[Key]:
+        """The keys in the world's channel of what this member sends, or has to read."""
+        if self._one_each and key.destination == EVERYONE and key.source == self._member:
+            others = [member for member in range(len(self._ranks)) if member != self._member]
+            return [self._there(replace(key, destination=member)) for member in others]
+        return [self._there(key)]
+
+    def _there(self, key: Key) -> Key:
+        """The key in the world's channel of what this member has to read."""
+        if self._one_each and key.destination == EVERYONE:
+            key = replace(key, destination=self._member)
+        return Key(
+            key.step,
+            self._prefix + key.operation,
+            self._rank(key.source),
+            self._rank(key.destination),
+        )
+
+    def _rank(self, party: int) -> int:
+        return party if party < 0 else self._ranks[party]
+
+    def _here(self, key: Key) -> Key | None:
+        """The group's key of one in the world's channel; None if it is none of its messages."""
+        ours = key.operation.startswith(self._prefix) and key.source in self._members
+        if not ours:
+            return None
+        destination = self._members.get(key.destination, key.destination)
+        operation = key.operation.removeprefix(self._prefix)
+        return Key(key.step, operation, self._members[key.source], destination)

@@ -1,0 +1,79 @@
+"""In which order a stage computes the passes of its micro-batches.
+
+4 micro-batches on 3 stages; n is the forward pass of micro-batch n, n' its backward pass, which
+here takes as long, and nothing is the bubble:
+
+    fill-drain
+    stage 0 |0 |1 |2 |3 |  |  |  |  |0'|1'|2'|3'|
+    stage 1 |  |0 |1 |2 |3 |  |  |0'|1'|2'|3'|  |
+    stage 2 |  |  |0 |1 |2 |3 |0'|1'|2'|3'|  |  |
+
+    1F1B
+    stage 0 |0 |1 |2 |  |  |0'|3 |1'|  |2'|  |3'|
+    stage 1 |  |0 |1 |  |0'|2 |1'|3 |2'|  |3'|  |
+    stage 2 |  |  |0 |0'|1 |1'|2 |2'|3 |3'|  |  |
+
+A stage holds the activations of all micro-batches by fill-drain, and by 1F1B of as many as there
+are stages from it on. Both take as long here, where sending takes no time. Where it does, 1F1B pays
+for the way to the next stage and back with every few micro-batches, and fill-drain once.
+
+Backward passes are in the order of micro-batches in both, so that gradients are added in one order
+and have the same bits. (torchgpipe goes through them from the last to the first.)
+
+Sources: fill-drain is GPipe's (Huang et al. 2019) and FuncPipe's (section 3). 1F1B with a flush
+after each step is PipeDream-Flush (Narayanan et al. 2021, "Memory-Efficient Pipeline-Parallel DNN
+Training"), which Megatron-LM took over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Protocol
+
+from dayfly.wire.schedule import Work, check_rank
+
+#: What a stage computes of a micro-batch, in `Work.what`.
+FORWARD, BACKWARD = "forward", "backward"
+
+
+class MakeOrder(Protocol):
+    """The passes that one of so many stages computes, in their order.
+
+    micro_batches: their numbers, such as `range(4)`, in the order in which they are to be computed.
+    Raises ValueError if there is no such stage.
+    """
+
+    def __call__(
+        self, stage: int, stages: int, micro_batches: Sequence[int]
+    ) -> tuple[Work, ...]: ...
+
+
+def fill_drain(stage: int, stages: int, micro_batches: Sequence[int]) -> tuple[Work, ...]:
+    """All forward passes, then all backward passes; see `MakeOrder`."""
+    check_rank(stage, stages)
+    return (*_passes(FORWARD, micro_batches), *_passes(BACKWARD, micro_batches))
+
+
+def one_f_one_b(stage: int, stages: int, micro_batches: Sequence[int]) -> tuple[Work, ...]:
+    """As many forward passes as stages follow, then one forward, one backward; see `MakeOrder`."""
+    check_rank(stage, stages)
+    warm_up = min(stages - 1 - stage, len(micro_batches))
+    forwards, backwards = _passes(FORWARD, micro_batches), _passes(BACKWARD, micro_batches)
+    steady = zip(forwards[warm_up:], backwards, strict=False)
+    paired = len(forwards) - warm_up
+    return (*forwards[:warm_up], *chain.from_iterable(steady), *backwards[paired:])
+
+
+def forward_only(stage: int, stages: int, micro_batches: Sequence[int]) -> tuple[Work, ...]:
+    """The forward passes alone, as for validation; see `MakeOrder`."""
+    check_rank(stage, stages)
+    return _passes(FORWARD, micro_batches)
+
+
+#: Orders of training, by the name in `--schedule`.
+ORDERS: dict[str, MakeOrder] = {"fill-drain": fill_drain, "1f1b": one_f_one_b}
+
+
+def _passes(what: str, micro_batches: Sequence[int]) -> tuple[Work, ...]:
+    return tuple(Work(what, number) for number in micro_batches)

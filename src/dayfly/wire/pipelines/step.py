@@ -1,0 +1,184 @@
+"""One step of one rank of a pipeline: what comes in, what it computes, and what goes out.
+
+The middle one of three stages, fill-drain, two micro-batches of two chunks each; f0-1 is chunk 1 of
+micro-batch 0's activation, b0-1 of its gradient, 0 the forward and 0' the backward pass:
+
+    downlink   |f0-0|f0-1|f1-0|f1-1|              |b0-0|b0-1|b1-0|b1-1|
+    compute              |   0     |   1     |              |   0'    |   1'    |
+    uplink                         |f0-0|f0-1|f1-0|f1-1|              |b0-0|b0-1|b1-0|b1-1|
+
+The list has it pass by pass: the chunks of the input, the pass, the chunks of the output. So it
+comes to an end one operation at a time if the passes of all stages fit, and so do lanes that each
+keep its order, as whatever an operation waits for stands before it. Lanes overlap: while a pass is
+computed, the inputs of the next `ahead` come in, and the outputs of as many before it go out; more
+would only take memory.
+
+Where a put waits for room, as over a direct channel, room for as many of the largest messages as
+are in flight is enough for nobody to wait for ever.
+
+What a rank has put stays in the channel, as a rank that starts again reads its inputs once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from dayfly.wire.pipelines.layout import Layout, Place
+from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
+from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, chunks
+
+#: Parts of a micro-batch in `Slots`.
+_PARTS = 4
+_FIRST_PART = {FORWARD: 0, BACKWARD: 2}
+_LETTER = {FORWARD: "f", BACKWARD: "b"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """What one micro-batch sends over the boundary between two stages; of 0 bytes nothing is sent.
+
+    activation_bytes: to the stage behind. gradient_bytes: back; 0 where nothing needs a gradient.
+    """
+
+    activation_bytes: int = 0
+    gradient_bytes: int = 0
+
+
+def input_part(work: Work) -> int:
+    """The part of `Slots` with what comes in for a pass: 4m forward, 4m + 2 backward."""
+    return _PARTS * work.micro_batch + _FIRST_PART[work.what]
+
+
+def output_part(work: Work) -> int:
+    """The part of `Slots` with what a pass sends: 4m + 1 forward, 4m + 3 backward."""
+    return input_part(work) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStep:
+    """What one rank does in a step, and the messages that it reads and puts.
+
+    order: the passes, each once, in the order in which they are computed (see `orders`); gradients
+    are sent only for backward passes that are in it. before, behind: the boundaries to the stage
+    before and to that behind, by micro-batch, as the neighbours have them, too; none at the ends of
+    the pipeline. chunk_bytes: what is worth a message, the same at every rank.
+
+    A backward pass is in the schedule even if no gradient comes in for it or goes out; whoever
+    computes may have nothing to do there. Raises ValueError for boundaries that do not fit.
+    """
+
+    layout: Layout
+    place: Place
+    order: tuple[Work, ...]
+    before: Mapping[int, Boundary] = field(default_factory=dict)
+    behind: Mapping[int, Boundary] = field(default_factory=dict)
+    chunk_bytes: int
+
+    def __post_init__(self) -> None:
+        self.layout.rank(self.place.stage, self.place.replica)
+        if len(set(self.order)) < len(self.order):
+            raise ValueError(f"a pass is there twice: {self.order}")
+        numbers = {work.micro_batch for work in self.order}
+        last = self.layout.stages - 1
+        for what, boundaries, end in (("before", self.before, 0), ("behind", self.behind, last)):
+            at_end = self.place.stage == end
+            if at_end and boundaries:
+                raise ValueError(f"stage {end} of {last + 1} has no boundary {what} it")
+            if missing := set() if at_end else numbers - boundaries.keys():
+                raise ValueError(
+                    f"stage {self.place.stage}: no boundary {what} it for micro-batch "
+                    f"{min(missing)}"
+                )
+
+    def schedule(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> Schedule:
+        """The operations, on `Slots(self.sizes(), schedule)`.
+
+        stored: messages of `puts` that are in the channel already, as of a rank that starts again;
+        they are not put again. ahead: inputs that may come in, and outputs that may wait to be
+        sent, beside those of the pass that is computed; 0: nothing overlaps.
+        """
+        if ahead < 0:
+            raise ValueError(f"{ahead} inputs ahead: 0 at least")
+        draft = Draft()
+        starts = [0, *accumulate(self.sizes())]
+        computed: list[int] = []
+        sent: list[list[int]] = []
+        for number, work in enumerate(self.order):
+            earlier = number - 1 - ahead
+            room = (computed[earlier],) if earlier >= 0 else ()
+            begin = starts[input_part(work)]
+            read = [
+                draft.add(Op(Kind.GET, _moved(span, begin), name, after=room))
+                for name, span in self._input(work)
+            ]
+            waits = (*read, *(sent[earlier] if earlier >= 0 else ()))
+            computed.append(draft.add(Op(Kind.COMPUTE, Span(0, 0), work=work, after=waits)))
+            begin = starts[output_part(work)]
+            sent.append(
+                [
+                    draft.add(Op(Kind.PUT, _moved(span, begin), name, after=(computed[-1],)))
+                    for name, span in self._output(work)
+                    if name not in stored
+                ]
+            )
+        return draft.schedule()
+
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of the parts of `Slots`, four a micro-batch number; see `input_part`.
+
+        Those of numbers that are not in the order are empty.
+        """
+        sizes = [0] * (_PARTS * max((work.micro_batch + 1 for work in self.order), default=0))
+        for work in self.order:
+            sizes[input_part(work)] = self._input_bytes(work)
+            sizes[output_part(work)] = self._output_bytes(work)
+        return tuple(sizes)
+
+    def gets(self) -> tuple[Name, ...]:
+        """All messages that this rank reads, and nobody else: for one DROP once it needs them no
+        more, not even to start again."""
+        return tuple(name for work in self.order for name, _ in self._input(work))
+
+    def puts(self) -> tuple[Name, ...]:
+        """All messages that this rank puts, also those that are stored already."""
+        return tuple(name for work in self.order for name, _ in self._output(work))
+
+    def _input_bytes(self, work: Work) -> int:
+        if work.what == FORWARD:
+            return _of(self.before, work).activation_bytes
+        return _of(self.behind, work).gradient_bytes
+
+    def _output_bytes(self, work: Work) -> int:
+        if work.what == FORWARD:
+            return _of(self.behind, work).activation_bytes
+        return _of(self.before, work).gradient_bytes
+
+    def _input(self, work: Work) -> Iterator[tuple[Name, Span]]:
+        """The messages that come in for a pass, and where in their part."""
+        source = self.place.stage + (-1 if work.what == FORWARD else 1)
+        for phase, span in self._chunks(work, self._input_bytes(work)):
+            yield Name(phase, self._rank(source), self._rank(self.place.stage)), span
+
+    def _output(self, work: Work) -> Iterator[tuple[Name, Span]]:
+        """The messages that a pass sends, and where in their part."""
+        destination = self.place.stage + (1 if work.what == FORWARD else -1)
+        for phase, span in self._chunks(work, self._output_bytes(work)):
+            yield Name(phase, self._rank(self.place.stage), self._rank(destination)), span
+
+    def _chunks(self, work: Work, size: int) -> Iterator[tuple[str, Span]]:
+        if size:
+            for chunk, span in enumerate(chunks(Span(0, size), self.chunk_bytes)):
+                yield f"{_LETTER[work.what]}{work.micro_batch}-{chunk}", span
+
+    def _rank(self, stage: int) -> int:
+        return self.layout.rank(stage, self.place.replica)
+
+
+def _of(boundaries: Mapping[int, Boundary], work: Work) -> Boundary:
+    return boundaries.get(work.micro_batch, Boundary())
+
+
+def _moved(span: Span, begin: int) -> Span:
+    return Span(begin + span.start, begin + span.stop)

@@ -1,0 +1,285 @@
+"""Runs the collectives of one group: makes their schedules, and drops what all have read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from dayfly.closing import Closing
+from dayfly.errors import WireError
+from dayfly.wire.channels.base import Messages
+from dayfly.wire.collectives import (
+    COLLECTIVES,
+    OTHERS,
+    WITH_A_PEER,
+    collective,
+    default_collective,
+)
+from dayfly.wire.collectives.at_everyone import at_everyone
+from dayfly.wire.collectives.exchange import exchange
+from dayfly.wire.engine import Engine
+from dayfly.wire.execution import message_key
+from dayfly.wire.folds import ADD, Fold
+from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.lanes import Plan
+from dayfly.wire.pieces import Buffer, Pieces
+from dayfly.wire.schedule import Kind, Name, Schedule, Span
+
+#: Where no more than this comes to each member in all, it is latency that counts, not bytes.
+_FEW_BYTES = 2**14
+#: Schedules that a group keeps, as most steps of a program are like the one before.
+_MOST_PLANS = 256
+#: How the barrier is named by which all have read a broadcast: as a part of it, with its number.
+SETTLE = "broadcast-settle"
+#: What the members can do together, as messages name it; the longer of two that begin alike first.
+_NAMES = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "reduce-scatter",
+    "reduce",
+    "broadcast",
+    "gather",
+    "scatter",
+    "barrier",
+)
+#: When a wait is first suspected to be for nothing, as the members are out of step, in seconds.
+_SUSPECT_AFTER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """plan: of a schedule. left: which of this member's messages stay, as all are to read them."""
+
+    plan: Plan
+    left: tuple[Name, ...]
+
+
+class Collectives(Closing):
+    """Of one member; numbers are those of `order.Order`, in whose threads they run.
+
+    lanes: of the order. at_server: whether sums of the whole group can be made by the channel.
+    """
+
+    def __init__(
+        self,
+        channel: Messages,
+        rank: int,
+        size: int,
+        *,
+        timeout_s: float,
+        lanes: int,
+        at_server: bool,
+    ) -> None:
+        self._channel = channel
+        self._rank = rank
+        self._size = size
+        self._lanes = lanes
+        abilities = channel.abilities
+        usual = default_collective(
+            sums=abilities.sums and at_server,
+            direct=abilities.direct,
+            immediate=channel.immediate,
+        )
+        self._usual = collective(usual, None, size)
+        # A server only adds.
+        self._otherwise = COLLECTIVES["overlapped"] if self._usual.server else self._usual
+        self._engine = Engine(
+            channel, self._otherwise, rank, size, timeout_s=timeout_s, interrupt=self._check
+        )
+        self._plans: dict[tuple[object, ...], _Prepared] = {}
+        self._left: dict[int, list[Key]] = defaultdict(list)  # by lane
+        self._running: dict[int, tuple[str, float, float]] = {}
+        self._lock = threading.Lock()
+
+    def all_reduce(self, flat_P: torch.Tensor, number: int, fold: Fold) -> None:
+        """Reduce (P,) over all members, in place, in the order of their ranks."""
+        algorithm = self._usual if fold is ADD else self._otherwise
+        few = (self._size - 1) * flat_P.nbytes <= _FEW_BYTES and not algorithm.server
+        make = at_everyone if few else algorithm.schedule
+        self._run(
+            number,
+            "all-reduce",
+            flat_P,
+            (fold is ADD,),
+            lambda chunk: make(self._rank, self._size, len(flat_P), chunk=chunk),
+            fold,
+        )
+
+    def reduce(self, flat_P: torch.Tensor, number: int, fold: Fold, root: int) -> None:
+        """Reduce (P,) to the root; what others have in theirs is not defined afterwards."""
+        self._with_a_peer("reduce", flat_P, number, root, fold)
+
+    def broadcast(self, flat_P: torch.Tensor, number: int, root: int) -> None:
+        """Everyone gets the root's (P,). The members do not meet."""
+        self._with_a_peer("broadcast", flat_P, number, root, ADD, meet=False)
+
+    def reduce_scatter(self, blocks: Pieces, number: int, fold: Fold) -> None:
+        """Reduce `size` equal blocks; this member's own is the result, others stay as they were."""
+        self._other("reduce-scatter", blocks, number, fold)
+
+    def all_gather(self, blocks: Buffer, number: int) -> None:
+        """Of `size` equal blocks, this member has its own, and gets the others."""
+        self._other("all-gather", blocks, number, ADD)
+
+    def barrier(self, number: int, name: str = "barrier") -> None:
+        """Nobody is through before all have come."""
+        nothing = torch.empty(0, dtype=torch.uint8)
+        self._run(
+            number,
+            name,
+            nothing,
+            (),
+            lambda chunk: OTHERS["barrier"](self._rank, self._size, 0, chunk=chunk),
+            ADD,
+        )
+
+    def exchange(
+        self,
+        name: str,
+        pieces: Pieces,
+        number: int,
+        sends: Mapping[int, Span],
+        receives: Mapping[int, Span],
+        *,
+        meet: bool,
+    ) -> None:
+        """Send pieces to members, and get others from them. meet: whether from all of them."""
+        self._run(
+            number,
+            name,
+            pieces,
+            (*sends.items(), None, *receives.items()),
+            lambda chunk: exchange(self._rank, self._size, sends, receives, chunk=chunk),
+            ADD,
+            meet=meet,
+        )
+
+    @property
+    def left(self) -> list[Key]:
+        """This member's messages that stay until all are known to have read them."""
+        return [key for keys in self._left.values() for key in keys]
+
+    def give_up(self, error: BaseException) -> None:
+        """End what is under way, for good."""
+        self._engine.give_up(error)
+        self._channel.wake()
+
+    def close(self) -> None:
+        """End the engine's threads; nothing may be under way."""
+        self._engine.close()
+
+    def _with_a_peer(
+        self,
+        name: str,
+        flat_P: torch.Tensor,
+        number: int,
+        peer: int,
+        fold: Fold,
+        *,
+        meet: bool = True,
+    ) -> None:
+        make = WITH_A_PEER[name](peer)
+        self._run(
+            number,
+            name,
+            flat_P,
+            (peer,),
+            lambda chunk: make(self._rank, self._size, len(flat_P), chunk=chunk),
+            fold,
+            meet=meet,
+        )
+
+    def _other(self, name: str, buffer: Buffer, number: int, fold: Fold) -> None:
+        self._run(
+            number,
+            name,
+            buffer,
+            (),
+            lambda chunk: OTHERS[name](self._rank, self._size, buffer.numel(), chunk=chunk),
+            fold,
+        )
+
+    def _run(
+        self,
+        number: int,
+        name: str,
+        buffer: Buffer,
+        form: tuple[object, ...],
+        make: Callable[[int], Schedule],
+        fold: Fold,
+        *,
+        meet: bool = True,
+    ) -> None:
+        """Run a schedule. form: what it depends on beside the buffer's size.
+
+        meet: whether it is over only once all members have begun it.
+        """
+        prepared = self._prepared((name, buffer.numel(), buffer.itemsize, *form), buffer, make)
+        now = time.monotonic()
+        with self._lock:
+            self._running[number] = name, now, now + _SUSPECT_AFTER_S
+        try:
+            self._engine.run(prepared.plan, buffer, number, name, fold=fold)
+        finally:
+            with self._lock:
+                del self._running[number]
+        left = self._left[number % self._lanes]
+        if meet:
+            self._channel.drop(left)
+            left.clear()
+        left += [message_key(number, name, one) for one in prepared.left]
+
+    def _prepared(
+        self, form: tuple[object, ...], buffer: Buffer, make: Callable[[int], Schedule]
+    ) -> _Prepared:
+        with self._lock:
+            prepared = self._plans.get(form)
+        if prepared is None:
+            # In memory chunks would be work, and gain nothing.
+            whole = self._channel.immediate
+            wanted = self._channel.abilities.chunk_bytes // buffer.itemsize
+            schedule = make(buffer.numel() + 1 if whole else max(1, wanted))
+            left = tuple(
+                op.name
+                for op in schedule
+                if op.kind is Kind.PUT and op.name is not None and op.name.destination == EVERYONE
+            )
+            prepared = _Prepared(Plan(schedule), left)
+            with self._lock:
+                if len(self._plans) >= _MOST_PLANS:
+                    self._plans.pop(next(iter(self._plans)))
+                self._plans[form] = prepared
+        return prepared
+
+    def _check(self) -> None:
+        """While waiting: raise WireError if a member does something else at the same place."""
+        now = time.monotonic()
+        with self._lock:
+            suspects = {
+                number: name for number, (name, _, due) in self._running.items() if now > due
+            }
+            for number in suspects:
+                name, began, _ = self._running[number]
+                # Each time a request to the store, or several: less and less often.
+                self._running[number] = name, began, now + (now - began)
+        if not suspects:
+            return
+        for key in (*self._channel.waiting(self._rank), *self._channel.waiting(EVERYONE)):
+            ours = _kind(f"{suspects.get(key.step, '')}-")
+            theirs = _kind(key.operation)
+            if ours and theirs not in ("", ours):
+                raise WireError(
+                    f"the members are out of step: collective {key.step} is {ours} on member "
+                    f"{self._rank} and {theirs} on member {key.source}"
+                )
+
+
+def _kind(operation: str) -> str:
+    """The collective to which a message belongs, by the beginning of its name."""
+    return next((name for name in _NAMES if operation.startswith(f"{name}-")), "")

@@ -1,0 +1,281 @@
+"""Letters from one sender, of one tag: read in their order, some before they are asked for.
+
+    asked for      |0          |1        |2        |3           recv
+    downloaded     |0    |1    |2    |         |3   |4          by one thread, 2 ahead at most
+
+A schedule that asks for a letter just before it needs it (as torch's GPipe does) finds it in memory
+beside: its download went on beside the computing. What comes next is taken to have the form of the
+last. If it has another, its first message tells so and stays unread until somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.execution import LOOK_UP_S
+from dayfly.wire.keys import Key
+from dayfly.wire.process_group.forms import Form, Part
+from dayfly.wire.process_group.post import Done, Post, left_s, letter_key, named, shaped, tell
+
+#: Letters of a stream that are read before anybody asks, at most; each takes memory.
+MOST_AHEAD = 2
+#: How long the next one is waited for before anybody asks: where a store is asked again and again,
+#: each time may cost.
+AHEAD_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Where somebody wants a letter, whom to tell, and until when it may be waited for."""
+
+    into_P: torch.Tensor
+    done: Done
+    until_s: float
+
+
+@dataclass(slots=True)
+class _Letter:
+    """asked: None until somebody does. own_P: where it is read to before; begun: whether it came.
+
+    over: whether all of it is there, or an `error`.
+    """
+
+    number: int
+    asked: _Asked | None = None
+    own_P: torch.Tensor | None = None
+    begun: bool = False
+    over: bool = False
+    error: BaseException | None = None
+
+
+class _NotAhead(Exception):
+    """The letter is not there, or is another; nobody has asked for it yet, so it can wait."""
+
+
+class Ahead:
+    """Which streams may wait for what nobody asked for: `most`, those that were used last.
+
+    So tags of which each is used once leave no threads waiting.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._streams: dict[Incoming, None] = {}
+
+    def enter(self, stream: Incoming) -> bool:
+        """Whether it may now; if not, the one that was used longest ago makes place for another."""
+        with self._lock:
+            if self._streams.pop(stream, self) is self and len(self._streams) >= self._most:
+                next(iter(self._streams)).rest()
+                return False
+            self._streams[stream] = None
+            return True
+
+    def leave(self, stream: Incoming) -> None:
+        """It waits no more."""
+        with self._lock:
+            self._streams.pop(stream, None)
+
+
+class Incoming:
+    """The letters that `post.rank` gets from `source` with a tag. ahead: of all its streams."""
+
+    def __init__(self, post: Post, source: int, tag: int, ahead: Ahead) -> None:
+        self._post = post
+        self._source = source
+        self._tag = tag
+        self._those_ahead = ahead
+        self._lock = threading.Lock()
+        self._asked: deque[_Letter] = deque()  # asked for, and not begun
+        self._ahead: deque[_Letter] = deque()  # begun, or over, and not asked for
+        self._next = 0
+        self._reading = False
+        self._rests = False
+        self._usual: Form | None = None
+        self._ahead_until_s = 0.0
+
+    @property
+    def next_number(self) -> int:
+        """Of the next letter that is asked for."""
+        return self._next
+
+    @property
+    def has_next(self) -> bool:
+        """Whether that one has come already, as far as is known."""
+        with self._lock:
+            return bool(self._ahead) and self._ahead[0].begun
+
+    def receive(self, into_P: torch.Tensor, done: Done, *, number: int | None = None) -> bool:
+        """Ask for the next letter; False if that is not the one with this number."""
+        asked = _Asked(into_P, done, time.monotonic() + self._post.timeout_s)
+        with self._lock:
+            if number is not None and number != self._next:
+                return False
+            if self._ahead:
+                letter = self._ahead.popleft()
+                letter.asked = asked
+                if letter.over:
+                    self._post.crew.submit(lambda: self._hand_over(letter, asked))
+            else:
+                self._asked.append(_Letter(self._next, asked))
+            self._next += 1
+            if not self._reading:
+                self._reading = True
+                self._rests = False
+                self._post.crew.submit(self._read)
+        return True
+
+    def rest(self) -> None:
+        """Wait no longer for what nobody asked for, until somebody has asked for another."""
+        self._rests = True
+
+    def _read(self) -> None:
+        while (letter := self._take()) is not None:
+            try:
+                self._fetch(letter)
+            except _NotAhead:
+                continue
+            except BaseException as error:
+                letter.error = error
+            with self._lock:
+                letter.over = True
+                asked = letter.asked
+            if asked is not None:
+                self._hand_over(letter, asked)
+
+    def _take(self) -> _Letter | None:
+        """The next letter to be read; None if there is none, and nobody reads from now on."""
+        with self._lock:
+            if self._asked:
+                return self._asked.popleft()
+            if self._usual is None or not self._may_read_ahead():
+                self._reading = False
+                self._those_ahead.leave(self)
+                return None
+            own_P = self._post.buffers.take(self._usual.dtype, self._usual.length)
+            letter = _Letter(self._next + len(self._ahead), own_P=own_P)
+            self._ahead.append(letter)
+            return letter
+
+    def _may_read_ahead(self) -> bool:
+        return (
+            self._post.reads_ahead
+            and len(self._ahead) < MOST_AHEAD
+            and not any(letter.error for letter in self._ahead)
+            and self._may_wait_ahead()
+            and self._those_ahead.enter(self)
+        )
+
+    def _may_wait_ahead(self) -> bool:
+        return not self._rests and left_s(self._ahead_until_s) > 0
+
+    def _fetch(self, letter: _Letter) -> None:
+        """Read all of a letter. Raises _NotAhead, having forgotten it."""
+        into_P = self._fetch_first(letter)
+        form = Form.of(into_P)
+        parts = self._post.parts(form)
+        if parts[1:]:
+            self._post.side_by_side(
+                lambda c: self._fetch_other(letter, into_P, c, parts[c]), range(1, len(parts))
+            )
+        self._post.drop([self._key(letter, c) for c in range(len(parts))])
+        with self._lock:
+            self._usual = form
+            self._ahead_until_s = time.monotonic() + AHEAD_S
+
+    def _fetch_first(self, letter: _Letter) -> torch.Tensor:
+        """Wait for the first message of a letter; returns where it is read to.
+
+        That is right to its place, if somebody has asked for it by now.
+        """
+        while True:
+            asked = letter.asked
+            into_P = letter.own_P if asked is None else asked.into_P
+            assert into_P is not None
+            try:
+                self._post.check()
+                there = self._try(letter, into_P, 0, self._post.parts(Form.of(into_P))[0])
+            except WireError:
+                if asked is not None:
+                    raise
+                # It has another form, most likely; whoever asks for it says which, or hears why.
+                self._forget(letter, with_form=True)
+                continue
+            if there:
+                letter.begun = True
+                if asked is not None and letter.own_P is not None:
+                    self._post.buffers.give(letter.own_P)
+                    letter.own_P = None
+                return into_P
+            if letter.asked is None and not self._may_wait_ahead():
+                self._forget(letter)
+            if asked is not None and not left_s(asked.until_s):
+                raise self._late()
+
+    def _fetch_other(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Part) -> None:
+        """Wait for another message of a letter whose first came: it is on its way."""
+        until_s = time.monotonic() + self._post.timeout_s
+        while not self._try(letter, into_P, c, part):
+            self._post.check()
+            if letter.asked is not None and not left_s(max(until_s, letter.asked.until_s)):
+                raise self._late()
+
+    def _try(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Part) -> bool:
+        """Whether a message came, within a moment."""
+        some_s = LOOK_UP_S
+        if letter.asked is not None:
+            some_s = min(some_s, left_s(letter.asked.until_s))
+        try:
+            self._post.channel.get(self._key(letter, c), shaped(into_P, part), some_s)
+        except WaitTimeout:
+            return False
+        return True
+
+    def _forget(self, letter: _Letter, *, with_form: bool = False) -> None:
+        """Leave it unread, and raise _NotAhead, unless somebody has asked for it meanwhile."""
+        with self._lock:
+            if with_form:
+                self._usual = None
+            if letter.asked is not None:
+                return
+            self._ahead.remove(letter)
+        if letter.own_P is not None:
+            self._post.buffers.give(letter.own_P)
+        raise _NotAhead
+
+    def _hand_over(self, letter: _Letter, asked: _Asked) -> None:
+        """All of it is there, or an error: whoever asked for it is told."""
+        error, wanted = letter.error, Form.of(asked.into_P)
+        if letter.own_P is not None:
+            found = Form.of(letter.own_P)
+            if error is None and found != wanted:
+                error = WireError(f"expected {wanted}, found {found}")
+            if error is None:
+                error = _copied(letter.own_P, asked.into_P)
+            self._post.buffers.give(letter.own_P)
+        if error is not None:
+            what = f"rank {self._post.rank}, receiving message {letter.number} of tag {self._tag} "
+            error = named(f"{what}from rank {self._source}, {wanted}", error)
+        tell(asked.done, error)
+
+    def _late(self) -> WaitTimeout:
+        return WaitTimeout(f"nothing came within {self._post.timeout_s:g} s; is that worker alive?")
+
+    def _key(self, letter: _Letter, c: int) -> Key:
+        return letter_key(letter.number, self._tag, c, self._source, self._post.rank)
+
+
+def _copied(own_P: torch.Tensor, into_P: torch.Tensor) -> BaseException | None:
+    """The error, if torch refuses: whoever waits for the letter is to hear of it."""
+    try:
+        into_P.copy_(own_P)
+    except RuntimeError as error:
+        return error
+    return None

@@ -1,0 +1,1 @@
+"""Programs of torch.distributed, unmodified, over the backend dayfly: equal to gloo's results."""
