@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from dayfly.life.checkpoints import (
     Checkpoint,
     CheckpointError,
     Part,
+    Writer,
     commit,
     discard_others,
     latest,
@@ -55,8 +57,8 @@ def write_share(
     store: FileStore, step: int, rank: int, world_size: int, tree: Any, tensors: Any
 ) -> tuple[Part, ...]:
     """A rank's part, of the tensors as they are now."""
-    share = share_of(rank, world_size, tensors)
-    return checkpoints.write_share(store, step, rank, world_size, tree, share)
+    writer = Writer(rank, world_size)
+    return checkpoints.write_share(store, step, writer, tree, share_of(writer, tensors))
 
 
 def write(store: FileStore, step: int, world_size: int, tensors: Any = None) -> Checkpoint:
@@ -193,9 +195,10 @@ def write_owns(store: FileStore, world_size: int) -> Checkpoint:
     """A checkpoint in which rank j has a tensor of its own, full of j."""
     tensors, parts = state(), []
     for rank in range(world_size):
-        share = share_of(rank, world_size, tensors)
+        writer = Writer(rank, world_size)
         own = {"residual": torch.full((3,), float(rank))}
-        parts += checkpoints.write_share(store, 7, rank, world_size, TREE, share, own)
+        share = share_of(writer, tensors)
+        parts += checkpoints.write_share(store, 7, writer, TREE, share, own)
     return commit(store, 7, parts)
 
 
@@ -234,3 +237,239 @@ def test_a_checkpoint_without_such_parts_has_none(store: FileStore) -> None:
     assert read_own(store, write(store, 1, 2), 0, 2) == ()
     tidy(store, write_owns(store, 2))
     assert len(store.names("checkpoint/000000007")) == 5
+
+
+def stage_states(stages: int) -> list[tuple[Any, dict[str, torch.Tensor]]]:
+    """States that have a scheduler in common, and one tensor."""
+    made = []
+    for stage in range(stages):
+        own = {"a": stage, "nested": {f"of {stage}": [stage]}}
+        tree = {"state": {f"s{stage}": own}, "scheduler": {"rates": [0.1]}, "progress": "some"}
+        tensors = {f"s{stage}.{name}": tensor for name, tensor in state().items()}
+        made.append((tree, tensors | {"rate": torch.tensor(0.1)}))
+    return made
+
+
+def write_cut(store: FileStore, step: int, states: Any, replicas: int) -> Checkpoint:
+    parts: list[Part] = []
+    for stage, (tree, tensors) in enumerate(states):
+        for replica in reversed(range(replicas)):
+            writer = Writer(replica, replicas, stage, len(states))
+            parts += checkpoints.write_share(store, step, writer, tree, share_of(writer, tensors))
+    return commit(store, step, parts)
+
+
+def whole_of(states: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    tree: dict[str, Any] = {"state": {}}
+    tensors: dict[str, torch.Tensor] = {}
+    for its, its_tensors in states:
+        tree = {**its, "state": {**tree["state"], **its["state"]}}
+        tensors |= its_tensors
+    return tree, tensors
+
+
+@pytest.mark.parametrize(("stages", "replicas"), [(2, 1), (3, 2), (11, 3)])
+def test_a_stages_state_is_read_alone_and_all_are_the_whole(
+    stages: int, replicas: int, store: FileStore
+) -> None:
+    states = stage_states(stages)
+    checkpoint = write_cut(store, 4, states, replicas)
+    assert latest(store) == checkpoint
+    assert checkpoints.stages(checkpoint) == stages
+    tree, tensors = read(store, checkpoint)
+    assert tree == whole_of(states)[0]
+    assert same(tensors, whole_of(states)[1])
+    for name in store.names("checkpoint/000000004"):
+        if not name.startswith(f"stage-1-of-{stages}."):
+            store.delete(f"checkpoint/000000004/{name}")
+    tree, tensors = read(store, checkpoint, stage=1)
+    assert tree == states[1][0]
+    assert same(tensors, states[1][1])
+    with pytest.raises(StoreError, match=r"stage-0-of-"):
+        read(store, checkpoint, stage=0)
+
+
+def test_parts_of_stages_have_names_of_their_own(store: FileStore) -> None:
+    write_cut(store, 4, stage_states(2), 2)
+    assert store.names("checkpoint/000000004") == [
+        "stage-0-of-2.part-0-of-2",
+        "stage-0-of-2.part-1-of-2",
+        "stage-0-of-2.tree.json",
+        "stage-1-of-2.part-0-of-2",
+        "stage-1-of-2.part-1-of-2",
+        "stage-1-of-2.tree.json",
+    ]
+
+
+def test_a_model_that_is_not_cut_has_one_stage(store: FileStore) -> None:
+    checkpoint = write(store, 1, 2)
+    assert checkpoints.stages(checkpoint) == 1
+    assert read(store, checkpoint, stage=0)[0] == TREE
+    with pytest.raises(CheckpointError, match="of step 1 has 1 stages, and not stage 1"):
+        read(store, checkpoint, stage=1)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (2, 2), (-1, 2), (0, 1, 1, 1), (0, 1, -1, 2)])
+def test_a_writer_is_within_its_group(place: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="outside its group"):
+        Writer(*place)
+
+
+def test_what_is_a_ranks_own_is_not_kept_of_a_cut_model(store: FileStore) -> None:
+    with pytest.raises(ValueError, match="not kept of a model that is cut"):
+        checkpoints.write_share(store, 1, Writer(0, 1, 0, 2), {}, {}, {"residual": torch.ones(1)})
+    assert store.names("checkpoint") == []
+
+
+def by_initial(count: int) -> Any:
+    """Splits a whole state in `count`, by what its names have in them."""
+
+    def split(tree: Any, tensors: dict[str, torch.Tensor]) -> Any:
+        def mine(name: str, stage: int) -> bool:
+            return int(name.split(".")[0][1:]) * count // len(tree["state"]) == stage
+
+        return [
+            (
+                {**tree, "state": {n: v for n, v in tree["state"].items() if mine(n, stage)}},
+                {n: t for n, t in tensors.items() if n == "rate" or mine(n, stage)},
+            )
+            for stage in range(count)
+        ]
+
+    return split
+
+
+def test_written_anew_for_other_cuts_again_and_again(store: FileStore) -> None:
+    states = stage_states(4)
+    tree, tensors = whole_of(states)
+    checkpoint = write_cut(store, 4, states, 2)
+    for count in (2, 2, 1, 4, 3):
+        expected = by_initial(count)(tree, tensors)
+        checkpoint = checkpoints.recut(store, checkpoint, by_initial(count))
+        assert latest(store) == checkpoint
+        assert checkpoints.stages(checkpoint) == count
+        for stage, (its, its_tensors) in enumerate(expected):
+            found, found_tensors = read(store, checkpoint, stage)
+            assert found == its
+            assert same(found_tensors, its_tensors)
+        assert read(store, checkpoint)[0] == tree
+        assert same(read(store, checkpoint)[1], tensors)
+        objects = [part.object for part in checkpoint.parts]
+        names = store.names("checkpoint/000000004")
+        assert [f"checkpoint/000000004/{name}" for name in names] == objects
+    tidy(store, checkpoint)
+    discard_others(store, checkpoint)
+    assert same(read(store, checkpoint)[1], tensors)
+    assert len(write(store, 5, 1).parts) == 2
+    discard_others(store, Checkpoint(5, ()))
+    assert store.names("checkpoint") == ["000000005", "latest.json"]
+
+
+class Power(Exception):
+    """Is lost."""
+
+
+class FailingStore(FileStore):
+    """Its power is lost before a write or removal, by their number."""
+
+    left = 10**6
+
+    def _spend(self) -> None:
+        if self.left == 0:
+            raise Power
+        self.left -= 1
+
+    def put_stream(self, name: str, write: Any) -> None:
+        self._spend()
+        super().put_stream(name, write)
+
+    def delete(self, name: str) -> None:
+        self._spend()
+        super().delete(name)
+
+
+@pytest.mark.parametrize("first", ["workers", "coordinator"])
+def test_a_checkpoint_is_whole_whenever_its_rewriting_ends(first: str, tmp_path: Path) -> None:
+    """Cut as before, so that names would collide; a second try succeeds after any first."""
+    states = stage_states(2)
+    tree, tensors = whole_of(states)
+    writes = 0
+    while True:
+        store = FailingStore(tmp_path / str(writes))
+        checkpoint = write_cut(store, 4, states, 1)
+        if first == "coordinator":
+            checkpoint = checkpoints.recut(store, checkpoint, by_initial(2))
+        store.left = writes
+        try:
+            checkpoints.recut(store, checkpoint, by_initial(2))
+        except Power:
+            pass
+        else:
+            break
+        found = latest(store)
+        assert found is not None
+        assert read(store, found)[0] == tree
+        assert same(read(store, found)[1], tensors)
+        store.left = 10**6
+        again = checkpoints.recut(store, found, by_initial(1))
+        assert same(read(store, again)[1], tensors)
+        tidy(store, again)
+        assert len(store.names("checkpoint/000000004")) == 2
+        writes += 1
+    assert writes == 2 * 2 + 1 + 4, "as many as are written, a commit, and as many as are removed"
+
+
+def test_what_stages_should_have_in_common_is_not_chosen_silently(store: FileStore) -> None:
+    """To read the results, the first stage's will do; to give it to other stages it will not."""
+    states = stage_states(2)
+    states[1][0]["scheduler"] = {"rates": [0.2]}
+    checkpoint = write_cut(store, 4, states, 1)
+    assert read(store, checkpoint)[0]["scheduler"] == {"rates": [0.1]}
+    assert read(store, checkpoint, stage=1)[0]["scheduler"] == {"rates": [0.2]}
+    with pytest.raises(CheckpointError, match=r"differ in scheduler\.rates, .* go on with the cut"):
+        checkpoints.recut(store, checkpoint, by_initial(1))
+    assert latest(store) == checkpoint
+    states = stage_states(2)
+    states[1][1]["rate"] = torch.tensor(0.2)
+    checkpoint = write_cut(store, 5, states, 1)
+    assert read(store, checkpoint)[1]["rate"] == torch.tensor(0.1)
+    with pytest.raises(CheckpointError, match="differ in rate, which they should"):
+        checkpoints.recut(store, checkpoint, by_initial(1))
+
+
+def test_a_damaged_part_of_a_stage_hinders_that_stage_alone(store: FileStore) -> None:
+    checkpoint = write_cut(store, 4, stage_states(2), 2)
+    store.put("checkpoint/000000004/stage-1-of-2.part-1-of-2", b"else")
+    read(store, checkpoint, stage=0)
+    for stage in (1, None):
+        with pytest.raises(CheckpointError, match=r"stage-1-of-2\.part-1-of-2 .* was damaged"):
+            read(store, checkpoint, stage)
+
+
+json_trees = st.recursive(
+    st.none() | st.integers(0, 3) | st.text(max_size=2) | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.text("ab", max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(one=json_trees, other=json_trees)
+def test_merging_trees(one: Any, other: Any) -> None:
+    lenient = checkpoints.merged(one, other, strict=False)
+    assert checkpoints.merged(lenient, one) == lenient, "all of the first is in it"
+    assert checkpoints.merged(one, one) == one
+    try:
+        both = checkpoints.merged(one, other)
+    except CheckpointError:
+        assert checkpoints.merged(other, one, strict=False) != lenient
+    else:
+        assert both == lenient == checkpoints.merged(other, one)
+        assert checkpoints.merged(both, other) == both
+
+
+def test_a_part_that_is_no_safetensors_is_refused_though_it_is_undamaged(store: FileStore) -> None:
+    data = b"written by something else"
+    store.put("checkpoint/000000001/part-0-of-1", data)
+    part = Part("checkpoint/000000001/part-0-of-1", len(data), xxhash.xxh3_128_hexdigest(data))
+    with pytest.raises(CheckpointError, match=r"part-0-of-1 in .* cannot be read: \w+Error"):
+        read(store, commit(store, 1, [part]))

@@ -78,7 +78,7 @@ def test_each_worker_counts_for_itself() -> None:
 @pytest.mark.parametrize(
     ("one", "text"),
     [
-        (ended(OOM, "256 MiB limit"), "ran out of memory (256 MiB limit)*: raise --memory, lower"),
+        (ended(OOM, "256 MiB limit"), "ran out of memory (256 MiB limit)*: raise --memory or"),
         (ended(LIFETIME, "60 s"), "came to the end of its lifetime (60 s)*: raise --lifetime"),
         (ended(EXITED, "exit code 3"), "ended itself (exit code 3)*3 times in a row"),
         (ended(RAISED, "E: x"), "raised E: x in step 7*3 times in a row*Traceback ..."),

@@ -1,30 +1,16 @@
-"""Every platform that the conformance suite runs over. To add one, add a line to PLATFORMS."""
+"""The platforms under test, and sessions of our own for them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from every_platform import PLATFORMS
 from platform_testing import wait_for_all
 
 from dayfly.life.platforms.base import Platform
-from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
-
-
-def local_by_cgroup(session: Session, logs: Path) -> Platform:
-    if os.geteuid() != 0:
-        pytest.skip("memory cgroups need root here")
-    return LocalPlatform(session, logs, preload=["platform_handlers"], enforcer="cgroup")
-
-
-def local_by_rlimit(session: Session, logs: Path) -> Platform:
-    return LocalPlatform(session, logs, preload=["platform_handlers"], enforcer="rlimit")
-
-
-PLATFORMS: Sequence[Callable[[Session, Path], Platform]] = [local_by_cgroup, local_by_rlimit]
 
 
 @pytest.fixture(scope="session")

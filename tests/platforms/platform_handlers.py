@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -160,6 +162,18 @@ def leave_children(payload: Json, context: Context) -> Json:
     return {"pids": [same.pid, other.pid]}
 
 
+def hold_a_semaphore(payload: Json, context: Context) -> Json:
+    """Of multiprocessing, whose resource tracker is to remove it; a child uses both, too."""
+    context_of_spawn = multiprocessing.get_context("spawn")
+    semaphore = context_of_spawn.Semaphore()
+    child = context_of_spawn.Process(target=time.sleep, args=[60])
+    child.start()
+    write(payload["file"], f"/dev/shm/sem.{semaphore._semlock.name[1:]}")  # type: ignore[attr-defined]
+    if payload["stays"]:
+        child.join()
+    return {}
+
+
 def kill_zygote(payload: Json, context: Context) -> Json:
     os.kill(current_zygote_pid(), signal.SIGKILL)
     return {"killed": current_zygote_pid()}
@@ -179,3 +193,34 @@ def write(path: str, text: str) -> None:
 def tell_zygote(payload: Json, context: Context) -> Json:
     write(payload["file"], str(current_zygote_pid()))
     return {}
+
+
+def tell_gpu(payload: Json, context: Context) -> Json:
+    """The GPU that it sees, and what CUDA would be told as soon as it is initialised.
+
+    There is no GPU here, so the two calls of torch's that the share leads to only note it.
+    """
+    told: list[list[float]] = []
+    size = SimpleNamespace(total_memory=payload["gpu_bytes"])
+    torch.cuda.get_device_properties = lambda device: size
+    torch.cuda.set_per_process_memory_fraction = lambda part, device: told.append([part, device])
+    for queued, _ in torch.cuda._queued_calls:
+        if queued.__module__ == "dayfly.life.platforms.gpus":
+            queued()
+    return {
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "share": context.gpu_share,
+        "told": told,
+        "initialised": torch.cuda.is_initialized(),
+        "by_nvml": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"),
+    }
+
+
+def run_out_of_gpu_memory(payload: Json, context: Context) -> Json:
+    """As torch says it; in another error if it is asked to."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    except torch.OutOfMemoryError as error:
+        if payload.get("wrapped"):
+            raise ValueError("the batch failed") from error
+        raise

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import PLATFORMS
+from every_platform import PLATFORMS
 from platform_handlers import open_files
 from platform_testing import WAIT_S, call, eventually, is_alive, read_pids, run, wait_for_all
 
@@ -55,6 +55,22 @@ def test_what_a_function_left_in_the_background_goes(platform: Platform) -> None
     assert isinstance(platform, LocalPlatform)
     if platform.memory_by_cgroup:  # else it goes when the platform is closed
         assert not Path(f"/proc/{other}").exists()
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["returns", "is killed"])
+def test_multiprocessing_may_remove_what_a_function_left(
+    platform: Platform, tmp_path: Path, stays: bool
+) -> None:
+    told = tmp_path / "semaphore"
+    platform.invoke(call("solo", "hold_a_semaphore", {"file": str(told), "stays": stays}))
+    eventually("its semaphore", told.exists)
+    semaphore = Path(told.read_text())
+    if stays:
+        assert semaphore.exists()
+        platform.cancel("solo")
+    ended = wait_for_all(platform, ["solo"])["solo"]
+    assert ended.outcome is (Outcome.CANCELLED if stays else Outcome.RETURNED), ended
+    assert not semaphore.exists()
 
 
 @pytest.mark.parametrize("make", PLATFORMS, ids=lambda make: str(make.__name__))

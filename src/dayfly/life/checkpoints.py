@@ -10,27 +10,41 @@ Replicas are equal, so the state is written once: each rank writes its share of 
 is a rank's own, such as a residual of compression, nobody else reads. The
 checkpoint counts from the moment when `latest.json` names it; until then the one before it does.
 A part that is written twice is written with the same bytes.
+
+Of a model that is cut, each stage's replicas write their stage's state, which is a part of the
+whole, and a worker reads its stage's alone:
+
+    checkpoint/000000120/stage-1-of-3.tree.json
+    checkpoint/000000120/stage-1-of-3.part-0-of-2
+
+A committed checkpoint that the coordinator has written anew, for another cut, has `cut-0.` or
+`cut-1.` before its names, so that it lies beside the one that it replaces.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import safetensors.torch
 import torch
 import xxhash
 
 from dayfly.errors import DayflyError
-from dayfly.wire.store import FileStore
+from dayfly.life.shards import read_shard, write_shard
+from dayfly.wire.store import FileStore, StoreError
 
 Tensors = dict[str, torch.Tensor]
+#: A tree of JSON, and the tensors that it speaks of.
+State = tuple[Any, Tensors]
 
 _LATEST = "checkpoint/latest.json"
+_TREE = "tree.json"
 #: How the names of parts begin that are a rank's own.
 _OWN = "own-"
+_NAME = re.compile(r"(?P<cut>cut-[01]\.)?(stage-(?P<stage>\d+)-of-(?P<stages>\d+)\.)?(?P<what>.+)")
 
 
 class CheckpointError(DayflyError):
@@ -44,6 +58,25 @@ class Part:
     object: str
     size_bytes: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes: replica `replica` of the `replicas` of stage `stage` of `stages`."""
+
+    replica: int = 0
+    replicas: int = 1
+    stage: int = 0
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.replica < self.replicas and 0 <= self.stage < self.stages):
+            raise ValueError(f"{self} is outside its group")
+
+    @property
+    def prefix(self) -> str:
+        """How the names of its parts begin; of a model that is not cut, with nothing."""
+        return f"stage-{self.stage}-of-{self.stages}." if self.stages > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +98,71 @@ def shares(sizes: Mapping[str, int], parts: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(group)) for group in groups)
 
 
-def share_of(rank: int, world_size: int, tensors: Tensors) -> Tensors:
-    """Copies of the tensors that this rank writes: as they are now, whatever becomes of them."""
-    mine = shares({name: t.nbytes for name, t in tensors.items()}, world_size)[rank]
-    return {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in mine}
+def share_of(writer: Writer, tensors: Tensors, settled: Collection[str] = ()) -> Tensors:
+    """Copies of its stage's tensors that it writes: as they are now, whatever becomes of them.
+
+    settled: names of those that nobody changes until they are written; not copied.
+    """
+    sizes = {name: t.nbytes for name, t in tensors.items()}
+    mine = shares(sizes, writer.replicas)[writer.replica]
+    plain = torch.contiguous_format
+    return {
+        name: tensors[name].detach().to("cpu").contiguous()
+        if name in settled
+        else tensors[name].detach().to("cpu", copy=True, memory_format=plain)
+        for name in mine
+    }
 
 
 def write_share(
     store: FileStore,
     step: int,
-    rank: int,
-    world_size: int,
+    writer: Writer,
     tree: Any,
     share: Tensors,
     own: Tensors | None = None,
 ) -> tuple[Part, ...]:
-    """Write this rank's part of the state before `step`; returns what was written.
+    """Write a worker's part of the state before `step`; returns what was written.
 
-    share: from `share_of`. tree: what is not a tensor, which rank 0 writes. own: what only this
-    rank has.
+    share: from `share_of`. tree: what is not a tensor, of its stage, which replica 0 writes. own:
+    what only this worker has; of a model that is not cut.
     """
-    folder = f"checkpoint/{step:09d}"
-    data = safetensors.torch.save(share)
-    written = [_write(store, f"{folder}/part-{rank}-of-{world_size}", data)]
-    if own:
-        name = f"{folder}/{_OWN}{rank}-of-{world_size}"
-        written.append(_write(store, name, safetensors.torch.save(own)))
-    if rank == 0:
-        text = json.dumps(tree, allow_nan=False).encode()
-        written.append(_write(store, f"{folder}/tree.json", text))
+    if own and writer.stages > 1:
+        raise ValueError("what is a rank's own is not kept of a model that is cut")
+    return _write_state(store, f"{_folder(step)}/{writer.prefix}", writer, tree, share, own)
+
+
+def write_stages(store: FileStore, step: int, states: Sequence[State]) -> tuple[Part, ...]:
+    """Write the states of all stages, as one process has them; returns what was written."""
+    written: list[Part] = []
+    for stage, (tree, tensors) in enumerate(states):
+        writer = Writer(stage=stage, stages=len(states))
+        written += write_share(store, step, writer, tree, share_of(writer, tensors))
     return tuple(written)
+
+
+def recut(
+    store: FileStore, checkpoint: Checkpoint, split: Callable[[Any, Tensors], Sequence[State]]
+) -> Checkpoint:
+    """Write a committed checkpoint anew for other stages, commit that, and remove the former.
+
+    split: from the whole state to its stages'. At every moment `latest.json` names a checkpoint
+    that is whole. What is a rank's own is left out. Raises CheckpointError if the checkpoint was
+    damaged, or its stages differ in what they should have in common.
+    """
+    tree, tensors = _read_parts(store, checkpoint.parts, strict=True)
+    used = {_fields(part)["cut"] for part in checkpoint.parts}
+    cut = next(f"cut-{n}." for n in range(2) if f"cut-{n}." not in used)
+    states = split(tree, tensors)
+    written: list[Part] = []
+    for stage, (its_tree, its_tensors) in enumerate(states):
+        writer = Writer(stage=stage, stages=len(states))
+        prefix = f"{_folder(checkpoint.step)}/{cut}{writer.prefix}"
+        written += _write_state(store, prefix, writer, its_tree, share_of(writer, its_tensors))
+    anew = commit(store, checkpoint.step, written)
+    for part in checkpoint.parts:
+        store.delete(part.object)
+    return anew
 
 
 def commit(store: FileStore, step: int, parts: Sequence[Part]) -> Checkpoint:
@@ -119,22 +187,25 @@ def load(tree: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(tree["step"], tuple(Part(**part) for part in tree["parts"]))
 
 
-def read(store: FileStore, checkpoint: Checkpoint) -> tuple[Any, Tensors]:
+def stages(checkpoint: Checkpoint) -> int:
+    """In how many stages a checkpoint was written."""
+    return int(_fields(checkpoint.parts[0])["stages"] or 1)
+
+
+def read(store: FileStore, checkpoint: Checkpoint, stage: int | None = None) -> State:
     """The state in a checkpoint: tree and tensors, without what is a rank's own.
 
-    Raises CheckpointError if it was damaged.
+    stage: read its alone; None: the whole, merged of all stages' (see `merged`; where they differ,
+    what the first stage has counts). Raises CheckpointError if it was damaged.
     """
-    tree: Any = None
-    tensors: Tensors = {}
-    for part in checkpoint.parts:
-        if _owner(part) is not None:
-            continue
-        data = _read(store, part)
-        if part.object.endswith(".json"):
-            tree = json.loads(data)
-        else:
-            tensors.update(safetensors.torch.load(data))
-    return tree, tensors
+    if stage is None:
+        return _read_parts(store, checkpoint.parts, strict=False)
+    if stage >= (known := stages(checkpoint)):
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} has {known} stages, and not stage {stage}"
+        )
+    mine = [part for part in checkpoint.parts if int(_fields(part)["stage"] or 0) == stage]
+    return _read_parts(store, mine, strict=True)
 
 
 def read_own(
@@ -150,7 +221,24 @@ def read_own(
         if (owner := _owner(part)) is not None and owner % world_size == rank
     ]
     mine.sort(key=lambda pair: pair[0])
-    return tuple(safetensors.torch.load(_read(store, part)) for _, part in mine)
+    return tuple(_read_tensors(store, part) for _, part in mine)
+
+
+def merged(one: Any, other: Any, path: str = "", *, strict: bool = True) -> Any:
+    """Two stages' trees of JSON as one: objects are merged, all else has to be equal.
+
+    strict: raise CheckpointError, naming the place, where it is not; else what `one` has counts.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        both = {
+            key: merged(one[key], other[key], f"{path}.{key}", strict=strict)
+            for key in one
+            if key in other
+        }
+        return {**one, **other, **both}
+    if strict and one != other:
+        raise _differing(path.removeprefix("."))
+    return one
 
 
 def discard_others(store: FileStore, keep: Checkpoint) -> None:
@@ -172,9 +260,71 @@ def tidy(store: FileStore, keep: Checkpoint) -> None:
             store.delete(whole)
 
 
+def _read_parts(store: FileStore, parts: Sequence[Part], *, strict: bool) -> State:
+    """Merge parts, one after another; strict: as of `merged`, and for the tensors likewise."""
+    tree: Any = None
+    tensors: Tensors = {}
+    # In the order of stages: of ten and more, their names are in another.
+    for part in sorted(parts, key=lambda part: int(_fields(part)["stage"] or 0)):
+        if _owner(part) is not None:
+            continue
+        if part.object.endswith(_TREE):
+            its = json.loads(_read(store, part))
+            tree = its if tree is None else merged(tree, its, strict=strict)
+        else:
+            for name, tensor in _read_tensors(store, part).items():
+                if strict and not _same(tensors.setdefault(name, tensor), tensor):
+                    raise _differing(name)
+                tensors.setdefault(name, tensor)
+    return tree, tensors
+
+
+def _write_state(
+    store: FileStore,
+    prefix: str,
+    writer: Writer,
+    tree: Any,
+    share: Tensors,
+    own: Tensors | None = None,
+) -> tuple[Part, ...]:
+    """prefix: of the names of parts, with their folder."""
+    number = f"{writer.replica}-of-{writer.replicas}"
+    written = [_write_tensors(store, f"{prefix}part-{number}", share)]
+    if own:
+        written.append(_write_tensors(store, f"{prefix}{_OWN}{number}", own))
+    if writer.replica == 0:
+        text = json.dumps(tree, allow_nan=False).encode()
+        written.append(_write(store, f"{prefix}{_TREE}", text))
+    return tuple(written)
+
+
+def _folder(step: int) -> str:
+    return f"checkpoint/{step:09d}"
+
+
+def _fields(part: Part) -> dict[str, str | None]:
+    """What the name of a part says: its `cut`, `stage` and `stages`, if any, and `what` it is."""
+    found = _NAME.fullmatch(part.object.rpartition("/")[2])
+    assert found is not None
+    return found.groupdict()
+
+
+def _differing(place: str) -> CheckpointError:
+    return CheckpointError(
+        f"the stages of the checkpoint differ in {place or 'their trees'}, which they should have "
+        "in common: go on with the cut that it was written with"
+    )
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same bits."""
+    raw = [t.reshape(-1).view(torch.uint8) for t in (one, other)]
+    return one.dtype is other.dtype and one.shape == other.shape and torch.equal(*raw)
+
+
 def _owner(part: Part) -> int | None:
     """The rank that a part is the own state of, if it is any's."""
-    name = part.object.rpartition("/")[2]
+    name = _fields(part)["what"] or ""
     return int(name.removeprefix(_OWN).split("-")[0]) if name.startswith(_OWN) else None
 
 
@@ -186,6 +336,24 @@ def _read(store: FileStore, part: Part) -> bytes:
             f"{_digest(data)}, but {part.size_bytes} bytes, {part.digest} were written"
         )
     return data
+
+
+def _read_tensors(store: FileStore, part: Part) -> Tensors:
+    """As `_read`, without a copy of the part beside its tensors."""
+    fault: Exception | None = None
+    try:
+        if store.size_bytes(part.object) == part.size_bytes:
+            tensors, digest = read_shard(store, part.object, part.size_bytes)
+            if digest == part.digest:
+                return tensors
+    except (ValueError, KeyError, TypeError, StoreError) as error:
+        fault = error
+    _read(store, part)  # says what is wrong with it
+    raise CheckpointError(f"{part.object} in {store.root} cannot be read: {fault!r}") from fault
+
+
+def _write_tensors(store: FileStore, name: str, tensors: Tensors) -> Part:
+    return Part(name, *write_shard(store, name, tensors))
 
 
 def _write(store: FileStore, name: str, data: bytes) -> Part:

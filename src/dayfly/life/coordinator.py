@@ -17,12 +17,14 @@ from dayfly.errors import RunFailed, WireError
 from dayfly.life import checkpoints
 from dayfly.life.audience import Audience
 from dayfly.life.checkpoints import Checkpoint, Part
+from dayfly.life.ending import FOLLOWED_S, TICK_S, kill_all
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform
 from dayfly.life.reports import Report, read_reports
 from dayfly.life.rollback import (
     ROLLED_BACK,
     Past,
+    by_themselves,
     is_hand_over,
     judge,
     own_deaths,
@@ -33,14 +35,8 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 from dayfly.wire.store import FileStore
 
-#: Longest sleep of the coordinator's loop, in seconds.
-_TICK_S = 0.05
 #: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
 STOP_GRACE_S = 10.0
-#: How long functions may take to be gone after they were killed, in seconds.
-_END_TIMEOUT_S = 5.0
-#: The same in a rollback: their successors cannot begin before.
-_ROLL_BACK_TIMEOUT_S = 60.0
 
 #: All workers are asked to stop after their step, by the presence of this message.
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
@@ -132,7 +128,7 @@ class Coordinator:
             self._invoke(worker)
         self._faults.at(self._checkpoint.step, "invoked")
         while any(worker.status is None for worker in self._workers):
-            self._ended += self._platform.wait(_TICK_S)
+            self._ended += self._platform.wait(TICK_S)
             # What ended has said all by now.
             self._read_reports(at_once=bool(self._ended))
             if self._replays:
@@ -177,13 +173,13 @@ class Coordinator:
             try:
                 if failure is None:
                     self._wait_for_others()
-                self._kill_all(_ROLL_BACK_TIMEOUT_S)
+                kill_all(self._platform, self._ended, self._killed, FOLLOWED_S)
                 self._read_reports(at_once=True)  # what they had said: parts, steps, traffic
             except WireError as error:
                 failure = failure or error
-                self._kill_all(_ROLL_BACK_TIMEOUT_S)
+                kill_all(self._platform, self._ended, self._killed, FOLLOWED_S)
         finally:
-            early = self._early()
+            early = by_themselves(self._ended, self._killed)
             deaths = own_deaths(early, explained=failure is not None)
             for one in self._ended:
                 death = any(one is other for other in deaths)
@@ -191,7 +187,7 @@ class Coordinator:
             self._ended = []
         if self._platform.running():
             left = ", ".join(self._platform.running())
-            raise RunFailed(f"{left} did not end within {_ROLL_BACK_TIMEOUT_S:g} s of the kill")
+            raise RunFailed(f"{left} did not end within {FOLLOWED_S:g} s of the kill")
         if self._over is not None:
             return self._over
         why = judge(early, failure, self._checkpoint.step, self._past)
@@ -203,14 +199,6 @@ class Coordinator:
         self._audience.rolled_back(self._reached, step, redone, why)
         return ROLLED_BACK
 
-    def _early(self) -> list[Ended]:
-        """Those that ended by themselves."""
-        return [
-            one
-            for one in self._ended
-            if one.outcome is not Outcome.CANCELLED or one.invocation.function not in self._killed
-        ]
-
     def _wait_for_others(self) -> None:
         """Give them time, if there is anything to wait for; not more than a stop leaves them."""
         began = time.monotonic()
@@ -219,7 +207,7 @@ class Coordinator:
                 self._ended, self._checkpoint.step, self._may_come
             ):
                 return
-            self._ended += self._platform.wait(_TICK_S)
+            self._ended += self._platform.wait(TICK_S)
             self._read_reports(at_once=False)
 
     def _may_come(self, step: int) -> bool:
@@ -228,22 +216,10 @@ class Coordinator:
         missing = {worker.rank for worker in self._workers} - self._pending.get(step, {}).keys()
         return step > self._checkpoint.step and missing <= living
 
-    def _kill_all(self, timeout_s: float) -> None:
-        """Kill what still runs, and wait until it is gone."""
-        for function in self._platform.running():
-            self._killed.add(function)
-            self._platform.cancel(function)
-        until = time.monotonic() + timeout_s
-        while self._platform.running() and time.monotonic() < until:
-            try:
-                self._ended += self._platform.wait(_TICK_S)
-            except RunFailed:
-                time.sleep(_TICK_S)  # it starts nothing any more, but still tells what ended
-
     def _end_all(self) -> None:
         """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
         try:
-            self._kill_all(_END_TIMEOUT_S)
+            kill_all(self._platform, self._ended, self._killed)
         finally:
             for ended in self._ended:
                 self._audience.ended(_rank(ended), ended, death=False)

@@ -14,11 +14,15 @@ DEATHS_WITHOUT_A_STEP = 100
 
 _REMEDIES = {
     Outcome.OUT_OF_MEMORY: (
-        "raise --memory, lower the batch size, use more workers, or set accumulate= in the job"
+        "raise --memory or --stage-memory, lower the batch size, use more --micro-batches, "
+        "workers or replicas, or cut the model into more stages by --cut"
     ),
     Outcome.LIFETIME: "raise --lifetime, so that a step and a start fit, or use more workers",
     Outcome.RETURNED: "raise --lifetime, so that more steps and a checkpoint fit",
 }
+_GPU_REMEDY = (
+    "give each function more of a GPU by --gpu, lower the batch size, or use more --micro-batches"
+)
 
 
 @dataclass(slots=True)
@@ -88,7 +92,9 @@ def _kind(ended: Ended) -> tuple[str, Outcome, str]:
 def cause(ended: Ended, frontier: int, how_often: str) -> str:
     """Why a run fails, for people: who, what, where, how often, what to do."""
     text = f"{in_words(ended)} in step {frontier}, {how_often} without a completed step"
-    if ended.outcome in _REMEDIES:
+    if ended.on_gpu:
+        text += f": {_GPU_REMEDY}"
+    elif ended.outcome in _REMEDIES:
         text += f": {_REMEDIES[ended.outcome]}"
     if ended.outcome is Outcome.RAISED and ended.detail:
         text += f"\n\n{ended.detail}"

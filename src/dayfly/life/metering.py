@@ -27,7 +27,7 @@ class Used:
     """One invocation, as metered. Times in seconds; both are billed.
 
     memory_mib: its limit; None: it had none, and is billed for what comes with one vCPU. vcpus:
-    None: what the platform gives with the memory.
+    None: what the platform gives with the memory. gpu_share: of a GPU; None: it had none.
     """
 
     function: str
@@ -37,6 +37,7 @@ class Used:
     run_s: float
     outcome: str
     vcpus: float | None = None
+    gpu_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,8 @@ def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) 
         vcpus = platform.machine_vcpus or used.vcpus or platform.vcpus(memory_mib) or 1.0
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
     init_ms = min(round(used.init_s * 1000, 3), billed_ms)
-    usd_for_1_s = prices.usd_for_1_s(memory_mib, vcpus)
+    gpu_share = platform.next_gpu_share(used.gpu_share)
+    usd_for_1_s = prices.usd_for_1_s(memory_mib, vcpus, gpu_share)
     compute_usd = billed_ms / 1000 * usd_for_1_s
     return {
         **asdict(used),
@@ -225,6 +227,7 @@ def _notes(
             partial(platform.check, memory_mib=memory_mib),
             partial(platform.check, lifetime_s=one.init_s + one.run_s),
             partial(platform.check, vcpus=one.vcpus),
+            partial(platform.check, gpu_share=one.gpu_share),
         ):
             try:
                 check()

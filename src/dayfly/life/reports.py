@@ -11,7 +11,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ EVERY_OVER_LINK_S = 1.0
 #: How long the coordinator waits for a message that is there already: longer than a channel bears
 #: with a store that is away.
 _READ_S = 120.0
+_REPORT = "report-"
 
 
 class Reporter(Closing):
@@ -35,7 +36,7 @@ class Reporter(Closing):
     def __init__(self, channel: Channel, rank: int, attempt: int) -> None:
         self._channel = channel
         self._rank = rank
-        self._operation = f"report-{attempt}"
+        self._operation = f"{_REPORT}{attempt}"
         self._records: list[Mapping[str, Any]] = []
         self._messages = 0
         self._noting = threading.Lock()
@@ -101,11 +102,17 @@ class Report:
     records: tuple[Mapping[str, Any], ...]
 
 
-def read_reports(channel: Channel) -> Iterator[Report]:
-    """The reports that are there now, each worker's in order; each is removed once it is used."""
-    for key in channel.waiting(COORDINATOR):
+def read_reports(channel: Channel, keys: Iterable[Key] | None = None) -> Iterator[Report]:
+    """The reports that are there now, each worker's in order; each is removed once it is used.
+
+    keys: of the messages that wait for the coordinator, if they were listed already. Those that are
+    no reports are another's to read.
+    """
+    for key in channel.waiting(COORDINATOR) if keys is None else keys:
+        if not key.operation.startswith(_REPORT):
+            continue
         content = json.loads(channel.get_bytes(key, _READ_S))
-        attempt = int(key.operation.removeprefix("report-"))
+        attempt = int(key.operation.removeprefix(_REPORT))
         yield Report(key.source, attempt, content["traffic"], tuple(content["records"]))
         channel.drop([key])
 

@@ -11,7 +11,8 @@ count, or, within a round of local SGD, to keep their own state as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, WaitTimeout, WireError, in_short
@@ -32,7 +33,11 @@ OWN_S = 30.0
 #: How long after an error of the wire another worker's death may be heard of that explains it.
 CAUSE_S = 1.0
 
-_WIRE_ERRORS = (WireError.__name__, WaitTimeout.__name__)
+_WIRE_ERRORS = f"(?:{WireError.__name__}|{WaitTimeout.__name__})"
+#: An error of the wire by its name, or in the text of one that torch's own code made of it.
+_IN_ERROR = re.compile(rf"\b{_WIRE_ERRORS}\b")
+#: In a traceback: what the exception was raised from.
+_IN_TRACEBACK = re.compile(rf"^{WireError.__module__}\.{_WIRE_ERRORS}\b", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -50,13 +55,23 @@ class Past:
 
 def is_wire_error(ended: Ended) -> bool:
     """Whether a function died of what it waited for, which may be another one's death."""
-    error = ended.error or ""
-    return ended.outcome is Outcome.RAISED and error.partition(":")[0] in _WIRE_ERRORS
+    if ended.outcome is not Outcome.RAISED:
+        return False
+    return bool(_IN_ERROR.search(ended.error or "") or _IN_TRACEBACK.search(ended.detail))
 
 
 def is_hand_over(ended: Ended) -> bool:
     """Whether a worker ended as planned, before its work was done."""
     return ended.result is not None and ended.result["status"] == "handed over"
+
+
+def by_themselves(ends: Sequence[Ended], killed: Collection[str]) -> list[Ended]:
+    """Those of the ends that the coordinator did not bring about. killed: whom it ended."""
+    return [
+        one
+        for one in ends
+        if one.outcome is not Outcome.CANCELLED or one.invocation.function not in killed
+    ]
 
 
 def own_deaths(ends: Sequence[Ended], *, explained: bool = False) -> list[Ended]:

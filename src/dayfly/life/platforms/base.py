@@ -35,7 +35,8 @@ class Limits:
     before, as Lambda's 900 s do not count initialisation.
     cpu_cores: seconds of CPU time a second, from 0.001, all threads together.
     cold_start_s: seconds that each start takes longer, before the handler begins.
-    payload_bytes: the longest payload, and the longest result, as JSON.
+    payload_bytes: the longest payload, and the longest result, as JSON. gpu_share: of one GPU, its
+    memory included; None: no GPU is given to it.
     """
 
     memory_mib: int | None = None
@@ -43,6 +44,7 @@ class Limits:
     cpu_cores: float | None = None
     cold_start_s: float = 0.0
     payload_bytes: int | None = None
+    gpu_share: float | None = None
 
     def __post_init__(self) -> None:
         if self.memory_mib is not None and self.memory_mib < 1:
@@ -55,6 +57,8 @@ class Limits:
             raise ValueError(f"a cold start of {self.cold_start_s} s: must be 0 or more")
         if self.payload_bytes is not None and self.payload_bytes < 1:
             raise ValueError(f"payloads of {self.payload_bytes} bytes: must be at least 1")
+        if self.gpu_share is not None and not 0 < self.gpu_share <= 1:
+            raise ValueError(f"a share of {self.gpu_share} of a GPU: must be above 0, at most 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ class Context:
     """What a handler is told about its own life, as Lambda's context object tells it.
 
     started_at, deadline: begin and end of its lifetime, `time.monotonic()` of this machine;
-    deadline None: no lifetime imposed.
+    deadline None: no lifetime imposed. gpu_share: of the one GPU that it sees; None: it has none.
     """
 
     function: str
@@ -86,6 +90,7 @@ class Context:
     started_at: float
     deadline: float | None
     memory_mib: int | None
+    gpu_share: float | None = None
 
     def remaining_s(self) -> float:
         """Seconds until the platform kills this function; infinite without a lifetime."""
@@ -111,7 +116,8 @@ class Ended:
     detail: for people: a traceback, `exit code 3`, `signal SIGSEGV`, `256 MiB limit, peak 251 MiB`.
     error: for RAISED, the exception's last line, such as `ValueError: no`; else None.
     init_s: seconds from the request until the handler began; run_s: from there to the end. Both
-    are billed. peak_mib: the most memory that it held, where the platform can tell.
+    are billed. peak_mib: the most memory that it held, where the platform can tell. on_gpu: for
+    OUT_OF_MEMORY, whether it was the GPU's.
     """
 
     invocation: Invocation
@@ -122,6 +128,7 @@ class Ended:
     init_s: float
     run_s: float
     peak_mib: float | None = None
+    on_gpu: bool = False
 
 
 class Platform(Closing):

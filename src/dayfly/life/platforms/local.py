@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dayfly.errors import RunFailed
-from dayfly.life.platforms import memory_limits, processes
+from dayfly.errors import RequestError, RunFailed
+from dayfly.life.platforms import gpus, memory_limits, processes
 from dayfly.life.platforms.base import Ended, Invocation, Limits, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
 from dayfly.life.platforms.lifeline import Lifeline
@@ -41,7 +41,8 @@ class LocalPlatform(Platform):
     session: stays open until the platform was closed; its owner closes it. logs: a directory, made
     if missing; `<function>.log` each, and `_zygote.log`. preload: modules that the zygote imports
     besides torch, so that functions need not; they must run no tensor operation. enforcer: how
-    memory is limited; auto takes cgroups if this user may make them.
+    memory is limited; auto takes cgroups if this user may make them. gpu_names: of the GPUs to give
+    away, as CUDA_VISIBLE_DEVICES names them; None: all that torch can use here.
 
     Functions see `sys.path` as it is when their zygote starts. Raises RequestError if the enforcer
     cannot be used here.
@@ -55,12 +56,15 @@ class LocalPlatform(Platform):
         logs: Path,
         preload: Sequence[str] = (),
         enforcer: Enforcer = "auto",
+        gpu_names: Sequence[str] | None = None,
     ) -> None:
         self._mark = f"{session.id}.{secrets.token_hex(4)}"
         self._logs = logs.absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
         self._preload = tuple(preload)
         self._confiner = Confiner(session, enforcer)
+        self._gpu_names = gpu_names
+        self._shares: dict[str, float] = {}  # of a GPU, by function; also of those that ended
         self._lifeline = Lifeline()
         self._owner_pid = os.getpid()
         self._closed = False
@@ -77,6 +81,12 @@ class LocalPlatform(Platform):
         """Whether the kernel kills at the memory limit; otherwise allocations fail."""
         return self._confiner.memory_by_cgroup
 
+    def gpu_names(self) -> Sequence[str]:
+        """The GPUs that functions can be given; looked for at the first call."""
+        if self._gpu_names is None:
+            self._gpu_names = gpus.gpus_of_this_machine()
+        return self._gpu_names
+
     def warm_up(self) -> None:
         """Have a zygote ready soon (seconds: it imports torch); does not wait for it."""
         self._monitor.want_zygote()
@@ -90,6 +100,8 @@ class LocalPlatform(Platform):
         self._confiner.check(limits)
         if limits.memory_mib is not None:
             memory_limits.own_bytes("a function", limits.memory_mib, self._monitor.base_bytes())
+        if limits.gpu_share is not None:
+            gpus.check_gpus(limits.gpu_share, 1, len(self.gpu_names()))
 
     def invoke(self, invocation: Invocation) -> None:
         """As `Platform.invoke`; the first with a memory limit waits for the zygote.
@@ -108,10 +120,11 @@ class LocalPlatform(Platform):
         memory_mib, own_bytes = invocation.limits.memory_mib, None
         if memory_mib is not None:
             own_bytes = memory_limits.own_bytes(function, memory_mib, self._monitor.base_bytes())
+        gpu = self._seat(function, invocation.limits.gpu_share)
         with ExitStack() as undo:
             confinement = self._confiner.make(invocation, own_bytes)
             undo.callback(confinement.remove)
-            call = LocalCall(invocation, self.log_path(function), confinement)
+            call = LocalCall(invocation, self.log_path(function), confinement, gpu)
             undo.callback(call.discard)
             self._monitor.submit(call)
             undo.pop_all()
@@ -141,6 +154,27 @@ class LocalPlatform(Platform):
             # Background processes that left their function's POSIX session (and had no cgroup).
             processes.kill_marked(self._mark)
             processes.Subreaper.release()
+
+    def _seat(self, function: str, share: float | None) -> str | None:
+        """The GPU of a function that is to start. Raises RequestError if there is no room on it."""
+        self._shares.pop(function, None)
+        if share is None:
+            return None
+        names = self.gpu_names()
+        gpus.check_gpus(share, 1, len(names))
+        mine = gpus.gpu_of(function, len(names))
+        beside = [
+            self._shares[other]
+            for other in self.running()
+            if other in self._shares and gpus.gpu_of(other, len(names)) == mine
+        ]
+        if gpus.full([*beside, share]):
+            raise RequestError(
+                f"{function} is to have {share:g} of GPU {names[mine]}, but the functions there "
+                f"have {sum(beside):g} of it already: give smaller shares, or use fewer functions"
+            )
+        self._shares[function] = share
+        return names[mine]
 
     def _spawn_zygote(self) -> LocalZygote:
         return LocalZygote(

@@ -30,12 +30,19 @@ class LocalCall:
     retry_at: time.monotonic() from which the same zygote may be asked again.
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
     lifetime, None before the hello or without one. stopped: why we killed it, or shall.
+    gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
     opened.
     """
 
-    def __init__(self, invocation: Invocation, log: Path, confinement: Confinement) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        log: Path,
+        confinement: Confinement,
+        gpu: str | None = None,
+    ) -> None:
         self.invocation = invocation
         self.pidfd = -1
         self.tries = 0
@@ -60,7 +67,7 @@ class LocalCall:
         # In a descriptor and not through the socket: nobody has to wait until it was read.
         self._request_fd = os.memfd_create(f"dayfly-{invocation.function}", os.MFD_CLOEXEC)
         with os.fdopen(os.dup(self._request_fd), "wb") as file:
-            file.write(_request(invocation, payload, confinement))
+            file.write(_request(invocation, payload, confinement, gpu))
 
     @property
     def function(self) -> str:
@@ -196,17 +203,21 @@ class LocalCall:
                 self._said = message
 
 
-def _request(invocation: Invocation, payload: bytes, confinement: Confinement) -> bytes:
+def _request(
+    invocation: Invocation, payload: bytes, confinement: Confinement, gpu: str | None
+) -> bytes:
     limits = invocation.limits
     head = {
         "function": invocation.function,
         "attempt": invocation.attempt,
         "handler": invocation.handler,
+        "gpu": gpu,
         "limits": {
             "memory_mib": limits.memory_mib,
             "lifetime_s": limits.lifetime_s,
             "cold_start_s": limits.cold_start_s,
             "payload_bytes": limits.payload_bytes,
+            "gpu_share": limits.gpu_share,
             "data_bytes": confinement.own_bytes if confinement.memory is None else None,
         },
         "cgroups": [str(cgroup.procs_path) for cgroup in confinement.cgroups],

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from dayfly.life.platforms import control, lifeline, memory_limits
+from dayfly.life.platforms import control, gpus, lifeline, memory_limits
 from dayfly.life.platforms.base import Context, Handler
 
 _DETAIL_CHARACTERS = 32_000
@@ -113,6 +113,8 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         if limits["data_bytes"] is not None:
             memory_limits.limit_data_of_this_process(limits["data_bytes"])
         torch.set_num_threads(1)
+        if request["gpu"] is not None:
+            gpus.become(request["gpu"], limits["gpu_share"])
         # What a platform's cold start takes longer than ours; its lifetime begins afterwards.
         time.sleep(limits["cold_start_s"])
         started_at += limits["cold_start_s"]
@@ -123,6 +125,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
             started_at=started_at,
             deadline=None if lifetime_s is None else started_at + lifetime_s,
             memory_mib=limits["memory_mib"],
+            gpu_share=limits["gpu_share"],
         )
         handler = _resolve(request["handler"])
         control.send(connection, {"kind": "begun", "at": time.monotonic()})
@@ -136,7 +139,9 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
     except BaseException as error:
         # First of all: the report needs memory, too.
         memory_limits.lift_data_limit()
-        report = _report(error, limited=limits["memory_mib"] is not None)
+        report = _report(
+            error, limited=limits["memory_mib"] is not None, has_gpu=request["gpu"] is not None
+        )
         control.send(connection, report)
         print(report["detail"], file=sys.stderr)
         return 1
@@ -162,8 +167,12 @@ def _exit_code(exit: SystemExit) -> int:
     return 1
 
 
-def _report(error: BaseException, limited: bool) -> dict[str, Any]:
-    kind = "memory" if limited and memory_limits.is_memory_error(error) else "raised"
+def _report(error: BaseException, *, limited: bool, has_gpu: bool) -> dict[str, Any]:
+    kind = "raised"
+    if gpus.is_gpu_memory_error(error):
+        kind = "gpu memory" if has_gpu else "raised"
+    elif limited and memory_limits.is_memory_error(error):
+        kind = "memory"
     name = type(error).__qualname__
     try:
         first_line = next(iter(str(error).splitlines()), "")
@@ -179,8 +188,14 @@ def _report(error: BaseException, limited: bool) -> dict[str, Any]:
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames at its beginning; None if there is nothing else."""
-    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
+    """The traceback without our frames at its beginning; None if there is nothing else.
+
+    Ours are also those of handlers that call what is the user's, and say so as pytest has it.
+    """
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename in _OWN_FILES
+        or "__tracebackhide__" in trace.tb_frame.f_locals
+    ):
         trace = trace.tb_next
     if trace is not None and trace.tb_frame.f_code.co_filename == control.__file__:
         return None

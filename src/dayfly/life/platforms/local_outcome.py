@@ -15,7 +15,8 @@ from dayfly.life.platforms.base import Ended, Invocation, Outcome
 class Facts:
     """What the coordinator knows when a function is dead.
 
-    said: its last word, result, raised or memory; None if it had none. stopped: why we killed it.
+    said: its last word, result, raised, memory or gpu memory; None if it had none. stopped: why we
+    killed it.
     wait_status: as os.waitpid gives it; None if unknown, or if there never was a process.
     oom_killed: the kernel killed in its cgroup.
     """
@@ -43,6 +44,7 @@ def ended(facts: Facts) -> Ended:
         init_s=facts.init_s,
         run_s=facts.run_s,
         peak_mib=facts.peak_mib,
+        on_gpu=said.get("kind") == "gpu memory",
     )
 
 
@@ -55,6 +57,9 @@ def _judge(facts: Facts) -> tuple[Outcome, str]:
                 return Outcome.RETURNED, ""
             case "memory":
                 reason = f"out of memory: limit {limits.memory_mib} MiB, an allocation was refused"
+                return Outcome.OUT_OF_MEMORY, f"{reason}\n{facts.said['detail']}"
+            case "gpu memory":
+                reason = f"out of GPU memory: its share is {limits.gpu_share:g} of a GPU"
                 return Outcome.OUT_OF_MEMORY, f"{reason}\n{facts.said['detail']}"
             case _ if facts.oom_killed:  # in a process that the function had started
                 reason = f"out of memory: limit {limits.memory_mib} MiB, peak {peak}"

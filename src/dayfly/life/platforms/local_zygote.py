@@ -25,6 +25,9 @@ _ONE_THREAD = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+#: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
+#: zygote imports asks, no function can use CUDA any more: it does not survive a fork.
+_BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 class LocalZygote:
@@ -49,7 +52,7 @@ class LocalZygote:
             "preload": list(preload),
         }
         environment = dict(os.environ) | dict.fromkeys(_ONE_THREAD, "1")
-        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path)}
+        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path), _BY_NVML: "1"}
         module = "dayfly.life.platforms.zygote"
         with theirs, log.open("ab") as output:
             # -P: the current directory is searched only if our sys.path has it.

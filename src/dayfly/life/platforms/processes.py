@@ -23,6 +23,8 @@ MARK_VARIABLE = "DAYFLY_SESSION"
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _POLL_S = 0.001
+#: How long a resource tracker of Python's multiprocessing has to end by itself, in seconds.
+_TRACKER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,12 @@ def kill_session(session: int, timeout_s: float = 2.0) -> None:
     The orphans of a killed one become our children, so this goes on until there are none, or for
     `timeout_s`. The leader itself is left to its owner.
     """
-    give_up_at = time.monotonic() + timeout_s
-    while time.monotonic() < give_up_at:
+    began = time.monotonic()
+    while time.monotonic() < began + timeout_s:
         members = [pid for pid in _children() if pid != session and _session(pid) == session]
         if not members:
             return
-        kill_and_reap(members)
+        kill_and_reap(_to_kill(members, began))
         time.sleep(_POLL_S)
 
 
@@ -150,22 +152,42 @@ def reap_zombies(session: int) -> None:
 def kill_marked(mark: str, timeout_s: float = 2.0) -> None:
     """Kill every process whose mark begins so, except this one."""
     entry = f"{MARK_VARIABLE}={mark}".encode()
-    give_up_at = time.monotonic() + timeout_s
+    began = time.monotonic()
     # Again until there are none: they may be forking.
-    while time.monotonic() < give_up_at:
+    while time.monotonic() < began + timeout_s:
+        marked = [pid for pid in _all_pids() if pid != os.getpid() and _has_mark(pid, entry)]
+        if not marked:
+            return
         pidfds = []
-        for pid in _all_pids():
-            if pid == os.getpid() or not _has_mark(pid, entry):
-                continue
+        for pid in _to_kill(marked, began):
             with suppress(ProcessLookupError):
                 pidfd = os.pidfd_open(pid)
                 if _has_mark(pid, entry):  # still the same process: the descriptor holds it
                     pidfds.append(pidfd)
                 else:
                     os.close(pidfd)
-        if not pidfds:
-            return
         _end(pidfds, timeout_s)
+        time.sleep(_POLL_S)
+
+
+def _to_kill(pids: Sequence[int], began: float) -> list[int]:
+    """Those that are to be killed now: all but the resource trackers of multiprocessing at first.
+
+    They end by themselves once those that they serve are dead, and remove what these have left in
+    /dev/shm then: semaphores, shared memory. began: when the killing did, of time.monotonic().
+    """
+    if time.monotonic() - began > _TRACKER_S:
+        return list(pids)
+    return [pid for pid in pids if not _is_tracker(pid)]
+
+
+def _is_tracker(pid: int) -> bool:
+    """Never so of a dead one, which has no command line."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"from multiprocessing.resource_tracker import main" in file.read()
+    except OSError:
+        return False
 
 
 def _has_mark(pid: int, entry: bytes) -> bool:
