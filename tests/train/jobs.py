@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dayfly.job import Job
+from dayfly.train.devices import CPU
 from dayfly.train.order import Epochs
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
@@ -65,12 +66,14 @@ def job(**changes: Any) -> Job:
 
 
 class World:
-    """N replicas of a job over the same data; `step` is what N workers do."""
+    """N replicas of a job over the same data, on a device; `step` is what N workers do."""
 
-    def __init__(self, job: Job, dataset: Any, workers: int, *, begin: int = 0) -> None:
+    def __init__(
+        self, job: Job, dataset: Any, workers: int, *, begin: int = 0, device: torch.device = CPU
+    ) -> None:
         self.job = job
         self.workers = workers
-        self.replicas = [Replica(job) for _ in range(workers)]
+        self.replicas = [Replica(job, device=device) for _ in range(workers)]
         self.steps = [Synchronous(job, replica) for replica in self.replicas]
         self.epochs = Epochs(len(dataset), job.batch_size, job.seed)
         self.sources = [DatasetSource(dataset, job.seed) for _ in range(workers)]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from dayfly.job import Job
+from dayfly.train.devices import CPU
 from dayfly.train.local_sgd import LocalSgd
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
@@ -24,6 +27,7 @@ class LocalWorld:
         workers: int,
         k: int | None,
         after_merge: Callable[[Replica], None] = lambda replica: None,
+        device: torch.device = CPU,
     ) -> None:
         self.job = job
         self.workers = workers
@@ -34,7 +38,7 @@ class LocalWorld:
         self.replicas: list[Replica] = []
         self.locals: list[LocalSgd] = []
         for rank in range(workers):
-            replica = Replica(job)
+            replica = Replica(job, device=device)
             fresh, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
             own = LocalSgd(job, replica, self.epochs, self.rounds, rank, workers)

@@ -41,13 +41,15 @@ class _Place:
 
 
 class Averaging:
-    """The flat buffer of a replica, (P + B + S + U + losses + 2,).
+    """The flat buffer of a replica, (P + B + S + U + losses + 2,), on the CPU wherever that is.
 
     Make it of a replica whose state is loaded afterwards: it takes a step without gradients, to see
     what the optimizer keeps. losses: the most steps of a round.
     """
 
     def __init__(self, replica: Replica, losses: int) -> None:
+        if replica.optimizer is None:
+            raise ValueError("only models with parameters to train are averaged")
         self._optimizer = replica.optimizer
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._buffer_moves = Moves(replica.model)
@@ -118,7 +120,7 @@ class Averaging:
     @start.setter
     def start(self, before: list[torch.Tensor]) -> None:
         """Go on in a round that began there."""
-        self._buffer_moves.before = before
+        self._buffer_moves.began_at(before)
 
 
 def _places(
@@ -144,5 +146,5 @@ def _like(like: Any, mean: torch.Tensor) -> Any:
             mean = nearest
     if isinstance(like, torch.Tensor):
         whole = mean if like.dtype.is_floating_point else mean.round()
-        return whole.to(like.dtype, copy=True).view(like.shape)
+        return whole.to(like.device, like.dtype, copy=True).view(like.shape)
     return type(like)(mean.round().item() if isinstance(like, int) else mean.item())

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from dayfly.job import Job
+from dayfly.train.devices import device_of, to_device
 from dayfly.train.order import share
 from dayfly.train.randomness import EVALUATE, seed_generators
 from dayfly.train.replica import forward
@@ -15,6 +16,12 @@ from dayfly.train.sources import Source
 
 #: Epoch number that validation's transforms are seeded with: the same in every epoch.
 _EPOCH = -1
+
+
+def validation_batch(source: Source, positions: range) -> Any:
+    """Validation's samples at these positions, as the model gets them."""
+    indices = np.arange(positions.start, positions.stop, dtype=np.int64)
+    return source.batch(source.fetch(indices), indices, range(len(indices)), _EPOCH)
 
 
 class Evaluation:
@@ -37,22 +44,26 @@ class Evaluation:
         """Evaluate this rank's slice of the samples; -> (4 + metrics,) sums to be all-reduced."""
         total = self.empty()
         mine = share(source.samples, rank, world_size)
+        device = device_of(model)
         model.eval()
         with torch.no_grad():
             for start in range(mine.start, mine.stop, self._job.batch_size):
                 stop = min(start + self._job.batch_size, mine.stop)
-                indices = np.arange(start, stop, dtype=np.int64)
-                whole = range(len(indices))
-                batch = source.batch(source.fetch(indices), indices, whole, _EPOCH)
+                batch = to_device(validation_batch(source, range(start, stop)), device)
                 # A custom step may draw numbers; a worker that starts again draws the same.
                 seed_generators(EVALUATE, self._job.seed, start)
-                total += self.measure(model, batch, len(indices))
+                total += self.measure(model, batch, stop - start)
         return total
 
     def measure(self, model: torch.nn.Module, batch: Any, samples: int) -> torch.Tensor:
         """The sums of one batch; -> (4 + metrics,)."""
         loss, outputs = forward(self._job, model, batch)
-        targets = self.targets(batch)
+        return self.measured(loss, outputs, self.targets(batch), samples)
+
+    def measured(
+        self, loss: torch.Tensor | float, outputs: Any, targets: Any, samples: int
+    ) -> torch.Tensor:
+        """The sums of one batch, of which loss and outputs are known; -> (4 + metrics,)."""
         correct = right_answers(outputs, targets)
         values = [self._job.metrics[name](outputs, targets) for name in self._metrics]
         return torch.tensor(

@@ -15,6 +15,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.train.averaging import Averaging
+from dayfly.train.devices import to_device
 from dayfly.train.order import Epochs, Rounds, share
 from dayfly.train.randomness import DROPOUT, seed_generators
 from dayfly.train.replica import Replica, Wishes, forward
@@ -59,14 +60,14 @@ class LocalSgd:
         total = 0.0
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, self._rank, piece.number)
-            loss, _ = forward(self._job, model, piece.batch)
+            loss, _ = forward(self._job, model, to_device(piece.batch, self._replica.device))
             weight = piece.samples / own
             (loss * weight).backward()  # type: ignore[no-untyped-call]
             total += loss.item() * weight
         if own:
             if self._job.clip_norm is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), self._job.clip_norm)
-            self._replica.optimizer.step()
+            self._replica.step()
         self._losses.append(total * own / len(self._epochs.batch(step)))
         self._end_step(took=own > 0)
         return total if own else None

@@ -34,6 +34,13 @@ class Moves:
         """Note where the buffers are."""
         self.before = [_flat(buffers) for buffers in self._buffers()]
 
+    def began_at(self, before: Sequence[torch.Tensor]) -> None:
+        """As `begin`, when the buffers were there; from tensors on any device."""
+        self.before = [
+            start.to(buffers[0].device)
+            for start, buffers in zip(before, self._buffers(), strict=True)
+        ]
+
     def measure(self, into: Sequence[torch.Tensor], weight: float) -> None:
         """Write `weight` times each move into flat tensors.
 
@@ -56,7 +63,7 @@ class Moves:
         for buffers, move in zip(self._buffers(), moves, strict=True):
             start = _start(_flat(buffers))
             whole = move if start.dtype.is_floating_point else move.round()
-            _fill(buffers, start + whole.to(start.dtype))
+            _fill(buffers, start + whole.to(start))
 
     def _buffers(self) -> list[list[torch.Tensor]]:
         """As they are now, by type; complex ones as pairs of real numbers."""

@@ -135,7 +135,7 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             "the job's model has sparse gradients, which are not supported: "
             "build its embeddings with sparse=False"
         )
-    _try("its optimizer's step fails", replica.optimizer.step)
+    _try("its optimizer's step fails", replica.step)
 
 
 def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
@@ -145,8 +145,8 @@ def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
     except Exception as error:
         raise RequestError(
             f"the job fails on one sample, which is all that a worker gets of some batches: "
-            f"{in_short(error)}: change batch_size, workers or accumulate, so that the last batch "
-            "of an epoch leaves every worker more than one"
+            f"{in_short(error)}: change batch_size, --workers, --replicas or --micro-batches, so "
+            "that the last batch of an epoch leaves every worker more than one"
         ) from error
 
 

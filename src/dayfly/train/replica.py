@@ -16,6 +16,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
+from dayfly.train.by_name import load_optimizer_state, optimizer_state
+from dayfly.train.devices import CPU
 from dayfly.train.randomness import WEIGHTS, seed_generators
 from dayfly.train.state import Tensors, decode, encode, load_model_tensors, model_tensors
 
@@ -29,13 +31,31 @@ class Wishes:
 
 
 class Replica:
-    """A job's model and optimizer in one worker."""
+    """A job's model and optimizer in one worker, or a stage's of it.
 
-    def __init__(self, job: Job) -> None:
+    optimizer, scheduler: None if a stage has no parameters to train.
+    """
+
+    def __init__(
+        self, job: Job, model: nn.Module | None = None, device: torch.device = CPU
+    ) -> None:
+        """model: a stage's, whose parameters and buffers have the whole model's names. device: to
+        which the model is moved."""
         self._job = job
-        self.model = build_model(job)
-        self.optimizer = build_optimizer(job, self.model)
-        self.scheduler = build_scheduler(job, self.optimizer)
+        self._part = model is not None
+        self.device = device
+        # Built on the CPU: the first weights are the same wherever they go.
+        self.model = (build_model(job) if model is None else model).to(device)
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.scheduler: Any = None
+        if any(parameter.requires_grad for parameter in self.model.parameters()):
+            self.optimizer = build_optimizer(job, self.model)
+            self.scheduler = build_scheduler(job, self.optimizer)
+
+    def step(self) -> None:
+        """Take the optimizer's step, by the gradients that the parameters have."""
+        if self.optimizer is not None:
+            self.optimizer.step()
 
     def end_step(self) -> None:
         """Step a scheduler that goes by steps."""
@@ -53,33 +73,38 @@ class Replica:
             self.scheduler.step()
 
     def state(self) -> tuple[Any, Tensors]:
-        """The state as JSON and tensors (not copied): equal on every replica."""
+        """The state as JSON and tensors (not copied): equal on every replica of a stage.
+
+        By the names of parameters, so a stage's is a part of the whole's (see `split_state`).
+        """
         tensors = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
-        tree = {"optimizer": encode(self.optimizer.state_dict(), "optimizer", tensors)}
+        tree = {}
+        if self.optimizer is not None:
+            tree["optimizer"] = optimizer_state(self.optimizer, self.model, tensors)
         if self.scheduler is not None:
             tree["scheduler"] = encode(self.scheduler.state_dict(), "scheduler", tensors)
         return tree, tensors
 
+    def settled(self, tensors: Tensors) -> frozenset[str]:
+        """Names in a state's tensors of those that nothing but `step` changes."""
+        own = {f"model.{name}" for name, _ in self.model.named_parameters()}
+        return frozenset(n for n in tensors if n in own or n.startswith("optimizer.state."))
+
     def load_state(self, tree: Any, tensors: Tensors) -> None:
-        """Become the replica whose `state` this is."""
-        load_model_tensors(self.model, model_part(tensors))
-        state = decode(tree["optimizer"], tensors)
-        self.optimizer.load_state_dict(state)
-        _undo_casts(self.optimizer, state)
+        """Become the replica whose `state` this is; a stage takes its part of it.
+
+        The optimizer, and a stage's model, keep tensors of `tensors` as their own. Raises
+        RequestError if it is another model's, or its optimizer has other groups.
+        """
+        given = model_part(tensors)
+        if self._part:
+            own = model_tensors(self.model).keys()
+            given = {name: tensor for name, tensor in given.items() if name in own}
+        load_model_tensors(self.model, given, adopt=self._part)
+        if self.optimizer is not None:
+            load_optimizer_state(self.optimizer, self.model, tree["optimizer"], tensors)
         if self.scheduler is not None:
             self.scheduler.load_state_dict(decode(tree["scheduler"], tensors))
-
-
-def _undo_casts(optimizer: torch.optim.Optimizer, state: Any) -> None:
-    """`load_state_dict` casts a parameter's state to its dtype; take the saved bits instead."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [number for group in state["param_groups"] for number in group["params"]]
-    for number, parameter in zip(numbers, parameters, strict=True):
-        for key, saved in state["state"].get(number, {}).items():
-            loaded = optimizer.state[parameter].get(key)
-            both = isinstance(saved, torch.Tensor) and isinstance(loaded, torch.Tensor)
-            if both and loaded.dtype is not saved.dtype:
-                optimizer.state[parameter][key] = saved
 
 
 def model_part(tensors: Tensors) -> Tensors:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -22,6 +23,17 @@ from dayfly.wire.store import FileStore
 
 #: What a source's `fetch` gives to its `batch`; each source has its own.
 Fetched = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Which of a sample (x, y) is of use: a model's first stage needs x, and its last one y."""
+
+    x: bool = True
+    y: bool = True
+
+
+BOTH = Sides()
 
 
 class Source(ABC):
@@ -46,13 +58,19 @@ class Source(ABC):
 
 
 class ArraySource(Source):
-    """Samples (x, y) that are rows of two arrays in the store."""
+    """Samples (x, y) that are rows of two arrays in the store; None for a side of no use."""
 
     def __init__(
-        self, store: FileStore, part: Part, transform: Transform | None, seed: int
+        self,
+        store: FileStore,
+        part: Part,
+        transform: Transform | None,
+        seed: int,
+        sides: Sides = BOTH,
     ) -> None:
         self.samples = part.samples
-        self.sample_bytes = part.x.row_bytes + part.y.row_bytes
+        self.sample_bytes = sides.x * part.x.row_bytes + sides.y * part.y.row_bytes
+        self._sides = sides
         self._part = part
         self._x, self._y = ArrayReader(store, part.x), ArrayReader(store, part.y)
         self._transform = transform
@@ -62,19 +80,21 @@ class ArraySource(Source):
     def bytes_read(self) -> int:
         return self._x.bytes_read + self._y.bytes_read
 
-    def fetch(self, indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
+    def fetch(self, indices: Indices) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         rows = self._part.rows_of(indices)
-        return self._x.read(rows), self._y.read(rows)
+        x = self._x.read(rows) if self._sides.x else None
+        y = self._y.read(rows) if self._sides.y else None
+        return x, y
 
     def batch(
         self,
-        fetched: tuple[torch.Tensor, torch.Tensor],
+        fetched: tuple[torch.Tensor | None, torch.Tensor | None],
         indices: Indices,
         piece: range,
         epoch: int,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        x, y = (array[piece.start : piece.stop] for array in fetched)
-        if self._transform is not None:
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        x, y = (None if side is None else side[piece.start : piece.stop] for side in fetched)
+        if self._transform is not None and x is not None:
             transformed = []
             for sample, index in zip(x, indices[piece.start : piece.stop].tolist(), strict=True):
                 seed_generators(AUGMENT, self._seed, epoch, index)
@@ -106,13 +126,18 @@ class DatasetSource(Source):
         return default_collate(samples)
 
 
-def open_sources(job: Job, parts: Sequence[Part], store: FileStore) -> tuple[Source, Source]:
-    """The training and the validation source of a job; `parts` of its arrays, if it has any."""
+def open_sources(
+    job: Job, parts: Sequence[Part], store: FileStore, sides: Sides = BOTH
+) -> tuple[Source, Source]:
+    """The training and the validation source of a job; `parts` of its arrays, if it has any.
+
+    sides: what of their samples is of use; a Dataset gives all.
+    """
     if parts:
         train, validation = parts
         return (
-            ArraySource(store, train, job.transform, job.seed),
-            ArraySource(store, validation, job.eval_transform, job.seed),
+            ArraySource(store, train, job.transform, job.seed, sides),
+            ArraySource(store, validation, job.eval_transform, job.seed, sides),
         )
     # A function that splits at random splits alike on every worker.
     seed_generators(DATA, job.seed)

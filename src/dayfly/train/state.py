@@ -92,8 +92,14 @@ def model_tensors(model: torch.nn.Module) -> Tensors:
     }
 
 
-def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Fill a model with what `model_tensors` gave. Raises RequestError if it is another model."""
+def load_model_tensors(
+    model: torch.nn.Module, tensors: Mapping[str, torch.Tensor], *, adopt: bool = False
+) -> None:
+    """Fill a model with what `model_tensors` gave. Raises RequestError if it is another model.
+
+    adopt: let parameters have the memory of `tensors` where they lie in it as in their own, so that
+    the model is not there twice; only for one whose parameters share no memory.
+    """
     own = model_tensors(model)
     if own.keys() != tensors.keys():
         differing = sorted(own.keys() ^ tensors.keys())
@@ -104,4 +110,11 @@ def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, torch.Tenso
                 f"the weights are another model's: {name} is {list(tensors[name].shape)}, "
                 f"not {list(tensor.shape)}"
             )
-        tensor.copy_(tensors[name])
+    parameters = dict(model.named_parameters()) if adopt else {}
+    for name, tensor in own.items():
+        given, parameter = tensors[name], parameters.get(name)
+        layouts = [(t.dtype, t.device, t.stride()) for t in (given, tensor)]
+        if parameter is not None and layouts[0] == layouts[1]:
+            parameter.data = given
+        else:
+            tensor.copy_(given)

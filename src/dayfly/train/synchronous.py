@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from dayfly.job import Job
+from dayfly.train.devices import to_device
 from dayfly.train.flat import FlatBuffer
 from dayfly.train.randomness import DROPOUT, seed_generators
 from dayfly.train.replica import Replica, Wishes, forward
@@ -46,19 +47,22 @@ class Synchronous:
         model, flat = self._replica.model, self.flat
         model.train()
         flat.begin()
-        total = samples = 0.0
+        samples = 0
+        losses: list[tuple[torch.Tensor, float]] = []
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
-            loss, _ = forward(self._job, model, piece.batch)
+            loss, _ = forward(self._job, model, to_device(piece.batch, self._replica.device))
             weight = piece.samples / batch_samples
             if piece.last:
                 flat.announce(ready)
             (loss * weight).backward()  # type: ignore[no-untyped-call]
-            total += loss.item() * weight
+            losses.append((loss.detach(), weight))
             samples += piece.samples
         if not samples:
             flat.announce(ready)
         flat.end(samples / batch_samples)
+        # Only now: to ask a GPU for a number is to wait for it, and buckets may go out meanwhile.
+        total = sum((loss.item() * weight for loss, weight in losses), 0.0)
         flat.tail.copy_(torch.tensor([total, wishes.checkpoint, wishes.stop]))
 
     def apply(self) -> tuple[float, Wishes]:
@@ -66,7 +70,7 @@ class Synchronous:
         self.flat.spread()
         if self._job.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
-        self._replica.optimizer.step()
+        self._replica.step()
         self._replica.end_step()
         loss, checkpoint, stop = self.flat.tail.tolist()
         return loss, Wishes(checkpoint > 0, stop > 0)
