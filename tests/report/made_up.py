@@ -144,3 +144,53 @@ def regular(workers: int, steps: int, *, deaths: bool = True) -> tuple[list[Json
         records[rank].append(traffic(end, 10**6 * (rank + 1), 2 * 10**6, 100))
     coordinator.append({"at": BEGAN + steps / 20, "kind": "checkpoint", "step": steps // 2})
     return sorted(coordinator, key=lambda event: event["at"]), records
+
+
+def script(directory: Path) -> Path:
+    """A script's run on two workers that lived four times: a death, a lifetime, --resume, done."""
+
+    def live(began: float, life: int, outcomes: tuple[str, str]) -> list[Json]:
+        calls = [invoked(BEGAN + began, rank, life) for rank in (0, 1)]
+        ends = []
+        for rank, outcome in enumerate(outcomes):
+            one = ended(BEGAN + began + 4, rank, life, init_s=0.5, run_s=3.0, status="done")
+            dead = outcome == "raised"
+            result = {"status": "done"} if outcome == "returned" else None
+            one |= {"death": dead, "result": result, "error": "ValueError: no" if dead else None}
+            ends.append({**one, "used": {**one["used"], "outcome": outcome}})
+        return calls + ends
+
+    def again(began: float, cause: str, *, died: bool) -> Json:
+        return {"at": BEGAN + began, "kind": "started again", "cause": cause, "died": died}
+
+    coordinator = [
+        *live(0, 0, ("cancelled", "raised")),
+        again(4, "worker 1 raised ValueError: no", died=True),
+        *live(4, 1, ("lifetime", "cancelled")),
+        again(8, "worker 0 came to the end of its lifetime", died=False),
+        *live(8, 2, ("cancelled", "cancelled")),
+        *live(12, 3, ("returned", "returned")),
+    ]
+    told = [traffic(BEGAN + 4 * n + 1, 10**6, 2 * 10**6, 10, n) for n in range(4)]
+    start = {"kind": "start", "step": 0, "seconds": 0.001, "generation": 0, "attempt": 0}
+    records = [{**start, "at": BEGAN + 4 * n + 0.6, "attempt": n} for n in range(4)]
+    record = {
+        "kind": "script",
+        "script": {"file": "/there/train.py", "module": None, "digest": "00"},
+        "args": ["--epochs", "3"],
+        "cwd": "/there",
+        "generation": 3,
+        "deaths": 1,
+    }
+    workers = dict.fromkeys((0, 1), told + records)
+    bill = {
+        "cost_usd": 0.003,
+        "price_list": "aws-lambda",
+        "store": None,
+        "functions": [
+            {"function": f"worker-{n}", "store_requests_usd": 0.0, "cost_usd": 0.0015}
+            for n in (0, 1)
+        ],
+    }
+    history: Json = {"epochs": [], "step_loss": []}
+    return write(directory, coordinator, workers, record=record, history=history, bill=bill)

@@ -80,6 +80,17 @@ def test_hostile_texts_are_shown_and_not_run(tmp_path: Path) -> None:
     assert "<img" not in elements
 
 
+@pytest.mark.parametrize("view", ["", "lanes=1"])
+def test_a_scripts_run_is_drawn_in_one_lane(view: str, tmp_path: Path) -> None:
+    file = write_report(made_up.script(tmp_path / "run"))
+    elements = opened(file, tmp_path / "profile", view=view)
+    assert said(elements, "errors") == "0"
+    assert said(elements, "drawn") == "16 spans of 2 workers, 0 figures"
+    (button,) = re.findall(r'<button[^>]*data-do="lanes"[^>]*>', elements)
+    assert " hidden" in button
+    assert 'aria-pressed="false"' in button
+
+
 def test_a_run_without_any_event_is_a_page_all_the_same(tmp_path: Path) -> None:
     file = write_report(made_up.write(tmp_path / "run", [], {}))
     elements = opened(file, tmp_path / "profile")

@@ -292,3 +292,32 @@ def test_a_column_of_numbers_is_aligned_right() -> None:
     )
     assert '<th scope="row">a</th><td class="number">1</td><td>x</td>' in made
     assert '<tfoot><tr><th scope="row">all</th><td class="number">3</td><td></td></tr>' in made
+
+
+def test_a_scripts_run_is_shown_by_its_lives(tmp_path: Path) -> None:
+    text = words(made_up.script(tmp_path / "run"))
+    for said in (
+        "lives 4 of all workers together",
+        "restarts 1 after deaths; 2 after a lifetime or by --resume",
+        "1 0.00 3.50 worker 1 raised ValueError: no",
+        "2 4.00 3.50 worker 0 came to the end of its lifetime",
+        "3 8.00 3.50 ended; --resume went on",
+        "4 12.00 3.50 done",
+        "worker 1 1 0.00 0.500 3.50 death: ValueError: no",
+        "worker cold start (s) script (s) worker 0 2.00 12.00",
+        "script /there/train.py arguments --epochs 3",
+        "cost $0.003000 as on aws-lambda",
+        "all 8.0 16.0 80",
+    ):
+        assert said in text, said
+    for strange in ("step", "Curves", "samples", "rollback", "checkpoint", "hand", "l for lanes"):
+        assert strange not in text, strange
+    assert "store requests" not in text
+
+
+def test_a_script_that_was_stopped_or_lost_says_so_of_its_last_life(tmp_path: Path) -> None:
+    directory = made_up.script(tmp_path / "run")
+    change(directory, status="stopped")
+    assert "4 12.00 3.50 stopped" in words(directory)
+    change(directory, status="running")  # and nobody holds its lock
+    assert "4 12.00 3.50 lost with the coordinator" in words(directory)

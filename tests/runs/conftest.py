@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dayfly
-from tests.runs import small
+from tests.runs import small, staged
 
 
 @pytest.fixture(scope="session")
@@ -27,5 +27,16 @@ def undisturbed(
     def run(workers: int) -> dayfly.Run:
         directory = tmp_path_factory.mktemp(f"undisturbed-{workers}")
         return dayfly.train(small.job(data), workers=workers, run_dir=directory, **small.SETTINGS)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def undisturbed_stages(data: Path, tmp_path_factory: pytest.TempPathFactory) -> staged.Undisturbed:
+    """The run of `small.job` in stages with so many replicas, with nothing in its way."""
+
+    @cache
+    def run(replicas: int) -> dayfly.Run:
+        return staged.train(data, tmp_path_factory.mktemp(f"stages-{replicas}"), replicas)
 
     return run

@@ -149,7 +149,8 @@ def write(directory: Path, name: str, *lines: dict[str, Any]) -> None:
 
 
 def invoked(at: float, function: str, attempt: int) -> dict[str, Any]:
-    return {"at": at, "kind": "invoked", "function": function, "attempt": attempt}
+    record = {"at": at, "kind": "invoked", "function": function, "attempt": attempt}
+    return {**record, "memory_mib": 1024}
 
 
 def test_invocations_that_nobody_saw_end(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_invocations_that_nobody_saw_end(tmp_path: Path) -> None:
         {"at": 203, "kind": "ended", "death": False, "used": ended},
     )
     write(tmp_path, "worker-0", *({"at": at, "kind": "step"} for at in (11, 14, 101, 130, 201)))
-    found = events.read_used(tmp_path, memory_mib=1024)
+    found = events.read_used(tmp_path)
     assert [(one.function, one.run_s, one.outcome) for one in found] == [
         ("worker-0", 4, "coordinator killed"),
         ("worker-0", 30, "coordinator killed"),
@@ -205,10 +206,10 @@ def test_a_line_that_a_kill_cut_short_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path, "coordinator", invoked(10, "worker-0", 0))
     with (tmp_path / "coordinator.jsonl").open("a") as file:
         file.write('{"at": 11, "ki')
-    assert len(events.read_used(tmp_path, None)) == 1
+    assert len(events.read_used(tmp_path)) == 1
 
 
 def test_a_run_without_events_costs_nothing(tmp_path: Path) -> None:
-    assert events.read_used(tmp_path / "none", None) == []
+    assert events.read_used(tmp_path / "none") == []
     assert events.read_moved(tmp_path / "none") == {}
     assert events.read_stored_bytes(tmp_path / "none") == 0

@@ -11,7 +11,7 @@ import pytest
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
-from dayfly.runs.directory import Record
+from dayfly.runs.job_record import Record
 from dayfly.runs.settings import Settings
 from dayfly.wire import channels
 from dayfly.wire.channels.base import Abilities

@@ -116,7 +116,8 @@ def test_too_little_memory_for_torch_is_refused_before_anything_starts(
     marked: Path, tmp_path: Path
 ) -> None:
     directory = tmp_path / "run"
-    with pytest.raises(dayfly.RequestError, match=r"--memory 100: .* at least \d+ MiB"):
+    too_small = r"functions of 100 MiB are too small: .* at least \d+ MiB.*--memory"
+    with pytest.raises(dayfly.RequestError, match=too_small):
         dayfly.train(
             small.job(marked), workers=2, memory_mib=100, run_dir=directory, progress=False
         )

@@ -97,7 +97,7 @@ def test_what_it_does_not_have_is_refused(settings: dict[str, Any], words: str) 
 
 
 def test_a_platform_with_gpus_cannot_be_imitated() -> None:
-    with pytest.raises(RequestError, match="local ones have none"):
+    with pytest.raises(RequestError, match="have GPUs and these have none: give --gpu"):
         allotted(Settings(**ASKED), replace(PLATFORM, gpu="T4", gpus=1))
 
 

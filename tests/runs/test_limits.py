@@ -110,6 +110,7 @@ def task(workers: int) -> Task:
         trimmed_step=0,
         checkpoint_age_s=0.0,
         faults=(),
+        pieces=1,
     )
 
 
@@ -148,9 +149,10 @@ def test_a_task_survives_json() -> None:
 
 def test_too_few_cores_are_said() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert crowding(cores, 1.0) is None
-    assert crowding(100 * cores, None) is None
-    said = crowding(4 * cores, 0.5)
+    assert crowding([1.0] * cores) is None
+    assert crowding([None] * 100 * cores) is None
+    assert crowding([0.5, None] * cores) is None
+    said = crowding([0.5] * 4 * cores)
     assert said is not None
     assert f"want {2 * cores} cores, and this machine has {cores}" in said
 

@@ -19,7 +19,7 @@ import dayfly
 from dayfly.errors import WireError
 from dayfly.life import rollback
 from dayfly.life.faults import Fault
-from dayfly.runs.prepare import channel_plan, log_rounds
+from dayfly.runs.log_budget import RoundBytes, channel_plan, log_rounds
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels.files import FileChannel, Files
@@ -252,7 +252,8 @@ def test_ctrl_c_in_a_rollback(
 
 def test_nothing_is_logged_but_a_round_must_fit() -> None:
     settings = Settings(workers=3, channel="file:///tmp/nowhere", log_budget_mib=10)
-    plan = channel_plan(settings, "file:///tmp/nowhere", 1000)
-    assert log_rounds(settings, "file:///tmp/nowhere", plan, 1000) is None
+    little, much = (RoundBytes.of_sums(nbytes, 3) for nbytes in (1000, 2**22))
+    plan = channel_plan(settings, "file:///tmp/nowhere", little)
+    assert log_rounds(settings, "file:///tmp/nowhere", plan, little) is None
     with pytest.raises(dayfly.RequestError, match=r"may take 10 MiB.*--log-budget"):
-        log_rounds(settings, "file:///tmp/nowhere", plan, 2**22)
+        log_rounds(settings, "file:///tmp/nowhere", plan, much)

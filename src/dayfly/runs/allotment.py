@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.life.checkpoints import Checkpoint, Part
 from dayfly.life.platforms.base import Limits
 from dayfly.runs.billing import catalogue
-from dayfly.runs.settings import Settings
+from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.task import Task
 from dayfly.wire.shaping import Rates
 
@@ -24,38 +26,39 @@ class Allotment:
     rates: Rates | None
 
 
-def allotment(settings: Settings) -> Allotment:
+def allotment(settings: FunctionSettings) -> Allotment:
     """What these settings allot, with the catalogue that they name. Raises as `allotted` does."""
     name = settings.imitate
     return allotted(settings, None if name is None else catalogue(settings).platform(name))
 
 
-def allotted(settings: Settings, imitated: FunctionPlatform | None = None) -> Allotment:
+def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = None) -> Allotment:
     """What these settings allot: what they ask for, and otherwise what the imitated platform gives.
 
     That is its lifetime and payload, and vCPUs and bandwidth by memory. Latency is the store's, and
     cold starts do not happen at every start there: both only come if they are asked for.
 
     Raises RequestError for what the platform does not have, without a memory size, and for a
-    platform with GPUs, as local functions have none.
+    platform with GPUs, unless the functions are to have a share of one that it has.
     """
     memory_mib, lifetime_s, cpu_cores = settings.memory_mib, settings.lifetime_s, settings.cpu_cores
     up_bytes_per_s = _times(1e6, settings.uplink_mb_per_s)
     down_bytes_per_s = _times(1e6, settings.downlink_mb_per_s)
     payload_bytes = _times(1000, settings.payload_kb)
     if imitated is not None:
-        if imitated.gpu is not None:
+        if imitated.gpu is not None and settings.gpu_share is None:
             raise RequestError(
-                f"--imitate {imitated.name}: its functions have GPUs and local ones have none; "
-                "imitate one without, or see the bill afterwards by dayfly report DIR --prices "
-                f"{imitated.name}"
+                f"--imitate {imitated.name}: its functions have GPUs and these have none: give "
+                "--gpu, imitate one without, or see the bill afterwards by dayfly report DIR "
+                f"--prices {imitated.name}"
             )
         if memory_mib is None:
             raise RequestError(
-                f"--imitate {imitated.name} needs --memory, as CPU and bandwidth come with it: "
+                f"--imitate {imitated.name} needs --memory or --stage-memory, as CPU and "
+                "bandwidth come with it: "
                 f"give MiB, {imitated.memory_min_mib or 1} to {imitated.memory_max_mib or 'any'}"
             )
-        imitated.check(memory_mib=memory_mib, lifetime_s=lifetime_s)
+        imitated.check(memory_mib=memory_mib, lifetime_s=lifetime_s, gpu_share=settings.gpu_share)
         lifetime_s = lifetime_s or imitated.lifetime_max_s
         cpu_cores = cpu_cores or imitated.vcpus(memory_mib)
         up_bytes_per_s = up_bytes_per_s or imitated.up_bytes_per_s(memory_mib)
@@ -72,6 +75,7 @@ def allotted(settings: Settings, imitated: FunctionPlatform | None = None) -> Al
         cpu_cores=cpu_cores,
         cold_start_s=settings.cold_start_s or 0.0,
         payload_bytes=None if payload_bytes is None else max(1, int(payload_bytes)),
+        gpu_share=settings.gpu_share,
     )
     return Allotment(limits, rates if rates.limited else None)
 
@@ -82,14 +86,20 @@ def check_task(task: Task, payload_bytes: int | None) -> None:
     task: as it is now. What it may become: that of the last worker, at the last step, with a
     checkpoint that all workers wrote.
     """
-    if payload_bytes is None:
-        return
-    size = len(json.dumps(_largest(task).dump()).encode())
-    if size > payload_bytes:
+    check_payload(_largest(task).dump(), payload_bytes, "use fewer workers")
+
+
+def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
+    """Raise RequestError if a payload cannot be so long.
+
+    told: to a worker, at most. instead: what else to do than to give more.
+    """
+    size = len(json.dumps(told).encode())
+    if payload_bytes is not None and size > payload_bytes:
         raise RequestError(
             f"payloads of {payload_bytes / 1000:g} KB are too small: what a worker is told when it "
             f"starts takes up to {size / 1000:.1f} KB here; give --payload {-(-size // 1000)} or "
-            "more, or use fewer workers"
+            f"more, or {instead}"
         )
 
 
@@ -97,8 +107,12 @@ def _largest(task: Task) -> Task:
     step, size, digest = 10**9 - 1, 10**12 - 1, "f" * 32
     ranks = range(task.world_size)
     kinds = ("part",) if task.compress == "none" else ("part", "own")  # the residuals
-    names = [f"checkpoint/{step}/{k}-{rank}-of-{task.world_size}" for k in kinds for rank in ranks]
-    parts = tuple(Part(name, size, digest) for name in [*names, f"checkpoint/{step}/tree.json"])
+    # Of a model in stages each has a tree, and longer names.
+    cut = "" if task.pipelining is None else f"cut-0.stage-{task.world_size}-of-{task.world_size}."
+    folder = f"checkpoint/{step}/{cut}"
+    names = [f"{folder}{k}-{rank}-of-{task.world_size}" for k in kinds for rank in ranks]
+    trees = [f"{folder}tree.json"] * task.writer.stages
+    parts = tuple(Part(name, size, digest) for name in (*names, *trees))
     return replace(
         task,
         rank=task.world_size - 1,
@@ -123,6 +137,8 @@ def in_words(allotment: Allotment, name: str) -> str:
         else f"payloads of {limits.payload_bytes / 1000:g} KB",
     }
     known = [f"{limits.memory_mib} MiB", *(words for words in given.values() if words is not None)]
+    if limits.gpu_share is not None:
+        known.insert(1, f"{limits.gpu_share:g} of a GPU")
     missing = [what for what, words in given.items() if words is None]
     said = f"imitating {name}: {', '.join(known)}"
     return (
@@ -130,13 +146,15 @@ def in_words(allotment: Allotment, name: str) -> str:
     )
 
 
-def crowding(workers: int, cpu_cores: float | None) -> str | None:
-    """Says it if this machine has too few cores for all shares at once."""
+def crowding(shares: Sequence[float | None]) -> str | None:
+    """Says it if this machine has too few cores for all shares at once; None: not limited."""
     cores = len(os.sched_getaffinity(0))
-    if cpu_cores is None or workers * cpu_cores <= cores:
+    known = [share for share in shares if share is not None]
+    if sum(known) <= cores:
         return None
+    each = " and ".join(f"{share:.3g}" for share in dict.fromkeys(known))
     return (
-        f"{workers} functions of {cpu_cores:.3g} CPUs want {workers * cpu_cores:.3g} cores, and "
+        f"{len(known)} functions of {each} CPUs want {sum(known):.3g} cores, and "
         f"this machine has {cores}: they may be slower than asked for"
     )
 

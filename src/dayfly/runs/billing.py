@@ -7,16 +7,16 @@ from pathlib import Path
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.life.metering import Bill, bill
 from dayfly.runs import events
-from dayfly.runs.directory import Record
-from dayfly.runs.settings import Settings
+from dayfly.runs.functions import FunctionSettings
+from dayfly.runs.record import recorded_settings
 
 
-def price_list(settings: Settings) -> str:
+def price_list(settings: FunctionSettings) -> str:
     """Name of the platform under whose prices a run is billed."""
     return settings.imitate or "aws-lambda"
 
 
-def catalogue(settings: Settings) -> Catalogue:
+def catalogue(settings: FunctionSettings) -> Catalogue:
     """The catalogue with the rows of the user's own that the run was asked to use."""
     return Catalogue(Path(settings.catalogue) if settings.catalogue is not None else None)
 
@@ -33,11 +33,11 @@ def rebill(
     None: it costs nothing. own: a catalogue of the user's; None: the run's, if it had one. Raises
     RequestError if the directory holds no run, or the catalogue lacks what is asked for.
     """
-    settings = Record.load(directory).settings
+    settings = recorded_settings(directory)
     known = Catalogue(own.expanduser()) if own is not None else catalogue(settings)
     metered = directory / "events"
     return bill(
-        events.read_used(metered, settings.memory_mib),
+        events.read_used(metered),
         known.platform(prices or price_list(settings)),
         known.store(store) if store is not None else None,
         events.read_moved(metered),

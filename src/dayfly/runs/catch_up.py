@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -11,31 +12,45 @@ from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum:
+    """An all-reduce whose result may be in the log. like_P: a buffer of the size that is summed."""
+
+    engine: Engine
+    operation: str
+    like_P: torch.Tensor
+
+    def reads_buffer(self, stored: frozenset[Name] | None) -> bool:
+        """Whether the own contribution is needed, given what is stored."""
+        return self.engine.schedule(self.like_P, stored).reads_buffer
+
+    def take(self, step: int, stored: frozenset[Name] | None) -> None:
+        """Sum the buffer over the ranks, in place; see `Engine.all_reduce`."""
+        self.engine.all_reduce(self.like_P, step, self.operation, stored)
+
+
 class CatchUp:
     """Whether an attempt is behind its peers. `step`: the step at which it starts.
 
-    replays: whether there is a log; else all workers start together, so none is behind.
+    behind: whether it may be; not if there is no log, as all workers start together then.
     """
 
-    def __init__(self, engine: Engine, reporter: Reporter, step: int, *, replays: bool) -> None:
-        self._engine = engine
+    def __init__(self, reporter: Reporter, step: int, *, behind: bool) -> None:
         self._reporter = reporter
-        self.behind = replays and engine.keeps_sums
-        if not self.behind:
+        self.behind = behind
+        if not behind:
             self._tell(step)
 
-    def stored(
-        self, step: int, buffers: Mapping[str, torch.Tensor]
-    ) -> list[frozenset[Name] | None]:
+    def stored(self, step: int, sums: Sequence[Sum]) -> list[frozenset[Name] | None]:
         """Of all-reduces that are under way together, the sums in the log; None once it is level.
 
-        buffers: by operation, of the size that is summed. The step in which any of them is not
-        whole in the log is the one in which the predecessor died.
+        The step in which any of them is not whole in the log is the one in which the predecessor
+        died.
         """
         if not self.behind:
-            return [None] * len(buffers)
-        stored = [self._engine.stored_sums(like, step, name) for name, like in buffers.items()]
-        whole = [len(self._engine.sums(like)) for like in buffers.values()]
+            return [None] * len(sums)
+        stored = [one.engine.stored_sums(one.like_P, step, one.operation) for one in sums]
+        whole = [len(one.engine.sums(one.like_P)) for one in sums]
         if [len(some) for some in stored] != whole:
             self.behind = False
             self._tell(step)

@@ -54,29 +54,31 @@ def last_at(directory: Path) -> float | None:
     return max((record["at"] for file in files for record in records(file)), default=None)
 
 
-def read_used(directory: Path, memory_mib: int | None) -> list[Used]:
+def read_used(directory: Path) -> list[Used]:
     """All invocations of a run, in order of their end. directory: `events/`.
 
     One whose end nobody recorded, as its coordinator was killed, is billed until the last that was
-    heard of it before its function was invoked anew. memory_mib: what such a one had.
+    heard of it before its function was invoked anew.
     """
     heard: dict[str, list[float]] = defaultdict(list)
     for file in worker_files(directory):
         heard[file.stem] = [record["at"] for record in records(file)]
     used: list[Used] = []
-    running: dict[str, tuple[float, int]] = {}
+    running: dict[str, Json] = {}
 
     def end(function: str, before: float) -> None:
-        began, attempt = running.pop(function)
+        invoked = running.pop(function)
+        began = invoked["at"]
         last = max((at for at in heard[function] if began <= at < before), default=began)
         used.append(
             Used(
                 function=function,
-                attempt=attempt,
-                memory_mib=memory_mib,
+                attempt=invoked["attempt"],
+                memory_mib=invoked.get("memory_mib"),
                 init_s=0.0,
                 run_s=last - began,
                 outcome="coordinator killed",
+                gpu_share=invoked.get("gpu_share"),
             )
         )
 
@@ -85,7 +87,7 @@ def read_used(directory: Path, memory_mib: int | None) -> list[Used]:
             function = record["function"]
             if function in running:
                 end(function, record["at"])
-            running[function] = record["at"], record["attempt"]
+            running[function] = record
         elif record["kind"] == "ended":
             used.append(Used(**record["used"]))
             running.pop(record["used"]["function"], None)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,7 @@ from dayfly.life.metering import Moved, Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.runs import events
+from dayfly.wire.store import cannot_write
 
 Json = Mapping[str, Any]
 
@@ -50,29 +52,39 @@ class Display(Protocol):
         """The run is over."""
 
 
+@contextmanager
+def shown(display: Display) -> Iterator[None]:
+    """While a request is checked, and its run goes on."""
+    display.preparing()
+    try:
+        yield
+    finally:
+        display.finished()
+
+
 class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
-    memory_mib: a function's limit, or None. generation: of the workers whose records come in.
+    generation: of the workers whose records come in.
+    cause: why all workers started again last, in this life.
     """
 
     def __init__(
         self,
         directory: Path,
         generation: int,
-        memory_mib: int | None,
         display: Display,
         log_path: Callable[[str], Path],
     ) -> None:
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
         self.generation = generation
-        self._memory_mib = memory_mib
         self._display = display
         self._log_path = log_path
         self.used: list[Used] = []
         self.restarts = 0
         self.rollbacks = 0
+        self.cause: str | None = None
         self.losses: dict[int, float | None] = {}
         self._step_s: dict[int, float] = {}
         self.computed: Counter[tuple[int, int]] = Counter()
@@ -120,8 +132,13 @@ class Recorder(Audience):
         self._size_bytes = size_bytes
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
-        self._write(
-            "coordinator", kind="invoked", function=invocation.function, attempt=invocation.attempt
+        self.write(
+            "coordinator",
+            kind="invoked",
+            function=invocation.function,
+            attempt=invocation.attempt,
+            memory_mib=invocation.limits.memory_mib,
+            gpu_share=invocation.limits.gpu_share,
         )
 
     def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
@@ -129,14 +146,15 @@ class Recorder(Audience):
         used = Used(
             function=invocation.function,
             attempt=invocation.attempt,
-            memory_mib=self._memory_mib,
+            memory_mib=invocation.limits.memory_mib,
             init_s=ended.init_s,
             run_s=ended.run_s,
             outcome=ended.outcome.value,
+            gpu_share=invocation.limits.gpu_share,
         )
         self.used.append(used)
         self.restarts += death
-        self._write(
+        self.write(
             "coordinator",
             kind="ended",
             death=death,
@@ -146,32 +164,36 @@ class Recorder(Audience):
             used=asdict(used),
         )
         if death:
-            why = ended.error or ended.detail or ended.outcome.value
-            log = self._log_path(invocation.function)
-            self._display.note(f"worker {rank} died and starts again: {why} (log: {log})")
+            self._say_death(rank, ended)
+
+    def _say_death(self, rank: int, ended: Ended) -> None:
+        why = ended.error or ended.detail or ended.outcome.value
+        log = self._log_path(ended.invocation.function)
+        self._display.note(f"worker {rank} died and starts again: {why} (log: {log})")
 
     def reported(self, report: Report) -> None:
         life = {"generation": self.generation, "attempt": report.attempt}
         name = f"worker-{report.rank}"
         for record in ({"kind": "traffic", **report.traffic}, *report.records):
-            self._write(name, **record, **life)
+            self.write(name, **record, **life)
             self._note(report.rank, {**record, **life}, show=True)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
         stored = self._size_bytes() if self._size_bytes is not None else 0
         self.stored_bytes = max(self.stored_bytes, stored)
-        self._write("coordinator", kind="checkpoint", step=checkpoint.step, stored_bytes=stored)
+        self.write("coordinator", kind="checkpoint", step=checkpoint.step, stored_bytes=stored)
 
     def stopping(self) -> None:
-        self._write("coordinator", kind="stopping")
+        self.write("coordinator", kind="stopping")
         self._display.note(
             "stopping with a checkpoint; a second Ctrl-C ends it at once, without one"
         )
 
     def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
         self.rollbacks += 1
-        self._write(
+        self.cause = cause
+        self.write(
             "coordinator",
             kind="rolled back",
             from_step=from_step,
@@ -215,10 +237,18 @@ class Recorder(Audience):
         if rank == 0 and record["computed"]:
             self._step_s.update(dict.fromkeys(steps, record["round_s"] / len(steps)))
 
-    def _write(self, name: str, **fields: Any) -> None:
+    def write(self, name: str, **fields: Any) -> None:
+        """Add a record to the event file of a name, with the time it has.
+
+        Raises StoreError if it cannot be written.
+        """
         line = json.dumps(plain({"at": time.time(), **fields}))
-        with (self._directory / f"{name}.jsonl").open("a") as file:
-            file.write(line + "\n")
+        path = self._directory / f"{name}.jsonl"
+        try:
+            with path.open("a") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def _read_back(self) -> None:
         """What the lives before this one left."""
@@ -227,7 +257,7 @@ class Recorder(Audience):
         for file in events.worker_files(self._directory):
             for record in events.records(file):
                 self._note(int(file.stem.removeprefix("worker-")), record, show=False)
-        self.used.extend(events.read_used(self._directory, self._memory_mib))
+        self.used.extend(events.read_used(self._directory))
         self.stored_bytes = events.read_stored_bytes(self._directory)
         ends = events.records(self._directory / "coordinator.jsonl")
         self.restarts += sum(record.get("death", False) for record in ends)

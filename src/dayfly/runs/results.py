@@ -11,11 +11,10 @@ from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint
-from dayfly.life.metering import bill
-from dayfly.runs.directory import write_json
+from dayfly.life.metering import Bill, bill
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
-from dayfly.runs.run import Result
+from dayfly.runs.result import Result, write_json
 from dayfly.train.replica import build_model, model_part
 from dayfly.train.state import Tensors, load_model_tensors
 from dayfly.wire.store import FileStore, StoreError
@@ -50,7 +49,7 @@ def write_results(
         _write_weights(store, job, model_part(tensors))
     last = history[-1] if history else {}
     return replace(
-        summary,
+        with_bill(summary, billed, recorder),
         epochs=len(history),
         steps=checkpoint.step,
         restarts=recorder.restarts,
@@ -58,6 +57,13 @@ def write_results(
         val_loss=last.get("val_loss"),
         val_accuracy=last.get("val_accuracy"),
         step_s=recorder.median_step_s,
+    )
+
+
+def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
+    """What is known of a run, with what it cost and moved filled in."""
+    return replace(
+        summary,
         billed_s=billed.billed_s,
         gb_s=billed.gb_s,
         cost_usd=billed.cost_usd,

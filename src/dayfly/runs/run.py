@@ -11,41 +11,9 @@ import safetensors.torch
 from torch import nn
 
 from dayfly.job import Job
-from dayfly.life.reports import plain
 from dayfly.runs.report import write_report
+from dayfly.runs.result import Result
 from dayfly.train.replica import build_model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """The JSON line of a run; times in seconds, null (None) where never measured."""
-
-    run_id: str | None
-    status: str
-    error: str | None = None
-    epochs: int = 0
-    steps: int = 0
-    workers: int = 0
-    restarts: int = 0
-    train_loss: float | None = None
-    val_loss: float | None = None
-    val_accuracy: float | None = None
-    wall_s: float = 0.0
-    step_s: float | None = None
-    billed_s: float = 0.0
-    gb_s: float = 0.0
-    cost_usd: float = 0.0
-    price_list: str | None = None
-    bytes_up: int = 0
-    bytes_down: int = 0
-    requests: int = 0
-    predicted_step_s: float | None = None
-    predicted_cost_usd: float | None = None
-
-    def line(self) -> str:
-        """The JSON object, on one line."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps(plain(values), allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +27,16 @@ class Run:
     job: Job
     result: Result
     stopped_by: int | None = None
+
+    @property
+    def lives(self) -> int | None:
+        """Workers of a job are restarted one by one: it has no lives of all."""
+        return None
+
+    @property
+    def to_go_on(self) -> str:
+        """What to type to go on with a run that is not done."""
+        return f"to go on from step {self.result.steps}: dayfly train --resume {self.directory}"
 
     @property
     def history(self) -> list[dict[str, Any]]:

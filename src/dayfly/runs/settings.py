@@ -2,91 +2,100 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 from dayfly.errors import RequestError
+from dayfly.runs.cutting import (
+    DEFAULT_SCHEDULE,
+    check_protocol,
+    check_stage_memory,
+    check_uncut,
+    workforce,
+)
+from dayfly.runs.functions import FunctionSettings, among
 from dayfly.train.compression import compression
-from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import Collective, collective, default_collective
+from dayfly.wire.pipelines.orders import ORDERS
 
-PLATFORMS = ("local",)
 PROTOCOLS = ("bsp", "local-sgd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Options of a run. Raises RequestError, in one sentence, for what cannot be.
+class Settings(FunctionSettings):
+    """Options of a run of a job, beside those of its functions. Raises RequestError as they do.
 
-    workers: functions that train at once. platform: where they run. channel: URL of the store
-    through which they talk; None: files in memory. sync: protocol. k: steps between two averages
-    of local SGD, or "epoch". collective: all-reduce algorithm; None: what suits the channel, see
-    `algorithm`. aggregators: of k-reduce. compress: form in which gradients travel: none, bf16,
-    int8, powersgd or powersgd:RANK. target_accuracy: end early once the validation accuracy is at
-    least this.
+    sync: protocol. k: steps between two averages of local SGD, or "epoch". collective: all-reduce
+    algorithm; None: what suits the channel, see `algorithm`. aggregators: of k-reduce. compress:
+    form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK. target_accuracy:
+    end early once the validation accuracy is at least this. checkpoint_every_s: longest time
+    between run checkpoints (of local SGD, between a worker's own, too). log_budget_mib: None: the
+    lesser of 1 GiB and a quarter of the free space. micro_batches: in which a worker computes its
+    share of a batch, one after another; None: the job's `accumulate`.
 
-    Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
-    time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
-    and data together; MB is 10^6 bytes. latency_ms: of each request to the store. cold_start_s:
-    seconds that each start takes longer. payload_kb: of an invocation and of its result; KB is
-    1000 bytes. imitate: platform of the catalogue; it gives what of lifetime_s, cpu_cores, uplink,
-    downlink and payload is None, and the prices of the bill.
-
-    log_budget_mib: bound of the messages in the channel; None: the lesser of 1 GiB and a quarter
-    of the free space. checkpoint_every_s: longest time between run checkpoints (of local SGD,
-    between a worker's own, too).
-    wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
-    of the user's own limits and prices, whose rows go before the built-in ones.
+    cut: numbers of the layers that begin a stage, but for the first; empty: the model is not cut.
+    `workers` are stages times replicas then, whichever is given. replicas: of each stage. schedule:
+    order of the micro-batches. stage_memory_mib: of each stage's functions; empty: `memory_mib`.
     """
 
-    workers: int = 1
-    platform: str = "local"
-    channel: str | None = None
     sync: str = "bsp"
     k: int | Literal["epoch"] | None = None
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
-    memory_mib: int | None = None
-    lifetime_s: float | None = None
-    cpu_cores: float | None = None
-    uplink_mb_per_s: float | None = None
-    downlink_mb_per_s: float | None = None
-    latency_ms: float | None = None
-    cold_start_s: float | None = None
-    payload_kb: float | None = None
-    imitate: str | None = None
     target_accuracy: float | None = None
-    log_budget_mib: int | None = None
     checkpoint_every_s: float = 60.0
-    wait_timeout_s: float = 900.0
-    catalogue: str | None = None
+    micro_batches: int | None = None
+    cut: tuple[int, ...] = ()
+    replicas: int | None = None
+    schedule: str = DEFAULT_SCHEDULE
+    stage_memory_mib: tuple[int, ...] = ()
+
+    positive: ClassVar[Mapping[str, tuple[str, str]]] = {
+        **FunctionSettings.positive,
+        "checkpoint_every_s": ("--checkpoint-every", "s"),
+    }
 
     def __post_init__(self) -> None:
-        _among("platform", self.platform, PLATFORMS)
-        _among("sync", self.sync, PROTOCOLS)
+        for name in ("cut", "stage_memory_mib"):  # lists, by way of JSON
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.cut:
+            self._check_cut()
+        else:
+            check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
+        FunctionSettings.__post_init__(self)  # super() does not know a class with slots
+        among("sync", self.sync, PROTOCOLS)
+        if self.micro_batches is not None and self.micro_batches < 1:
+            raise RequestError(f"--micro-batches {self.micro_batches}: give a number from 1")
         self._check_k()
-        if not 1 <= self.workers <= 10_000:
-            raise RequestError(f"--workers {self.workers}: give 1 to 10000")
         self._check_collective()
         stores = bool(self.reducing.sums(2, 1, 1))
         check_compression(self.compress, self.sync, self.algorithm, stores=stores)
-        for name in _FLAGS:
-            _above_zero(name, getattr(self, name))
-        if self.cpu_cores is not None and self.cpu_cores < 0.001:
-            raise RequestError(f"--cpu {self.cpu_cores:g}: give at least 0.001 cores")
-        if self.catalogue is not None:
-            # The run may go on from another directory.
-            absolute = Path(self.catalogue).expanduser().absolute()
-            object.__setattr__(self, "catalogue", str(absolute))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise RequestError(
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"
             )
+
+    @property
+    def stages(self) -> int:
+        """Of the model; one if it is not cut."""
+        return len(self.cut) + 1
+
+    @property
+    def members(self) -> int:
+        """Workers that hold the same parameters, and sum their gradients."""
+        return self.workers // self.stages
+
+    @property
+    def kinds(self) -> tuple[Self, ...]:
+        """A kind for each stage."""
+        sizes = self.stage_memory_mib or (self.memory_mib,) * self.stages
+        return tuple(replace(self, memory_mib=size, stage_memory_mib=()) for size in sizes)
+
+    def kind_of(self, rank: int) -> int:
+        """The worker's stage."""
+        return rank // self.members
 
     @property
     def round_steps(self) -> int | None:
@@ -114,10 +123,15 @@ class Settings:
     @property
     def reducing(self) -> Collective:
         """The all-reduce algorithm."""
-        return collective(self.algorithm, self.aggregators, self.workers)
+        return collective(self.algorithm, self.aggregators, self.members)
 
-    def _channel_kind(self) -> ChannelKind:
-        return channel_kind(self.channel or "file:///")
+    def _check_cut(self) -> None:
+        found = workforce(self.cut, self.workers, self.replicas)
+        object.__setattr__(self, "workers", found.workers)
+        object.__setattr__(self, "replicas", found.replicas)
+        among("schedule", self.schedule, tuple(ORDERS))
+        check_protocol(self.sync, self.compress, sums=self._channel_kind().abilities.sums)
+        check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
 
     def _check_collective(self) -> None:
         kind = self._channel_kind()
@@ -141,11 +155,6 @@ class Settings:
         if self.k is not None and self.k != "epoch" and not whole:
             raise RequestError(f"--k {self.k}: give a number of steps from 1, or epoch")
 
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `asdict` gave, by way of JSON."""
-        return cls(**tree)
-
 
 def check_compression(compress: str, sync: str, collective: str, *, stores: bool) -> None:
     """Raise RequestError if gradients cannot be compressed so, with this protocol and collective.
@@ -164,30 +173,3 @@ def check_compression(compress: str, sync: str, collective: str, *, stores: bool
             f"--compress {compress} needs a collective that stores its sums, which {collective} "
             "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
         )
-
-
-def _among(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise RequestError(f"--{name} {value!r} is not known: give one of {', '.join(known)}")
-
-
-#: Numbers that are above zero if they are given: what the command line calls them, and their unit.
-_FLAGS = {
-    "memory_mib": ("--memory", "MiB"),
-    "lifetime_s": ("--lifetime", "s"),
-    "cpu_cores": ("--cpu", "cores"),
-    "uplink_mb_per_s": ("--uplink", "MB/s"),
-    "downlink_mb_per_s": ("--downlink", "MB/s"),
-    "latency_ms": ("--latency", "ms"),
-    "cold_start_s": ("--cold-start", "s"),
-    "payload_kb": ("--payload", "KB"),
-    "log_budget_mib": ("--log-budget", "MiB"),
-    "checkpoint_every_s": ("--checkpoint-every", "s"),
-    "wait_timeout_s": ("--wait-timeout", "s"),
-}
-
-
-def _above_zero(name: str, value: float | None) -> None:
-    if value is not None and not 0 < value < math.inf:
-        flag, unit = _FLAGS[name]
-        raise RequestError(f"{flag} {value:g} {unit}: give a number above 0, or leave it out")

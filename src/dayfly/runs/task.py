@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.checkpoints import Checkpoint, Writer
 from dayfly.life.faults import Fault
+from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
 from dayfly.wire.shaping import Rates
@@ -29,7 +30,8 @@ class Task:
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine. rates: of its way to channel and store; None: not limited.
 
-    compress: how gradients are made smaller; see `train.compression.compression`.
+    compress: how gradients are made smaller; see `train.compression.compression`. pieces: in which
+    a worker computes its share of a batch, one after another. pipelining: of a model that is cut.
     """
 
     run: str
@@ -58,11 +60,26 @@ class Task:
     trimmed_step: int
     checkpoint_age_s: float
     faults: tuple[Fault, ...]
+    pieces: int
     rates: Rates | None = None
+    pipelining: Pipelining | None = None
+
+    @property
+    def writer(self) -> Writer:
+        """Which part of a checkpoint is the worker's, and of its batches: which stage, if the model
+        is cut, and which of the replicas."""
+        if self.pipelining is None:
+            return Writer(self.rank, self.world_size)
+        layout = self.pipelining.layout
+        place = layout.place(self.rank)
+        return Writer(place.replica, layout.replicas, place.stage, layout.stages)
 
     def dump(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self)
+        tree = asdict(replace(self, pipelining=None))
+        if self.pipelining is not None:
+            tree["pipelining"] = self.pipelining.dump()
+        return tree
 
     @classmethod
     def load(cls, tree: Mapping[str, Any]) -> Self:
@@ -73,5 +90,6 @@ class Task:
             "checkpoint": checkpoints.load(tree["checkpoint"]),
             "faults": tuple(Fault(**fault) for fault in tree["faults"]),
             "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
+            "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
         }
         return cls(**{**tree, **made})

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
+from dayfly.life.checkpoints import Writer
 from dayfly.life.coordinator import STOP, trimmed
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
@@ -30,26 +32,31 @@ from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
 from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
 from dayfly.runs.catch_up import CatchUp
+from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import PROTOCOLS
 from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import Spans
+from dayfly.runs.staging import CUT
 from dayfly.runs.task import RENDEZVOUS, Task
+from dayfly.train.devices import device_of_function
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
-from dayfly.train.sources import open_sources
+from dayfly.train.sources import BOTH, Sides, open_sources
+from dayfly.train.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.base import Channel, Messages, Namespace
 from dayfly.wire.channels.credentials import channel_password
+from dayfly.wire.channels.group import GroupChannel
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.collectives import collective
+from dayfly.wire.collectives import Collective, collective
+from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import wait_patiently
-from dayfly.wire.keys import EVERYONE
-from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore, open_store
@@ -102,51 +109,61 @@ class Worker:
         self._store = store
         self._channel = channel
         self._faults = faults
+        self._places = Places(faults, task.checkpoint.step)
         self._lifetime = Lifetime(context)
         self._reporter = Reporter(channel, task.rank, task.attempt)
         self._spans = Spans()
         job = receive(task.shipped, store, Path(task.scratch))
         self._job = job
-        self._replica = Replica(job)
-        tree, tensors = checkpoints.read(store, task.checkpoint)
+        self._part_of = task.writer
+        line, stage = task.pipelining, self._part_of.stage
+        built = build_stage(job, line.cut, stage) if line is not None else None
+        self._replica = Replica(
+            job,
+            None if built is None else built.model,
+            device_of_function(context.gpu_share),
+        )
+        tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
-        train, self._validation = open_sources(job, task.parts, store)
+        sides = BOTH
+        if line is not None:
+            sides = Sides(x=line.received(stage) is None, y=line.sent(stage) is None)
+        train, validation = open_sources(job, task.parts, store, sides)
         self._epochs = Epochs(task.samples, job.batch_size, job.seed)
         self._rounds = Rounds(self._epochs, task.k)
-        self._slices = Slices(train, self._epochs, task.rank, task.world_size, job.accumulate)
-        self._evaluation = Evaluation(job)
-        self._engine = Engine(
-            channel,
-            collective(task.collective, task.aggregators, task.world_size),
-            task.rank,
-            task.world_size,
-            timeout_s=task.wait_timeout_s,
-            interrupt=self._check,
-            observe=self._observe,
-            watch=self._spans.add,
+        part = self._part_of
+        self._slices = Slices(train, self._epochs, part.replica, part.replicas, task.pieces)
+        # All ranks of a pipeline sum only what is small: what counts is how often somebody waits.
+        whole = self._collective(task.world_size) if line is None else k_reduce(1)
+        self._engine = self._among(channel, task.rank, range(task.world_size), whole)
+        behind = task.replays and self._engine.keeps_sums
+        self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
+        station = Station(
+            task=task,
+            job=job,
+            store=store,
+            replica=self._replica,
+            progress=self._progress,
+            epochs=self._epochs,
+            rounds=self._rounds,
+            slices=self._slices,
+            channel=channel,
+            validation=validation,
+            evaluation=Evaluation(job),
+            engine=self._engine,
+            catch_up=self._catch_up,
+            faults=faults,
+            places=self._places,
+            reporter=self._reporter,
+            lifetime=self._lifetime,
+            spans=self._spans,
+            wishes=self._wishes,
+            room=self._wait_for_room,
+            written=self._wait_until_written,
+            among=self._group,
         )
-        self._catch_up = CatchUp(
-            self._engine, self._reporter, task.checkpoint.step, replays=task.replays
-        )
-        self._protocol = PROTOCOLS[task.sync](
-            Station(
-                task=task,
-                job=job,
-                store=store,
-                replica=self._replica,
-                progress=self._progress,
-                epochs=self._epochs,
-                rounds=self._rounds,
-                slices=self._slices,
-                engine=self._engine,
-                catch_up=self._catch_up,
-                faults=faults,
-                reporter=self._reporter,
-                lifetime=self._lifetime,
-                spans=self._spans,
-                wishes=self._wishes,
-                room=self._wait_for_room,
-            )
+        self._protocol = (
+            PROTOCOLS[task.sync](station) if built is None else Pipeline(station, built)
         )
         self.step = self._protocol.load_state(task.checkpoint.step, tree["replica"], tensors)
         self._last_checkpoint = task.checkpoint.step
@@ -155,9 +172,33 @@ class Worker:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
         self._part: Future[None] | None = None
         self._looked_for_stop = 0.0
-        self._operation = "grad"
         self.kept: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
+
+    def _group(self, name: str | None, ranks: Sequence[int]) -> Engine:
+        """An engine of some of the ranks, this one among them, by the run's collective."""
+        member = ranks.index(self._task.rank)
+        channel: Messages = self._channel
+        if name is not None:
+            channel = GroupChannel(self._channel, name, ranks, member, whole_world=False)
+        return self._among(channel, member, ranks, self._collective(len(ranks)))
+
+    def _collective(self, world_size: int) -> Collective:
+        return collective(self._task.collective, self._task.aggregators, world_size)
+
+    def _among(
+        self, channel: Messages, member: int, ranks: Sequence[int], collective: Collective
+    ) -> Engine:
+        return Engine(
+            channel,
+            collective,
+            member,
+            len(ranks),
+            timeout_s=self._task.wait_timeout_s,
+            interrupt=self._check,
+            observe=self._places.after,
+            watch=self._spans.add,
+        )
 
     def run(self) -> str:
         """Train; returns "done", "stopped" or "handed over"."""
@@ -201,7 +242,7 @@ class Worker:
         return (history[-1]["val_accuracy"] or 0.0) >= target
 
     def _take_round(self) -> Wishes:
-        self._operation = "grad"
+        self._places.step, self._places.operation = self.step, "grad"
         granted = self._protocol.take(self.step)
         stop = self._rounds.steps(self.step).stop
         if self._epochs.ends_epoch(stop - 1):
@@ -216,19 +257,7 @@ class Worker:
         measured: dict[str, float | None] = {}
         last = step + 1 == self._task.steps
         if last or (epoch + 1) % self._job.validate_every == 0:
-            self._operation = "val"
-            sums = self._evaluation.empty()
-            (stored,) = self._catch_up.stored(step, {"val": sums})
-            if self._engine.schedule(sums, stored).reads_buffer:
-                with self._spans.during("validate"):
-                    sums = self._evaluation.sums(
-                        self._replica.model,
-                        self._validation,
-                        self._task.rank,
-                        self._task.world_size,
-                    )
-            self._engine.all_reduce(sums, step, "val", stored)
-            measured = self._evaluation.means(sums)
+            measured = self._protocol.validate(step)
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)
         spans = self._spans.take(began)
@@ -269,22 +298,25 @@ class Worker:
     def _write_checkpoint(self, then: str | None) -> None:
         """Write this worker's part; `then`: how the run ends after this checkpoint, if it does.
 
-        What is to be written is copied now, and written beside the steps that follow.
+        It is written beside the steps that follow. What they change is copied now, unless the
+        protocol waits with that.
         """
         self._wait_for_part()
         began, at = time.monotonic(), time.time()
         self._faults.at(self.step, "checkpoint")
         with self._spans.during("checkpoint"):
             tree, tensors = self._replica.state()
-            whole = {"replica": tree, "progress": self._progress.dump()}
+            cut = [] if (line := self._task.pipelining) is None else list(line.cut)
+            whole = {"replica": tree, "progress": self._progress.dump(), CUT: cut}
             shared, mine = self._protocol.state()
             tensors |= shared
-            share = checkpoints.share_of(self._task.rank, self._task.world_size, tensors)
-            own = checkpoints.share_of(0, 1, mine)
+            writer = self._part_of
+            settled = self._replica.settled(tensors) if self._protocol.steps_when_written else ()
+            share = checkpoints.share_of(writer, tensors, settled)
+            own = checkpoints.share_of(Writer(), mine)
 
         def write(step: int = self.step) -> None:
-            rank, world_size = self._task.rank, self._task.world_size
-            parts = checkpoints.write_share(self._store, step, rank, world_size, whole, share, own)
+            parts = checkpoints.write_share(self._store, step, writer, whole, share, own)
             self._faults.at(step, "written")
             self._lifetime.checkpoint_took(time.monotonic() - began)
             self._reporter.add(
@@ -307,15 +339,16 @@ class Worker:
         if self._part is not None:
             self._part.result()
 
+    def _wait_until_written(self) -> None:
+        """As `_wait_for_part`, in the middle of a step."""
+        if self._part is None or self._part.done():
+            self._wait_for_part()
+        else:
+            with self._spans.during("checkpoint"):
+                self._wait_for_part()
+
     def _check(self) -> None:
         """While waiting: raise HandOver if it is time to, or what hindered a checkpoint."""
         self._lifetime.check()
         if self._part is not None and self._part.done():
             self._part.result()
-
-    def _observe(self, op: Op) -> None:
-        """Failure tests: after each operation, such as `grad-put-sum` or `val-reduce`."""
-        place = f"{self._operation}-{op.kind.value}"
-        if op.kind is Kind.PUT and op.name is not None:
-            place += "-sum" if op.name.destination == EVERYONE else "-part"
-        self._faults.at(self.step, place)

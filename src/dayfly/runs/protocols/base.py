@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,14 +13,18 @@ from dayfly.job import Job
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
-from dayfly.runs.catch_up import CatchUp
+from dayfly.runs.catch_up import CatchUp, Sum
+from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.spans import Spans
 from dayfly.runs.task import Task
+from dayfly.train.evaluation import Evaluation
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
+from dayfly.train.sources import Source
 from dayfly.train.state import Tensors
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
 from dayfly.wire.store import FileStore
 
@@ -30,7 +34,9 @@ class Station:
     """What a protocol works with in a worker.
 
     wishes: what this worker wants done after the round that is being taken. room: waits until the
-    message log has room for another round.
+    message log has room for another round. written: waits until a checkpoint that is under way is
+    written. among: another engine, of some of the ranks, for sums by the run's collective; whoever
+    made it closes it. From a name for their messages (None: as all ranks name them), and the ranks.
     """
 
     task: Task
@@ -41,31 +47,35 @@ class Station:
     epochs: Epochs
     rounds: Rounds
     slices: Slices
+    channel: Channel
+    validation: Source
+    evaluation: Evaluation
     engine: Engine
     catch_up: CatchUp
     faults: Faults
+    places: Places
     reporter: Reporter
     lifetime: Lifetime
     spans: Spans
     wishes: Callable[[], Wishes]
     room: Callable[[], None]
+    written: Callable[[], None]
+    among: Callable[[str | None, Sequence[int]], Engine]
 
 
 class Protocol(Closing):
     """Takes rounds at a station. Made before the replica's state is loaded.
 
     hands_over_within: whether a worker may hand over within a round, keeping its own state.
+    steps_when_written: whether it calls the station's `written` before the replica's `step`, so
+    that a checkpoint needs no copies of what that changes.
     """
 
     hands_over_within: ClassVar[bool] = False
+    steps_when_written: ClassVar[bool] = False
 
     def __init__(self, station: Station) -> None:
         self.station = station
-
-    @staticmethod
-    @abstractmethod
-    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
-        """Size of what a round sums over the workers; may change the replica."""
 
     @abstractmethod
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
@@ -84,6 +94,10 @@ class Protocol(Closing):
 
         Raises HandOver if there is no time for it, WireError if the wire fails.
         """
+
+    @abstractmethod
+    def validate(self, step: int) -> dict[str, float | None]:
+        """Measure the model after an epoch's last step; the same at every worker."""
 
     def tell_step(
         self,
@@ -111,3 +125,29 @@ class Protocol(Closing):
     def close(self) -> None:
         """End its threads."""
         return None
+
+
+class WholeModel(Protocol):
+    """A protocol whose workers each hold all of the model."""
+
+    @staticmethod
+    @abstractmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        """Size of what a round sums over the workers; may change the replica."""
+
+    def validate(self, step: int) -> dict[str, float | None]:
+        """Measure the model after an epoch's last step: each worker its slice, summed up by all."""
+        here = self.station
+        here.places.operation = "val"
+        sums = here.evaluation.empty()
+        one = Sum(here.engine, "val", sums)
+        (stored,) = here.catch_up.stored(step, [one])
+        if one.reads_buffer(stored):
+            with here.spans.during("validate"):
+                sums.copy_(
+                    here.evaluation.sums(
+                        here.replica.model, here.validation, here.task.rank, here.task.world_size
+                    )
+                )
+        one.take(step, stored)
+        return here.evaluation.means(sums)

@@ -14,8 +14,9 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
+from dayfly.runs.catch_up import Sum
 from dayfly.runs.progress import Progress
-from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.runs.protocols.base import Station, WholeModel
 from dayfly.train.averaging import Averaging
 from dayfly.train.local_sgd import LocalSgd
 from dayfly.train.order import Rounds
@@ -25,7 +26,7 @@ from dayfly.train.state import Tensors
 _OPERATION = "avg"
 
 
-class LocalSgdRounds(Protocol):
+class LocalSgdRounds(WholeModel):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
 
     hands_over_within = True
@@ -69,13 +70,14 @@ class LocalSgdRounds(Protocol):
         here = self.station
         steps = here.rounds.steps(step)
         buffer = self._steps.averaging.data
-        (stored,) = here.catch_up.stored(step, {_OPERATION: buffer})
+        average = Sum(here.engine, _OPERATION, buffer)
+        (stored,) = here.catch_up.stored(step, [average])
         if not here.catch_up.behind:
             here.room()
         if self._within != step:
             self._steps.begin_round()
             self._within = step
-        computed = here.engine.schedule(buffer, stored).reads_buffer
+        computed = average.reads_buffer(stored)
         began, at, whole = time.monotonic(), time.time(), not self._steps.done
         for number in range(step + self._steps.done, steps.stop):
             if computed:
@@ -88,7 +90,7 @@ class LocalSgdRounds(Protocol):
         here.faults.at(last, "computed")
         averaging = time.monotonic()
         try:
-            here.engine.all_reduce(buffer, step, _OPERATION, stored)
+            average.take(step, stored)
         except HandOver:
             if not computed:
                 raise
@@ -138,8 +140,7 @@ class LocalSgdRounds(Protocol):
             steps, tensors = self._steps.state()
             tree = {"first": first, "steps": steps, "progress": here.progress.dump()}
             at = first + self._steps.done
-            share = checkpoints.share_of(0, 1, tensors)
-            written = checkpoints.write_share(self._own, at, 0, 1, tree, share)
+            written = checkpoints.write_stages(self._own, at, [(tree, tensors)])
             checkpoints.discard_others(self._own, checkpoints.commit(self._own, at, written))
         self._kept_at = time.monotonic()
         here.lifetime.checkpoint_took(self._kept_at - began)

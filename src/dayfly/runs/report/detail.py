@@ -18,10 +18,12 @@ from itertools import groupby, islice
 from math import inf
 from typing import Any
 
+from dayfly.runs.report.passes import Pass
 from dayfly.runs.report.spans import Span, Step
+from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Band, Timeline
 
-#: Spans and steps that a page has at most by themselves, about 1.5 MB.
+#: Spans, steps and passes that a page has at most by themselves, about 1.5 MB.
 SPANS = 150_000
 #: Shares that a page has at most, about 1 MB.
 SHARES = 300_000
@@ -36,7 +38,7 @@ _PARTS = 1000
 class Detail:
     """windows: where spans are drawn one by one, in seconds. bin_s: elsewhere, None if nowhere.
 
-    bins: how many there are. total: spans and steps of the run.
+    bins: how many there are. total: spans, steps and passes of the run.
     """
 
     windows: tuple[tuple[float, float], ...]
@@ -61,7 +63,7 @@ class Detail:
 
 
 def choose(timeline: Timeline, *, spans: int = SPANS, shares: int = SHARES) -> Detail:
-    """What to draw one by one, within budgets of spans (and steps) and of shares."""
+    """What to draw one by one, within budgets of spans (and steps and passes) and of shares."""
     drawn = [part for band in timeline.bands for part in _parts(band)]
     if len(drawn) <= spans or not timeline.length_s:
         return Detail(((0.0, timeline.length_s),), None, 0, len(drawn))
@@ -86,14 +88,29 @@ def choose(timeline: Timeline, *, spans: int = SPANS, shares: int = SHARES) -> D
     return Detail(tuple(_windows(sorted(chosen), bin_s)), bin_s, bins, len(drawn))
 
 
-def tree(timeline: Timeline, detail: Detail) -> dict[str, Any]:
+def tree(timeline: Timeline, detail: Detail, stages: Stages | None = None) -> dict[str, Any]:
     """For the page's script. Times count in units of `UNIT_S`.
 
     Spans are `[gap, length, gap, length, ...]`, where a gap begins at the end of the one before;
     steps are `[gap, length, number, computed, ...]` in the same way; shares are in thousandths, a
-    number each coarse bin.
+    number each coarse bin. Of a pipeline, bands have names and stand in groups, [first worker,
+    title], and passes are `[gap, length, number, ...]`: twice the micro-batch, and one if backward.
     """
     coarse = tuple(detail.coarse())
+    bands = [_band(band, detail, coarse) for band in timeline.bands]
+    groups = {}
+    if stages is not None:
+        for band, made in zip(timeline.bands, bands, strict=True):
+            made |= {
+                "name": stages.name(band.worker),
+                "short": stages.short(band.worker),
+                "passes": _encoded_passes(band.passes, detail),
+            }
+        groups = {
+            "groups": [
+                [stage * stages.replicas, stages.title(stage)] for stage in range(stages.count)
+            ]
+        }
     return {
         "unit_s": UNIT_S,
         "length": _units(timeline.length_s),
@@ -107,7 +124,8 @@ def tree(timeline: Timeline, detail: Detail) -> dict[str, Any]:
             [_units(one.at_s), one.to_step, one.redone_steps, one.cause]
             for one in timeline.rollbacks
         ],
-        "bands": [_band(band, detail, coarse) for band in timeline.bands],
+        "bands": bands,
+        **groups,
     }
 
 
@@ -167,6 +185,17 @@ def _encoded_steps(steps: Iterable[Step], detail: Detail) -> list[int]:
     return numbers
 
 
+def _encoded_passes(passes: Iterable[Pass], detail: Detail) -> list[int]:
+    """Passes that begin in a window, whole."""
+    numbers, last = [], 0
+    for one in passes:
+        if detail.shows(one.start_s):
+            start, end = _units(one.start_s), _units(one.end_s)
+            numbers += [start - last, end - start, 2 * one.micro_batch + (one.what == "b")]
+            last = end
+    return numbers
+
+
 def _shares(spans: Iterable[Span], detail: Detail, coarse: Sequence[int]) -> list[int]:
     assert detail.bin_s is not None
     taken_s = [0.0] * detail.bins
@@ -178,13 +207,14 @@ def _shares(spans: Iterable[Span], detail: Detail, coarse: Sequence[int]) -> lis
     return [round(_PARTS * taken_s[place] / detail.bin_s) for place in coarse]
 
 
-def _parts(band: Band) -> Iterator[Span | Step]:
+def _parts(band: Band) -> Iterator[Span | Step | Pass]:
     yield from band.steps
+    yield from band.passes
     for spans in band.spans.values():
         yield from spans
 
 
-def _bins(part: Span | Step, bin_s: float, bins: int) -> range:
+def _bins(part: Span | Step | Pass, bin_s: float, bins: int) -> range:
     """The bins that it touches."""
     return range(
         min(bins - 1, int(part.start_s / bin_s)), min(bins - 1, int(part.end_s / bin_s)) + 1

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
-from dayfly.runs.report import curves, detail, tables
+from dayfly.runs.report import curves, detail, lives, tables
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
+from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
@@ -23,6 +25,7 @@ _SCRIPTS = (
     "data.js",
     "view.js",
     "draw.js",
+    "stages.js",
     "timeline.js",
     "move.js",
     "charts.js",
@@ -60,8 +63,11 @@ def write_report(directory: Path, output: Path | None = None, *, bill: Json | No
 
 def render(run: RunFiles, bill: Json | None = None) -> str:
     """The page of a run. bill: in place of the run's own."""
-    times = timeline(run.coordinator, run.workers, running=run.running)
+    times = timeline(run.coordinator, run.workers, running=run.running, of_script=run.of_script)
+    lived = lives.lives(run.coordinator, times, run.status) if run.of_script else ()
     shown_detail = detail.choose(times)
+    pipeline = Pipeline.of(run.record, run.workers)
+    stages = None if pipeline is None else pipeline.stages
     of_rank_0 = run.workers.get(0, ())
     ended = run.history is not None and run.status not in ("running", "interrupted")
     history = run.history if ended and run.history is not None else {}
@@ -78,20 +84,29 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
         style=_asset("style.css"),
         script=script,
         data=script_json(
-            {"timeline": detail.tree(times, shown_detail), "figures": figures, "rows": ROWS}
+            {
+                "timeline": {
+                    **detail.tree(times, shown_detail, stages),
+                    "script": run.of_script,
+                },
+                "figures": figures,
+                "rows": ROWS,
+            }
         ),
         status=text(run.status),
         lead=text(_lead(run, times)),
         error=_error(run),
-        tiles=_tiles(run, times, sums, epochs, billed),
+        tiles=_tiles(run, times, sums, epochs, billed, lived, pipeline),
         detail_note=text(_detail_note(shown_detail, times)),
         timeline_tables=folded("What each worker did, in seconds", tables.work_table(times))
-        + folded("All attempts", tables.attempts_table(times)),
-        curve_tables=folded("All epochs", tables.epochs_table(epochs)) if epochs else "",
-        curve_note="" if figures else '<p class="note">No step has been reported yet.</p>',
+        + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
+        lanes="hidden" if run.of_script else "",
+        lanes_key="" if run.of_script else ", and l for lanes",
+        pipeline="" if pipeline is None else pipeline.section(),
+        curves=_lives(lived) if run.of_script else _curves(epochs, any_figure=bool(figures)),
         bill=tables.bill(billed),
         traffic=tables.traffic_table(sums) if sums else '<p class="note">None was reported.</p>',
-        facts=_facts(run, times, history),
+        facts=_facts(run, times, history, lived),
     )
 
 
@@ -111,14 +126,54 @@ def _error(run: RunFiles) -> str:
     return f'<div class="error" role="note"><h2>Why it failed</h2><pre>{text(error)}</pre></div>'
 
 
+def _curves(epochs: Sequence[Json], *, any_figure: bool) -> str:
+    note = "" if any_figure else '<p class="note">No step has been reported yet.</p>'
+    table = folded("All epochs", tables.epochs_table(epochs)) if epochs else ""
+    return _section("Curves", f'{note}<div class="charts" id="charts"></div>{table}')
+
+
+def _lives(lived: Sequence[lives.Life]) -> str:
+    return _section("Lives", lives.table(lived))
+
+
+def _section(title: str, content: str) -> str:
+    name = f"{title.lower()}-title"
+    return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
+
+
 def _tiles(
     run: RunFiles,
     times: Timeline,
     sums: Mapping[int, Mapping[str, int]],
     epochs: Sequence[Json],
     bill: Json | None,
+    lived: Sequence[lives.Life],
+    pipeline: Pipeline | None,
 ) -> str:
     """The figures that one looks for first."""
+    tiles = lives.tiles(lived) if run.of_script else _of_training(run, times, epochs)
+    # A life whose coordinator was killed is in the events only.
+    wall_s = max(run.record.get("wall_s") or 0.0, times.length_s)
+    tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
+    if not run.of_script:
+        tiles.append(_deaths(times))
+    if pipeline is not None:
+        tiles += pipeline.tiles()
+    if bill is not None:
+        tiles.append(("cost", usd(bill["cost_usd"]), f"as on {bill.get('price_list')}"))
+    up = sum(row["bytes_up"] for row in sums.values())
+    down = sum(row["bytes_down"] for row in sums.values())
+    if sums:
+        tiles.append(("traffic", f"{mb(up)} MB", f"up; {mb(down)} MB down"))
+    return "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+
+
+def _of_training(
+    run: RunFiles, times: Timeline, epochs: Sequence[Json]
+) -> list[tuple[str, str, str]]:
     result, last = run.result, epochs[-1] if epochs else {}
     tiles: list[tuple[str, str, str]] = []
     accuracy = last.get("val_accuracy")
@@ -134,33 +189,25 @@ def _tiles(
         steps = max(numbers, default=-1) + 1
     pace = f"{result['step_s'] * 1000:.1f} ms each" if result.get("step_s") else "so far"
     tiles.append(("steps", shown(steps), pace))
-    # A life whose coordinator was killed is in the events only.
-    wall_s = max(run.record.get("wall_s") or 0.0, times.length_s)
-    tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
+    return tiles
+
+
+def _deaths(times: Timeline) -> tuple[str, str, str]:
     lost = times.ends("lost")
     also = f", {lost} lost with the coordinator" if lost else ""
     back = len(times.rollbacks)
     also += f", {back} rollback{'s' * (back > 1)}" if back else ""
-    tiles.append(
-        ("deaths", shown(times.ends("death")), f"{times.ends('hand-over')} hand-overs{also}")
-    )
-    if bill is not None:
-        tiles.append(("cost", usd(bill["cost_usd"]), f"as on {bill.get('price_list')}"))
-    up = sum(row["bytes_up"] for row in sums.values())
-    down = sum(row["bytes_down"] for row in sums.values())
-    if sums:
-        tiles.append(("traffic", f"{mb(up)} MB", f"up; {mb(down)} MB down"))
-    return "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
-        for name, value, more in tiles
-    )
+    return "deaths", shown(times.ends("death")), f"{times.ends('hand-over')} hand-overs{also}"
 
 
 def _detail_note(chosen: detail.Detail, times: Timeline) -> str:
     """What is drawn, and what is left out or joined: nothing in silence."""
     parts = [
-        f"{shown(chosen.total)} spans and steps; those of a kind less than 0.1 ms apart are one."
+        f"{shown(chosen.total)} spans{_also(times)}; "
+        "those of a kind less than 0.1 ms apart are one."
     ]
+    if any(band.passes for band in times.bands):
+        parts.append("Close enough, passes have numbers: f3 is micro-batch 3 forward, b3 backward.")
     if chosen.bin_s is not None:
         places = ", ".join(f"{start:.4g} to {end:.4g} s" for start, end in chosen.windows[:12])
         more = len(chosen.windows) - 12
@@ -175,11 +222,32 @@ def _detail_note(chosen: detail.Detail, times: Timeline) -> str:
     return " ".join(parts)
 
 
-def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
+def _also(times: Timeline) -> str:
+    """What is counted beside spans."""
+    if any(band.passes for band in times.bands):
+        return ", steps and passes"
+    return " and steps" if any(band.steps for band in times.bands) else ""
+
+
+def _facts(run: RunFiles, times: Timeline, history: Json, lived: Sequence[lives.Life]) -> str:
+    record = run.record
+    what = {"run_id": record.get("run_id"), "status": run.status}
+    if run.of_script:
+        what |= {**lives.facts(record, lived), "wall_s": record.get("wall_s")}
+    else:
+        what |= _facts_of_training(run, times, history)
+    if run.cut_lines:
+        what["event lines cut short, passed over"] = run.cut_lines
+    parts = [tables.facts("Run", what), tables.facts("Settings", record.get("settings") or {})]
+    if record.get("made_with"):
+        parts.append(tables.facts("Made with", record["made_with"]))
+    columns = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_rollbacks(times)}'
+
+
+def _facts_of_training(run: RunFiles, times: Timeline, history: Json) -> dict[str, Any]:
     record = run.record
     what = {
-        "run_id": record.get("run_id"),
-        "status": run.status,
         "samples": record.get("samples"),
         "round_bytes": record.get("round_bytes"),
         "lives": record.get("generation", 0) - record.get("rollbacks", 0) + 1,
@@ -195,13 +263,7 @@ def _facts(run: RunFiles, times: Timeline, history: Json) -> str:
         what |= {name: result[name] for name in ("step_s", "predicted_step_s")}
     if result.get("predicted_cost_usd") is not None:
         what |= {name: result[name] for name in ("cost_usd", "predicted_cost_usd")}
-    if run.cut_lines:
-        what["event lines cut short, passed over"] = run.cut_lines
-    parts = [tables.facts("Run", what), tables.facts("Settings", record.get("settings") or {})]
-    if record.get("made_with"):
-        parts.append(tables.facts("Made with", record["made_with"]))
-    columns = "".join(f"<div>{part}</div>" for part in parts)
-    return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_rollbacks(times)}'
+    return what
 
 
 def _checkpoints(times: Timeline) -> str:

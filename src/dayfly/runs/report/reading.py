@@ -12,6 +12,7 @@ from typing import Self
 from dayfly.errors import RequestError
 from dayfly.runs import events
 from dayfly.runs.events import Json
+from dayfly.runs.record import SCRIPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,11 @@ class RunFiles:
         """`run.json`'s, but "interrupted" for a run whose coordinator died without a word."""
         status = str(self.record.get("status"))
         return "interrupted" if status == "running" and not self.running else status
+
+    @property
+    def of_script(self) -> bool:
+        """Whether a script was run: it has lives of all workers, and no steps that are known."""
+        return self.record.get("kind") == SCRIPT
 
     @property
     def result(self) -> Json:

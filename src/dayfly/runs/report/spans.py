@@ -1,10 +1,13 @@
 """What a worker's records say that it did, as spans of time by kind.
 
 kind         row       from
+script       compute   a script, which tells nothing of what it does
 cold start   compute   the platform's metering: from the request until the handler began
 load         compute   job, checkpoint and data, until the first step
 data         compute   waits for its slice of the data
 compute      compute   forward, backward, and sums of the wire
+forward      compute   a stage's passes of micro-batches, in runs whose model is cut
+backward     compute
 apply        compute   the sum of all gradients applied
 catch up     compute   steps that a successor takes from the message log
 validate     compute
@@ -27,8 +30,11 @@ Json = Mapping[str, Any]
 ROWS: Mapping[str, str] = {
     "cold start": "compute",
     "load": "compute",
+    "script": "compute",
     "data": "compute",
     "compute": "compute",
+    "forward": "compute",
+    "backward": "compute",
     "apply": "compute",
     "catch up": "compute",
     "validate": "compute",
@@ -42,7 +48,7 @@ ROWS: Mapping[str, str] = {
 APART_S = 1e-4
 _RENAMED = {"start": "load"}
 #: What is told as catching up, of a step that was taken from the log.
-_OWN_WORK = ("compute", "apply")
+_OWN_WORK = ("compute", "forward", "backward", "apply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,8 @@ def spans_of(record: Json) -> Iterator[Span]:
             yield _span(record["lane"], start_s, 0.0, record["ms"])
         case "part" if "seconds" in record:
             yield Span("checkpoint", start_s, start_s + record["seconds"])
-        case _ if caught_up_s := _caught_up_s(record):
-            yield Span("catch up", start_s, start_s + caught_up_s)
+        case _ if log_s := caught_up_s(record):
+            yield Span("catch up", start_s, start_s + log_s)
             for span in _parts(record, start_s):
                 if span.kind not in _OWN_WORK:
                     yield span
@@ -93,7 +99,7 @@ def spans_of(record: Json) -> Iterator[Span]:
             yield from _parts(record, start_s)
 
 
-def _caught_up_s(record: Json) -> float:
+def caught_up_s(record: Json) -> float:
     """How long a step or a round took that came from the message log; 0 for all else.
 
     A round that a predecessor began is not computed whole, but adds to what the others wait for.

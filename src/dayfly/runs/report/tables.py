@@ -44,7 +44,7 @@ def bill(tree: Json | None) -> str:
     total = usd(tree["cost_usd"])
     parts = [
         f'<div class="two">{_kinds(kinds, total, tree)}<div>{_scalars(tree)}</div></div>',
-        _records("By function", functions, first="function"),
+        _records("By function", _paid(functions), first="function"),
     ]
     for note in (*tree.get("overridden", ()), *tree.get("notes", ())):
         parts.append(f'<p class="note">{text(note)}</p>')
@@ -111,13 +111,15 @@ def work_table(timeline: Timeline) -> str:
     return long_table("Seconds by what workers did; they may overlap", heads, rows)
 
 
-def attempts_table(timeline: Timeline) -> str:
-    """When every function began, how long it lived and how it ended."""
+def attempts_table(timeline: Timeline, *, of_script: bool = False) -> str:
+    """When every function began, how long it lived and how it ended.
+
+    of_script: each worker has one attempt in each life of all, which count from 1.
+    """
     rows = [
         (
             f"worker {band.worker}",
-            one.life,
-            one.number,
+            *((str(one.number + 1),) if of_script else (one.life, one.number)),
             f"{one.start_s:.2f}",
             NOTHING if one.ready_s is None else f"{one.ready_s - one.start_s:.3f}",
             f"{one.end_s - one.start_s:.2f}",
@@ -126,7 +128,8 @@ def attempts_table(timeline: Timeline) -> str:
         for band in timeline.bands
         for one in band.attempts
     ]
-    heads = ("worker", "life", "attempt", "from (s)", "cold start (s)", "lasted (s)", "end")
+    numbers = ("life",) if of_script else ("life", "attempt")
+    heads = ("worker", *numbers, "from (s)", "cold start (s)", "lasted (s)", "end")
     return long_table("Attempts", heads, rows)
 
 
@@ -140,6 +143,16 @@ def epochs_table(records: Sequence[Json]) -> str:
 def facts(title: str, tree: Json) -> str:
     """A list of names and values."""
     return f"<h3>{title}</h3>" + pairs({spoken(name): value for name, value in tree.items()})
+
+
+def _paid(rows: Sequence[Json]) -> list[Json]:
+    """Without the kinds of dollars that no row has any of: most runs pay nothing for a store."""
+    empty = {
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if name.endswith("_usd") and name != "cost_usd" and not any(row.get(name) for row in rows)
+    }
+    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
 
 
 def _kinds(kinds: Mapping[str, float], total: str, tree: Json) -> str:

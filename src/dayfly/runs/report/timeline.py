@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dayfly.runs.report.passes import Pass, passes_of
 from dayfly.runs.report.spans import APART_S, Span, Step, began, joined, spans_of, step_of
 
 Json = Mapping[str, Any]
@@ -30,7 +31,8 @@ class Attempt:
     """One invocation, in seconds of the timeline. life: counted from 0, by the attempts seen.
 
     ready_s: the handler began; None: nobody told. end: "done", "stopped", "hand-over", "death",
-    "cancelled", "running", or "lost" if its coordinator was killed. why: the cause of a death.
+    "cancelled", "lifetime", "running", or "lost" if its coordinator was killed. why: the cause of a
+    death.
     """
 
     life: int
@@ -44,12 +46,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One worker: its attempts, steps and spans, each in order."""
+    """One worker: its attempts, steps, spans and passes of micro-batches, each in order."""
 
     worker: int
     attempts: tuple[Attempt, ...]
     steps: tuple[Step, ...]
     spans: Mapping[str, tuple[Span, ...]]
+    passes: tuple[Pass, ...] = ()
 
     def seconds(self) -> dict[str, float]:
         """Seconds by kind."""
@@ -101,10 +104,15 @@ class Timeline:
 
 
 def timeline(
-    coordinator: Sequence[Json], workers: Mapping[int, Sequence[Json]], *, running: bool
+    coordinator: Sequence[Json],
+    workers: Mapping[int, Sequence[Json]],
+    *,
+    running: bool,
+    of_script: bool = False,
 ) -> Timeline:
-    """running: functions without an end are alive; else they were lost with their coordinator."""
-    drafts = _drafts(coordinator, workers, running=running)
+    """running: functions without an end are alive; else they were lost with their coordinator.
+    of_script: they ran a script, from where they were ready to their end."""
+    drafts = _drafts(coordinator, workers, running=running, of_script=of_script)
     clock = _Clock(drafts)
     bands = tuple(draft.band(clock) for _, draft in sorted(drafts.items()))
     at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
@@ -139,6 +147,7 @@ class _Draft:
     attempts: list[Attempt] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
     # By attempt: the first and the last that was heard of it.
     first_s: dict[int, float] = field(default_factory=dict)
     last_s: dict[int, float] = field(default_factory=dict)
@@ -149,6 +158,7 @@ class _Draft:
                 continue  # its time is the coordinator's
             if record["kind"] == "step":
                 self.steps.append(step_of(record))
+                self.passes += passes_of(record)
             self.spans += spans_of(record)
             place = self._place(record)
             if place is not None:
@@ -163,7 +173,7 @@ class _Draft:
         begun = [p for p in numbered if self.attempts[p].start_s <= record["at"] + _SKEW_S]
         return begun[-1] if begun else next(iter(numbered), None)
 
-    def close(self, as_of_s: float) -> None:
+    def close(self, as_of_s: float, *, of_script: bool) -> None:
         """Give an end to attempts that nobody saw end, and fill what is before the first step."""
         loads = {place for span in self.spans if span.kind == "load" for place in [self._at(span)]}
         for place, one in enumerate(self.attempts):
@@ -176,7 +186,9 @@ class _Draft:
             ready_s = first_s if one.ready_s is None else min(one.ready_s, one.end_s)
             if ready_s > one.start_s:
                 self.spans.append(Span("cold start", one.start_s, ready_s))
-            if place not in loads and first_s > ready_s:
+            if of_script:
+                self.spans.append(Span("script", ready_s, one.end_s))
+            elif place not in loads and first_s > ready_s:
                 self.spans.append(Span("load", ready_s, first_s))
 
     def _at(self, span: Span) -> int:
@@ -204,11 +216,19 @@ class _Draft:
             (replace(s, start_s=clock(s.start_s), end_s=clock(s.end_s)) for s in self.steps),
             key=lambda step: step.start_s,
         )
-        return Band(self.worker, attempts, tuple(steps), spans)
+        passes = sorted(
+            (replace(p, start_s=clock(p.start_s), end_s=clock(p.end_s)) for p in self.passes),
+            key=lambda one: one.start_s,
+        )
+        return Band(self.worker, attempts, tuple(steps), spans, tuple(passes))
 
 
 def _drafts(
-    coordinator: Sequence[Json], workers: Mapping[int, Sequence[Json]], *, running: bool
+    coordinator: Sequence[Json],
+    workers: Mapping[int, Sequence[Json]],
+    *,
+    running: bool,
+    of_script: bool,
 ) -> dict[int, _Draft]:
     drafts: dict[int, _Draft] = {rank: _Draft(rank) for rank in workers}
     life = 0
@@ -230,7 +250,7 @@ def _drafts(
     at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
     for rank, draft in drafts.items():
         draft.read(workers.get(rank, ()))
-        draft.close(max(at, default=0.0))
+        draft.close(max(at, default=0.0), of_script=of_script)
     return drafts
 
 

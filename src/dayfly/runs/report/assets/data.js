@@ -23,11 +23,25 @@ function decodeSteps(numbers, unit) {
   return steps;
 }
 
+/** Passes of micro-batches: `number` is twice the micro-batch, and one if backward. */
+function decodePasses(numbers, unit) {
+  const count = numbers.length / 3;
+  const start = new Float64Array(count), end = new Float64Array(count), number = new Int32Array(count);
+  let at = 0;
+  for (let i = 0; i < count; i++) {
+    start[i] = (at += numbers[3 * i]) * unit;
+    end[i] = (at += numbers[3 * i + 1]) * unit;
+    number[i] = numbers[3 * i + 2];
+  }
+  return { start, end, number };
+}
+
 /** Everything of the timeline in seconds; `kinds` in the order of `rows`, unknown ones last. */
 function decodeTimeline(tree, rows) {
   const unit = tree.unit_s;
   const bands = tree.bands.map((band) => ({
-    worker: band.worker,
+    worker: band.worker, name: band.name ?? `worker ${band.worker}`, short: band.short ?? String(band.worker),
+    passes: decodePasses(band.passes ?? [], unit),
     attempts: band.attempts.map(([life, number, start, ready, end, how, why]) => ({
       life, number, start: start * unit, ready: ready === null ? null : ready * unit,
       end: end * unit, how, why })),
@@ -38,7 +52,7 @@ function decodeTimeline(tree, rows) {
   const present = new Set(bands.flatMap((band) => [...band.spans.keys()]));
   const kinds = [...new Set([...Object.keys(rows), ...present])].filter((k) => present.has(k));
   return {
-    bands, kinds, rowOf: (kind) => rows[kind] ?? "compute",
+    bands, kinds, groups: decodeGroups(tree.groups ?? [], bands), script: tree.script, rowOf: (kind) => rows[kind] ?? "compute",
     length: Math.max(tree.length * unit, 1e-3),
     bin: tree.bin === null ? null : tree.bin * unit, coarse: tree.coarse,
     pauses: tree.pauses.map(([at, left]) => ({ at: at * unit, left })),

@@ -109,7 +109,7 @@ class Painter {
       const x = box.left + (one.end - view.from) * scale;
       if (x < box.left - 8 || x > box.right + 8 || !shown(one.how)) continue;
       const size = Math.max(3.2 * this.pixels, Math.min(6 * this.pixels, box.height * 0.36));
-      const mark = { death: cross, lost: cross, "hand-over": arrow }[one.how];
+      const mark = { death: cross, lost: cross, "hand-over": arrow, lifetime: arrow }[one.how];
       if (!mark) continue;
       mark(this.context, x, box.top + box.height / 2, size, box, this.colours, this.pixels);
     }

@@ -69,7 +69,7 @@ function hoverable(figure) {
   const { bands, guide } = figure;
   bands.addEventListener("pointermove", (event) => {
     if (event.buttons && event.pointerType === "mouse") return;
-    const place = Math.floor(event.offsetY / figure.row), band = figure.timeline.bands[place];
+    const place = figure.placeAt(event.offsetY), band = figure.timeline.bands[place];
     guide.hidden = event.offsetX < figure.left;
     guide.style.left = `${event.offsetX}px`;
     if (!band || event.offsetX < figure.left) { hideTip(); return; }
@@ -85,11 +85,11 @@ function told(figure, band, time, lane) {
   const reach = 3 * (view.to - view.from) / figure.across;
   const lives = new Set(timeline.bands.flatMap((b) => b.attempts.map((one) => one.life))).size > 1;
   const one = band.attempts.findLast((a) => time >= a.start - reach && time <= a.end + 2 * reach);
-  const lines = [[`worker ${band.worker}` + (one ? `, attempt ${one.number}` : "")
+  const lines = [[band.name + (one ? `, attempt ${one.number}` : "")
     + (one && lives ? `, life ${one.life}` : "")]];
   const ending = band.attempts.find((a) => Math.abs(a.end - time) <= 2 * reach);
   const endings = { death: "died", lost: "lost with its coordinator", "hand-over": "handed over",
-    running: "still running", done: "done", stopped: "stopped", cancelled: "cancelled" };
+    running: "still running", done: "done", lifetime: "came to the end of its lifetime", returned: "returned", stopped: "stopped", cancelled: "cancelled" };
   if (ending) {
     const why = ending.why ? `: ${ending.why}` : "";
     lines.push([`${endings[ending.how] ?? ending.how} at ${duration(ending.end)}${why}`]);
@@ -103,8 +103,10 @@ function told(figure, band, time, lane) {
   const lanes = LANES[figure.apart ? "apart" : "joined"][Math.max(0, lane)] ?? ["down"];
   const shown = timeline.kinds.filter((k) => !figure.hidden.has(k) && lanes.includes(timeline.rowOf(k)));
   const hits = shown.flatMap((kind) => hit(band.spans.get(kind), time, reach / 3, kind));
-  for (const { kind, start, end } of hits) {
-    lines.push([`${kind}: ${duration(end - start)} from ${atStep(start, 1e-4)} s`, kind]);
+  const pass = passAt(band, time);
+  for (const found of hits) {
+    const { kind, name = kind, start, end } = pass?.kind === found.kind ? pass : found;
+    lines.push([`${name}: ${duration(end - start)} from ${atStep(start, 1e-4)} s`, kind]);
   }
   const bin = timeline.bin && timeline.coarse.indexOf(Math.floor(time / timeline.bin));
   if (timeline.bin && bin >= 0) {

@@ -7,7 +7,7 @@ class TimelineFigure {
     this.timeline = timeline;
     this.view = new View(timeline.length);
     this.hidden = new Set();
-    this.apart = timeline.bands.length <= 16;
+    this.apart = !timeline.script && timeline.bands.length <= 16; // a script is one lane
     this.axis = document.getElementById("axis");
     this.bands = document.getElementById("bands");
     this.guide = document.getElementById("guide");
@@ -23,16 +23,28 @@ class TimelineFigure {
   layout() {
     const count = Math.max(1, this.timeline.bands.length);
     this.width = Math.max(200, this.frame.clientWidth);
-    this.left = this.width < 560 ? 34 : 84;
+    const wide = this.timeline.groups.length ? namesWidth(this.timeline.bands) + 16 : 84;
+    this.left = this.width < 2.5 * wide || this.width < 560 ? 34 : wide;
     const room = (few, many) => Math.max(many, Math.min(few, Math.floor(560 / count / 3)));
     this.lane = this.apart ? room(18, 6) : Math.max(3, Math.min(13, Math.floor(2400 / count)));
     this.gap = this.apart ? Math.max(4, Math.min(10, Math.floor(this.lane * 0.6))) : this.lane > 5 ? 2 : 1;
     this.row = (this.apart ? 3 * this.lane + 2 : this.lane) + this.gap;
-    this.height = count * this.row + BOTTOM_PX;
+    this.height = count * this.row + this.timeline.groups.length * GROUP_PX + BOTTOM_PX;
     this.pixels = Math.min(devicePixelRatio || 1, MOST_PIXELS / this.height);
   }
 
-  top(place) { return place * this.row + this.gap / 2 + 1; }
+  top(place) {
+    const heads = this.timeline.groups.filter(({ first }) => first <= place).length;
+    return place * this.row + heads * GROUP_PX + this.gap / 2 + 1;
+  }
+
+  /** The place of the band at a height, or -1 where there is none. */
+  placeAt(y) {
+    return this.timeline.bands.findIndex((_, place) => {
+      const top = this.top(place) - this.gap / 2 - 1;
+      return y >= top && y < top + this.row;
+    });
+  }
 
   x(time) {
     return this.left + (time - this.view.from) / (this.view.to - this.view.from) * this.across;
@@ -79,6 +91,7 @@ class TimelineFigure {
       if (!this.hidden.has("compute")) {
         painter.numbers(band, this.view, scaled(top, this.lane));
       }
+      numberPasses(painter, band, this.view, scaled(top, this.lane), this.hidden);
     });
     this.pauses(context, this.height);
     this.timeline.bands.forEach((band, place) => painter.ends(band, this.view,
@@ -102,10 +115,11 @@ class TimelineFigure {
     context.fillStyle = this.colours.of("--soft");
     this.timeline.bands.forEach((band, place) => {
       if (place % every) return;
-      const name = short ? String(band.worker) : `worker ${band.worker}`;
+      const name = short ? band.short : band.name;
       const y = this.top(place) + (labelled ? this.lane : this.row - this.gap) / 2;
       context.fillText(name, (this.left - 9) * this.pixels, (y + 0.5) * this.pixels);
     });
+    headGroups(this, context);
     if (!labelled) return;
     this.font(context, 10.5);
     this.timeline.bands.forEach((band, place) => ["up", "down"].forEach((name, lane) => {
@@ -220,7 +234,7 @@ class TimelineFigure {
       context.fillStyle = this.colours.of("--soft");
       context.textAlign = "right";
       context.textBaseline = "middle";
-      context.fillText("computing", left - 9 * px, height / 2);
+      context.fillText(this.timeline.script ? "running" : "computing", left - 9 * px, height / 2);
     }
   }
 
@@ -228,7 +242,7 @@ class TimelineFigure {
     const whole = { from: -0.01 * this.timeline.length, to: 1.01 * this.timeline.length };
     const scale = columns / (whole.to - whole.from);
     const sum = new Float32Array(columns);
-    const kinds = ["compute", "apply", "catch up", "validate"];
+    const kinds = ["compute", "forward", "backward", "apply", "catch up", "validate", "script"];
     for (const band of this.timeline.bands) {
       for (const kind of kinds) {
         const spans = band.spans.get(kind);
@@ -253,6 +267,7 @@ class TimelineFigure {
     const marks = [
       ...(ends.has("death") ? [["death", "death"]] : []),
       ...(ends.has("lost") ? [["lost", "lost with the coordinator"]] : []),
+      ...(ends.has("lifetime") ? [["lifetime", "end of a lifetime"]] : []),
       ...(ends.has("hand-over") ? [["hand-over", "hand-over"]] : []),
       ...(this.timeline.checkpoints.length ? [["checkpoints", "checkpoint counts"]] : []),
       ...(this.timeline.rollbacks.length ? [["rollbacks", "all go back"]] : []),
@@ -264,6 +279,7 @@ class TimelineFigure {
       rollbacks: '<path d="M6.5 0V13" stroke="var(--bad)" stroke-width="2" stroke-dasharray="3"/>',
     };
     draws.lost = draws.death;
+    draws.lifetime = draws["hand-over"];
     for (const [kind, name] of [...this.timeline.kinds.map((kind) => [kind, kind]), ...marks]) {
       const button = document.createElement("button");
       button.type = "button";
@@ -294,7 +310,7 @@ class TimelineFigure {
     const found = /t=([-+.\de]+),([-+.\de]+)/.exec(location.hash);
     if (found && Number(found[2]) > Number(found[1])) this.view.show(+found[1], +found[2]);
     const lanes = /lanes=(\d)/.exec(location.hash);
-    if (lanes) this.apart = lanes[1] === "1";
+    if (lanes && !this.timeline.script) this.apart = lanes[1] === "1";
     document.querySelector('[data-do="lanes"]').setAttribute("aria-pressed", String(this.apart));
   }
 
@@ -316,7 +332,7 @@ class TimelineFigure {
     const actions = {
       in: () => this.view.zoom(0.6), out: () => this.view.zoom(1 / 0.6), fit: () => this.view.fit(),
       left: () => this.view.move(-0.15 * wide), right: () => this.view.move(0.15 * wide),
-      lanes: () => { this.apart = !this.apart; this.toggled = true; },
+      lanes: () => { if (this.timeline.script) return; this.apart = !this.apart; this.toggled = true; },
     };
     actions[what]();
     document.querySelector('[data-do="lanes"]').setAttribute("aria-pressed", String(this.apart));

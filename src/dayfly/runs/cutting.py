@@ -1,0 +1,91 @@
+"""Settings about stages: what can be known to be wrong of them without the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dayfly.errors import RequestError
+
+#: The faster one where transfers take time; the other takes less memory (see `wire.pipelines`).
+DEFAULT_SCHEDULE = "fill-drain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workforce:
+    """How many workers there are: stages times replicas, unless the model is not cut."""
+
+    workers: int
+    replicas: int | None
+
+
+def workforce(cut: Sequence[int], workers: int, replicas: int | None) -> Workforce:
+    """The workers of a model in stages, of whichever number is given; one worker: none was given.
+
+    Raises RequestError for a cut that no model can have, and for numbers that do not fit.
+    """
+    if any(left >= right for left, right in pairwise((0, *cut))):
+        raise RequestError(
+            f"--cut {listed(cut)}: give ascending numbers of layers from 1, such as 4,9"
+        )
+    if replicas is not None and replicas < 1:
+        raise RequestError(f"--replicas {replicas}: give a number from 1")
+    stages = len(cut) + 1
+    if workers == 1:
+        workers = stages * (replicas or 1)
+    each, left = divmod(workers, stages)
+    if left or not each or (replicas or each) != each:
+        of = "any number of" if replicas is None else str(replicas)
+        raise RequestError(
+            f"--workers {workers} are not {stages} stages times {of} replicas: leave it out, and "
+            "give --replicas"
+        )
+    return Workforce(workers=workers, replicas=each)
+
+
+def check_stage_memory(sizes: Sequence[int], stages: int, memory_mib: int | None) -> None:
+    """Raise RequestError unless there is a size for each stage, or none."""
+    if not sizes:
+        return
+    if len(sizes) != stages:
+        raise RequestError(
+            f"--stage-memory {listed(sizes)}: --cut makes {stages} stages, so give {stages} sizes "
+            "in MiB"
+        )
+    if min(sizes) < 1:
+        raise RequestError(f"--stage-memory {listed(sizes)}: give sizes above 0, in MiB")
+    if memory_mib is not None:
+        raise RequestError("--memory and --stage-memory: give one of them")
+
+
+def check_uncut(replicas: int | None, schedule: str, sizes: Sequence[int]) -> None:
+    """Raise RequestError for what only a model in stages has."""
+    given = {
+        "--replicas": replicas is not None,
+        "--schedule": schedule != DEFAULT_SCHEDULE,
+        "--stage-memory": bool(sizes),
+    }
+    for flag, wrong in given.items():
+        if wrong:
+            raise RequestError(f"{flag} is for a model in stages: give --cut, too")
+
+
+def check_protocol(sync: str, compress: str, *, sums: bool) -> None:
+    """Raise RequestError for what a model in stages cannot have. sums: whether the channel does."""
+    if sync != "bsp":
+        raise RequestError(f"--cut is for --sync bsp: {sync} averages replicas of the whole model")
+    if compress != "none":
+        raise RequestError(
+            f"--compress {compress} is for models that are not cut: leave it or --cut out"
+        )
+    if sums:
+        raise RequestError(
+            "--cut needs a channel that keeps messages between two workers, and ps:// only sums: "
+            "give a store, or tcp://"
+        )
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """As they are typed: `4,9`."""
+    return ",".join(map(str, numbers))

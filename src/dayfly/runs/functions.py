@@ -1,0 +1,113 @@
+"""Where a run's functions are, what they get and how they talk: what all kinds of runs share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from dayfly.errors import RequestError
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.kind import ChannelKind
+
+PLATFORMS = ("local",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSettings:
+    """Options about functions and channel. Raises RequestError, in a sentence, if they cannot be.
+
+    workers: functions at once. platform: where they run. channel: URL of the store through which
+    they talk; None: files in memory.
+
+    Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
+    time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
+    and data together; MB is 10^6 bytes. latency_ms: of each request to the store. cold_start_s:
+    seconds that each start takes longer. payload_kb: of an invocation and of its result; KB is
+    1000 bytes. gpu_share: of one of this machine's GPUs; None: it computes on the CPU. imitate:
+    platform of the catalogue; it gives what of lifetime_s, cpu_cores, uplink, downlink and payload
+    is None, and the prices of the bill.
+
+    log_budget_mib: bound of the messages in the channel; None: by the space that is free.
+    wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
+    of the user's own limits and prices, whose rows go before the built-in ones.
+    """
+
+    workers: int = 1
+    platform: str = "local"
+    channel: str | None = None
+    memory_mib: int | None = None
+    lifetime_s: float | None = None
+    cpu_cores: float | None = None
+    uplink_mb_per_s: float | None = None
+    downlink_mb_per_s: float | None = None
+    latency_ms: float | None = None
+    cold_start_s: float | None = None
+    payload_kb: float | None = None
+    gpu_share: float | None = None
+    imitate: str | None = None
+    log_budget_mib: int | None = None
+    wait_timeout_s: float = 900.0
+    catalogue: str | None = None
+
+    #: Numbers that are above zero if they are given: what the command line calls them, their unit.
+    positive: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "memory_mib": ("--memory", "MiB"),
+        "lifetime_s": ("--lifetime", "s"),
+        "cpu_cores": ("--cpu", "cores"),
+        "uplink_mb_per_s": ("--uplink", "MB/s"),
+        "downlink_mb_per_s": ("--downlink", "MB/s"),
+        "latency_ms": ("--latency", "ms"),
+        "cold_start_s": ("--cold-start", "s"),
+        "payload_kb": ("--payload", "KB"),
+        "log_budget_mib": ("--log-budget", "MiB"),
+        "wait_timeout_s": ("--wait-timeout", "s"),
+    }
+
+    def __post_init__(self) -> None:
+        among("platform", self.platform, PLATFORMS)
+        if not 1 <= self.workers <= 10_000:
+            raise RequestError(f"--workers {self.workers}: give 1 to 10000")
+        self._channel_kind()
+        for name, (flag, unit) in self.positive.items():
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise RequestError(
+                    f"{flag} {value:g} {unit}: give a number above 0, or leave it out"
+                )
+        if self.gpu_share is not None and not 0 < self.gpu_share <= 1:
+            raise RequestError(
+                f"--gpu {self.gpu_share:g}: give the share of a GPU that each function gets, above "
+                "0 and at most 1, such as 0.5"
+            )
+        if self.cpu_cores is not None and self.cpu_cores < 0.001:
+            raise RequestError(f"--cpu {self.cpu_cores:g}: give at least 0.001 cores")
+        if self.catalogue is not None:
+            # The run may go on from another directory.
+            absolute = Path(self.catalogue).expanduser().absolute()
+            object.__setattr__(self, "catalogue", str(absolute))
+
+    def _channel_kind(self) -> ChannelKind:
+        return channel_kind(self.channel or "file:///")
+
+    @property
+    def kinds(self) -> tuple[Self, ...]:
+        """What each kind of function gets, where they differ; here all are of one kind."""
+        return (self,)
+
+    def kind_of(self, rank: int) -> int:
+        """Which of the kinds a worker's function is."""
+        return 0
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Self:
+        """From what `asdict` gave, by way of JSON."""
+        return cls(**tree)
+
+
+def among(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise RequestError unless the value of a flag is one of those that are known."""
+    if value not in known:
+        raise RequestError(f"--{name} {value!r} is not known: give one of {', '.join(known)}")

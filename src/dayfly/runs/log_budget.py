@@ -1,0 +1,153 @@
+"""What a run's channel is made for: how many bytes its messages may take, and rounds of a job's."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from dayfly.errors import RequestError, WireError
+from dayfly.runs.functions import FunctionSettings
+from dayfly.runs.settings import Settings
+from dayfly.train.flat import BUCKET_BYTES
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.kind import ChannelKind, Plan
+from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.schedule import MOST_CHUNKS
+from dayfly.wire.segments.layout import ALIGN_BYTES
+
+MIB = 2**20
+#: The bound of the messages unless another is asked for: of a job's at most, of a script's where
+#: nobody knows what space is free.
+_BUDGET_BYTES = 1024 * MIB
+#: Beside a round's messages, room for reports and the like is kept ready for a worker.
+_AHEAD_BYTES = 256 * 1024
+#: Bytes of a validation's and of reports' messages, at most, that are not worth counting exactly.
+_SMALL_MESSAGES_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundBytes:
+    """What workers send in a round.
+
+    sent: by the one that sends the most, about. kept: of all, as long as the message log has the
+    round. passing: of all beside that, at most, while a round is under way. summed: of the buffer
+    that a worker sums with others. between: messages between stages, of all workers; 0 if the model
+    is not cut. largest: bytes of the largest of these.
+    """
+
+    sent: int
+    kept: int
+    passing: int
+    summed: int
+    between: int = 0
+    largest: int = 0
+
+    @classmethod
+    def of_sums(cls, nbytes: int, workers: int) -> Self:
+        """Of a buffer of so many bytes that all workers sum: contributions pass, sums are kept."""
+        return cls(sent=nbytes, kept=nbytes, passing=(workers - 1) * nbytes, summed=nbytes)
+
+
+def budget_bytes(settings: FunctionSettings, url: str) -> int:
+    """Bound of the messages at a URL: what was asked for, or a quarter of the free space."""
+    if settings.log_budget_mib is not None:
+        return settings.log_budget_mib * MIB
+    free = free_bytes(channel_kind(url).directory(url))
+    return _BUDGET_BYTES if free is None else free // 4
+
+
+def channel_plan(settings: Settings, url: str, round_bytes: RoundBytes) -> Plan:
+    """What a job's channel at a URL is to be made for."""
+    budget = budget_bytes(settings, url)
+    if settings.log_budget_mib is None:
+        budget = min(budget, _BUDGET_BYTES)
+    return Plan(
+        senders=settings.workers, budget_bytes=budget, ahead_bytes=round_bytes.sent + _AHEAD_BYTES
+    )
+
+
+def replays(settings: Settings, url: str) -> bool:
+    """Whether a worker that starts again catches up alone; else all go back to the run checkpoint.
+
+    The channel has to keep messages, and the collective to leave its sums in it. A single worker
+    has nobody to catch up with, and a stage's nobody to sum with.
+    """
+    keeps = settings.members == 1 or bool(settings.reducing.sums(settings.members, 1, 1))
+    return settings.workers == 1 or (channel_kind(url).abilities.replays and keeps)
+
+
+def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: RoundBytes) -> int | None:
+    """How many rounds' messages the log may hold; None: there is no log, as nothing is replayed.
+
+    Nor has a single worker one. The budget bounds the messages of the round under way, then.
+    Raises RequestError if not even one round fits.
+    """
+    if settings.workers == 1:
+        return None
+    kind = channel_kind(url)
+    messages = _messages(settings, kind, round_bytes)
+    overhead = messages * (HEADER_BYTES + ALIGN_BYTES) + _SMALL_MESSAGES_BYTES
+    whole = round_bytes.kept + overhead
+    passing = round_bytes.passing + (settings.members - 1) * overhead
+    try:
+        room = kind.room(plan)
+        rounds = (room.nbytes - passing) // whole
+    except WireError:
+        rounds = 0
+    if rounds < 1:
+        free = free_bytes(kind.directory(url))
+        place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
+        fewer = "fewer workers" if settings.stages == 1 else "fewer replicas or a smaller batch"
+        raise RequestError(
+            f"the message log may take {plan.budget_bytes / MIB:.0f} MiB, but a round of this "
+            f"model on {settings.workers} workers takes {(whole + passing) / MIB:.0f} MiB {place}: "
+            f"raise --log-budget, or use {fewer}"
+        )
+    if not replays(settings, url):
+        return None
+    if room.messages is None:
+        return rounds
+    most = _most_messages(settings, kind, round_bytes)
+    return min(rounds, max(1, room.messages // most))
+
+
+def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
+    """All-reduces of a round. With compression, what is no gradient is a bucket of its own."""
+    return 2 + (settings.compress != "none") + round_bytes.summed // BUCKET_BYTES
+
+
+def _chunks(nbytes: int, chunk_bytes: int) -> int:
+    """Messages that carry so many bytes."""
+    return max(1, min(MOST_CHUNKS, nbytes // chunk_bytes))
+
+
+def _messages(settings: Settings, kind: ChannelKind, round_bytes: RoundBytes) -> int:
+    """Messages of a round, of all workers, at most."""
+    workers, chunk_bytes = settings.workers, kind.abilities.chunk_bytes
+    each = min(round_bytes.summed, BUCKET_BYTES) // settings.members
+    sums = workers * (settings.members + 1) * _chunks(each, chunk_bytes)
+    between = round_bytes.between * _chunks(round_bytes.largest, chunk_bytes)
+    return _buckets(settings, round_bytes) * sums + between
+
+
+def _most_messages(settings: Settings, kind: ChannelKind, round_bytes: RoundBytes) -> int:
+    """Messages of a round that stay in the log, of the worker that has the most.
+
+    Its own sums, those of validations, and what it has in flight, all have to be listed.
+    """
+    members, chunk_bytes = settings.members, kind.abilities.chunk_bytes
+    sums = settings.reducing.sums(members, min(round_bytes.summed, BUCKET_BYTES), chunk_bytes)
+    most = max(1, *(sum(name.source == rank for name in sums) for rank in range(members)))
+    between = 2 * round_bytes.between * _chunks(round_bytes.largest, chunk_bytes)
+    return most * _buckets(settings, round_bytes) + -(-between // settings.workers)
+
+
+def free_bytes(directory: Path | None) -> int | None:
+    """Free space where messages are kept; None if that is not on this machine."""
+    if directory is None:
+        return None
+    while not directory.exists():
+        directory = directory.parent
+    return shutil.disk_usage(directory).free

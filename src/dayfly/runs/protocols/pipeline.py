@@ -1,0 +1,213 @@
+"""A cut model: stages on functions of their own, each in replicas; micro-batches flow through them.
+
+    stage 0, replica 0   f0 f1 f2 f3 .. .. b0 b1 b2 b3 | sum |      f: forward pass, b: backward,
+    stage 1, replica 0      f0 f1 f2 f3 b0 b1 b2 b3    | sum |      of a micro-batch
+    all ranks                         | tail |
+
+A step is one schedule (see `wire.pipelines`): downloads, passes and uploads beside each other. A
+stage's replicas sum their flat buffers by the run's collective, bucket by bucket as the last
+backward pass makes them whole. The **tail**, one small sum over all ranks, carries the loss and the
+wishes; where gradients are clipped, another one carries their norm.
+
+A worker that starts again reads its inputs from the message log and computes what is not there.
+What it sends that is there already stays as it is, so its peers redo nothing. If a stage has
+several replicas, their sums are in the log, too: then whole steps are not computed again, and a
+step's inputs are dropped once its sums are read.
+
+FuncPipe's runtime (section 3) over stores, and Hydrozoa's (section 3.4) over sockets with a ring.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from dayfly.runs.catch_up import Sum
+from dayfly.runs.pipelining import MicroBatch, micro_batches
+from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.runs.protocols.buckets import Buckets, Stored
+from dayfly.runs.protocols.passage import Passage, Run
+from dayfly.runs.protocols.staged_validation import StagedValidation
+from dayfly.train.compression.exchange import Exchange
+from dayfly.train.replica import Wishes
+from dayfly.train.slices import Piece
+from dayfly.train.stages.build import StageModel
+from dayfly.train.stages.clipping import Norms
+from dayfly.train.stages.compute import Micro, Stage
+from dayfly.train.state import Tensors
+from dayfly.wire.pipelines.orders import FORWARD, ORDERS
+from dayfly.wire.schedule import Work
+
+
+class Pipeline(Protocol):
+    """Steps of one stage of a cut model, in one of its replicas.
+
+    The station's engine is that of all ranks, for small sums.
+    """
+
+    # Memory is why a model is cut, and a copy would take most of what its state takes.
+    steps_when_written = True
+
+    def __init__(self, station: Station, built: StageModel) -> None:
+        super().__init__(station)
+        line = station.task.pipelining
+        assert line is not None, "a pipeline needs a cut"
+        self._line = line
+        self._place = line.layout.place(station.task.rank)
+        stage = self._place.stage
+        self._stage = Stage(station.job, built, line.received(stage), line.sent(stage))
+        self._group = station.among(f"s{stage}", line.layout.stage_ranks(stage))
+        self._buckets = Buckets(self._group, Exchange(self._stage.flat))
+        self._tail = Sum(station.engine, "tail", torch.zeros(3, dtype=torch.float64))
+        self._norms = Norms(built.model, built.trained)
+        self._norm = Sum(station.engine, "norm", self._norms.summed)
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-tail")
+        # Passes wait for passes, and must not keep sums from their turn.
+        everybody = range(line.layout.world_size)
+        self._passes = station.among(None, everybody)
+        self._passage = Passage(line, self._place, self._passes, station.channel)
+        self._validation = StagedValidation(station, self._stage, self._passage)
+
+    def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
+        self.station.replica.load_state(tree, tensors)
+        return step
+
+    def take(self, step: int) -> Wishes:
+        here = self.station
+        here.places.operation = "pipe"
+        here.lifetime.step_begins()
+        began, at = time.monotonic(), time.time()
+        clip_norm = here.job.clip_norm
+        norm = (self._norm,) if clip_norm is not None else ()
+        stored = here.catch_up.stored(step, (*self._buckets.sums, self._tail, *norm))
+        if not here.catch_up.behind:
+            here.room()
+        of_buckets = stored[: len(self._buckets.sums)]
+        of_tail, *of_norm = stored[len(of_buckets) :]
+        self._buckets.begin(step, of_buckets)
+        computed = self._buckets.needs_own or self._tail.reads_buffer(of_tail)
+        passes: list[Any] = []
+        if computed:
+            run = self._compute(step, of_tail, passes)
+        else:
+            self._buckets.take()
+            self._tail.take(step, of_tail)
+        reduced = time.monotonic()
+        here.faults.at(step, "reduced")
+        self._stage.flat.spread()
+        if clip_norm is not None:
+            self._norms.measure(speaks=self._place.replica == 0)
+            self._norm.take(step, *of_norm)
+            self._norms.clip(clip_norm)
+        here.written()
+        with here.spans.during("apply"):
+            here.replica.step()
+            here.replica.end_step()
+        loss, checkpoint, stop = self._tail.like_P.tolist()
+        here.faults.at(step, "applied")
+        if computed and here.task.replays and self._line.replicas > 1:
+            run.drop_inputs()
+        here.progress.add(loss, len(here.epochs.batch(step)))
+        here.lifetime.step_ends()
+        self.tell_step(
+            step,
+            loss,
+            computed=computed,
+            began=began,
+            at=at,
+            reduced_s=reduced - began,
+            passes=[
+                [*one, round(1000 * (start - began), 2), round(1000 * (stop - began), 2)]
+                for *one, start, stop in passes
+            ],
+        )
+        return Wishes(checkpoint > 0, stop > 0)
+
+    def _compute(self, step: int, of_tail: Stored, passes: list[Any]) -> Run:
+        """The passes of a step, with the sums beside and after them.
+
+        passes: gets what was computed, of which micro-batch, and when from and to.
+        """
+        here, stage, place, line = self.station, self._stage, self._place, self._line
+        here.faults.at(step, "compute")
+        batch = len(here.epochs.batch(step))
+        micros = micro_batches(batch, place.replica, line.replicas, line.micro_batches)
+        run = self._passage.run(
+            step, "pipe", ORDERS[line.schedule], micros, again=of_tail is not None
+        )
+        wishes = here.wishes()
+        coming: list[Future[None]] = []
+
+        def sum_tail() -> None:
+            values = [stage.loss, float(wishes.checkpoint), float(wishes.stop)]
+            self._tail.like_P.copy_(torch.tensor(values, dtype=torch.float64))
+            coming.append(self._beside.submit(self._tail.take, step, of_tail))
+
+        samples = self._samples(step, batch, micros)
+        under_way: dict[int, Micro] = {}
+        last_number = micros[-1].number if micros else -1
+
+        def work(one: Work, received: torch.Tensor | None) -> torch.Tensor | None:
+            began = time.monotonic()
+            if one.what == FORWARD:
+                micro = under_way[one.micro_batch] = next(samples)
+                out = stage.forward(micro, step, place.replica, received)
+            else:
+                micro = under_way.pop(one.micro_batch)
+                if micro.number == last_number:
+                    stage.flat.announce(self._buckets.ready)
+                out = stage.backward(micro, received) if stage.learns else None
+            ended = time.monotonic()
+            here.spans.add(one.what, began, ended)
+            passes.append((one.what[0], micro.number, began, ended))
+            here.faults.at(step, f"{one.what}-{micro.number}")
+            if self._passage.last and one.what == FORWARD and micro.number == last_number:
+                sum_tail()
+            return out
+
+        try:
+            stage.begin()
+            if not (self._passage.last and micros):
+                sum_tail()  # the loss is another's
+            run.carry_out(work)
+            here.faults.at(step, "computed")
+            if not micros:
+                stage.flat.announce(self._buckets.ready)
+            stage.flat.end(sum(micro.samples for micro in micros) / batch)
+            self._buckets.finish()
+            for one in coming:
+                one.result()
+        except BaseException as error:
+            here.engine.give_up(error)
+            self._passes.give_up(error)
+            self._buckets.give_up(error)
+            raise
+        return run
+
+    def _samples(self, step: int, batch: int, micros: tuple[MicroBatch, ...]) -> Iterator[Micro]:
+        """The replica's micro-batches in their order, with samples at the two ends of the model."""
+        passage = self._passage
+        ends = passage.first or passage.last
+        pieces: Iterator[Piece] = self.station.slices.pieces(step) if ends else iter(())
+        for one in micros:
+            x, y = next(pieces).batch if ends else (None, None)
+            yield Micro(
+                number=one.number,
+                samples=one.samples,
+                weight=one.samples / batch,
+                x=x if passage.first else None,
+                y=y if passage.last else None,
+            )
+
+    def validate(self, step: int) -> dict[str, float | None]:
+        return self.station.evaluation.means(self._validation.sums(step))
+
+    def close(self) -> None:
+        self._beside.shutdown(wait=True, cancel_futures=True)
+        self._buckets.close()
+        self._group.close()
+        self._passes.close()

@@ -1,0 +1,105 @@
+"""The lives of a script's run: all its workers begin together, and end together.
+
+events/coordinator.jsonl    invoked 0 ... ended   started again   invoked 1 ... (resumed) invoked 2
+life                        1                     cause           2                       3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.runs.report import tables
+from dayfly.runs.report.timeline import Timeline
+
+Json = Mapping[str, Any]
+
+_LAST = {
+    "done": "done",
+    "failed": "failed: no restart was left, or none would have helped",
+    "stopped": "stopped",
+    "interrupted": "lost with the coordinator",
+    "running": "running",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One generation of workers, in seconds of the timeline. number: from 1.
+
+    died: whether a death ended it, and all started again. end: how, in words.
+    """
+
+    number: int
+    start_s: float
+    end_s: float
+    died: bool
+    end: str
+
+
+def lives(coordinator: Sequence[Json], times: Timeline, status: str) -> tuple[Life, ...]:
+    """In order. status: of the run, which is how its last life ended."""
+    again: dict[int, Json] = {}
+    number = 0
+    for record in coordinator:
+        if record["kind"] == "invoked":
+            number = record["attempt"]
+        elif record["kind"] == "started again":
+            again[number] = record
+    spent: dict[int, tuple[float, float]] = {}
+    for one in (one for band in times.bands for one in band.attempts):
+        start_s, end_s = spent.get(one.number, (one.start_s, one.end_s))
+        spent[one.number] = min(start_s, one.start_s), max(end_s, one.end_s)
+    last = max(spent, default=0)
+    return tuple(
+        Life(
+            number + 1,
+            *spent[number],
+            died=bool(again.get(number, {}).get("died")),
+            end=_end(again.get(number), status if number == last else None),
+        )
+        for number in sorted(spent)
+    )
+
+
+def table(found: Sequence[Life]) -> str:
+    """A row each."""
+    heads = ("life", "from (s)", "lasted (s)", "end")
+    rows = [
+        (str(one.number), f"{one.start_s:.2f}", f"{one.end_s - one.start_s:.2f}", one.end)
+        for one in found
+    ]
+    return tables.long_table("Lives: all workers start together", heads, rows)
+
+
+def tiles(found: Sequence[Life]) -> list[tuple[str, str, str]]:
+    """How often all lived, and how often because one died."""
+    died = sum(one.died for one in found)
+    others = max(0, len(found) - 1 - died)
+    after = f"{others} after a lifetime or by --resume" if others else "after deaths"
+    return [
+        ("lives", str(len(found)), "of all workers together"),
+        ("restarts", str(died), f"after deaths; {after}" if others else after),
+    ]
+
+
+def facts(record: Json, found: Sequence[Life]) -> dict[str, Any]:
+    """What the run was asked for, and how often it lived."""
+    script = record.get("script") or {}
+    what = script.get("module") or script.get("file")
+    return {
+        "script": what,
+        "arguments": " ".join(record.get("args") or ()) or None,
+        "directory": record.get("cwd"),
+        "lives": len(found),
+        "restarts": sum(one.died for one in found),
+    }
+
+
+def _end(again: Json | None, status: str | None) -> str:
+    if again is not None:
+        return str(again["cause"])
+    if status is None:
+        return "ended; --resume went on"
+    return _LAST.get(status, status)

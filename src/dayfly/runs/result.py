@@ -1,0 +1,47 @@
+"""What came of a run, as its JSON line says it, and results as files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.life.reports import plain
+from dayfly.wire.store import FileStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The JSON line of a run; times in seconds, null (None) where never measured."""
+
+    run_id: str | None
+    status: str
+    error: str | None = None
+    epochs: int = 0
+    steps: int = 0
+    workers: int = 0
+    restarts: int = 0
+    train_loss: float | None = None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    wall_s: float = 0.0
+    step_s: float | None = None
+    billed_s: float = 0.0
+    gb_s: float = 0.0
+    cost_usd: float = 0.0
+    price_list: str | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    requests: int = 0
+    predicted_step_s: float | None = None
+    predicted_cost_usd: float | None = None
+
+    def line(self) -> str:
+        """The JSON object, on one line."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps(plain(values), allow_nan=False)
+
+
+def write_json(store: FileStore, name: str, tree: Any) -> None:
+    """Write a result for people and programs to read; numbers that are none become null."""
+    store.put(name, json.dumps(plain(tree), indent=1, allow_nan=False).encode())

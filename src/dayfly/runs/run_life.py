@@ -1,0 +1,217 @@
+"""One life of a run of any kind: what a coordinator does around its generations of workers.
+
+RunLife(...)   what the run's record asks for
+start          check -> run.json -> run
+run            generations -> results -> run.json
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dayfly.errors import DayflyError, RequestError, RunFailed
+from dayfly.life.faults import Fault
+from dayfly.life.platforms.base import Invocation
+from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
+from dayfly.runs.billing import catalogue, price_list
+from dayfly.runs.directory import being_prepared
+from dayfly.runs.record import RunRecord
+from dayfly.runs.recorder import Display, Recorder
+from dayfly.runs.result import Result
+from dayfly.runs.signals import Stopped
+from dayfly.runs.workplace import Workplace, discard, site_of
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.store import FileStore
+
+AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
+AnyRun = TypeVar("AnyRun")
+
+
+class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
+    """One coordinator's part of a run.
+
+    handler: of its functions. inputs: names in the run's store that a run which is done needs no
+    more. recorder_kind: of the recorder that `run` makes.
+    """
+
+    handler: ClassVar[str]
+    inputs: ClassVar[tuple[str, ...]] = ("faults",)
+    recorder_kind: type[AnyRecorder]
+
+    def __init__(
+        self,
+        record: RunRecord,
+        store: FileStore,
+        display: Display,
+        faults: Sequence[Fault],
+        workplace: Workplace,
+    ) -> None:
+        self._record = record
+        self._settings = record.settings
+        self._allotments = tuple(allotment(kind) for kind in record.settings.kinds)
+        self._store = store
+        self._display = display
+        self._faults = tuple(faults)
+        self._workplace = workplace
+        self._signals = workplace.signals
+        self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
+        self._began = time.monotonic()
+        self._channel_url = record.settings.channel or workplace.own_channel
+        self._channel_plan = self._planned()
+
+    def start(self, before: RunRecord | None = None) -> AnyRun:
+        """Check what can be checked, write `run.json` and run.
+
+        before: the record of the life before. Raises RequestError before any function is started.
+        """
+        with being_prepared(self._store.root):
+            self.check()
+            if before is not None and before.settings.channel != self._settings.channel:
+                self._discard_channel(before.settings.channel)
+            self._record.save(self._store)
+        return self.run()
+
+    def check(self) -> None:
+        """Raise RequestError for what cannot be carried out; nothing was started by then.
+
+        What is enforced in another way than asked for is said.
+        """
+        self._check_own()
+        said: dict[str, None] = {}
+        for kind in self._allotments:
+            other_way = self._workplace.check(kind.limits, self._settings.workers)
+            if self._settings.imitate is not None:
+                said[in_words(kind, self._settings.imitate)] = None
+            if other_way is not None:
+                said[other_way] = None
+        for note in (*said, *self._own_notes()):
+            self._display.note(note)
+        ranks = range(self._settings.workers)
+        crowded = crowding([self._allotment_of(rank).limits.cpu_cores for rank in ranks])
+        if crowded is not None:
+            self._display.note(crowded)
+        if own := self._priced_as.overridden:
+            self._display.note(f"{self._priced_as.name}: your own catalogue gives {', '.join(own)}")
+        try:
+            with self._workplace.fresh_channel(self._site(self._channel_url), self._channel_plan):
+                pass
+        except DayflyError as error:
+            raise RequestError(f"--channel {self._channel_url}: {error}") from error
+
+    def run(self) -> AnyRun:
+        """Until the run is done, stopped or failed; the directory has the results then."""
+        recorder = self.recorder_kind(
+            self._store.root,
+            self._record.generation,
+            self._display,
+            self._workplace.platform.log_path,
+        )
+        status, error = "failed", None
+        with self._signals.patiently():
+            try:
+                status = self._generations(recorder)
+            except RunFailed as failure:
+                error = str(failure)
+            except (DayflyError, OSError) as failure:
+                error = f"{type(failure).__name__}: {failure}"
+            except Stopped:
+                status = "stopped"
+            result = self._write_results(self._summary(status, error), recorder)
+        return self._over(result)
+
+    @classmethod
+    def discard_inputs(cls, store: FileStore) -> None:
+        """Remove what a run that is done needs no more."""
+        for name in cls.inputs:
+            store.delete(name)
+
+    @abstractmethod
+    def _planned(self) -> Plan:
+        """What the channel is to be made for; the settings and the channel's URL are known."""
+
+    @abstractmethod
+    def _check_own(self) -> None:
+        """Raise RequestError for what this kind of run cannot carry out."""
+
+    def _own_notes(self) -> Iterator[str]:
+        """What to say of the request, of this kind of run."""
+        yield from ()
+
+    @abstractmethod
+    def _generations(self, recorder: AnyRecorder) -> str:
+        """One after another, until one brings the run to its end; returns its status."""
+
+    @abstractmethod
+    def _results(self, summary: Result, recorder: AnyRecorder) -> Result:
+        """Write the run's results. summary: what is known of it otherwise; returned filled in."""
+
+    @abstractmethod
+    def _over(self, result: Result) -> AnyRun:
+        """The run, when this life is over."""
+
+    def _site(self, url: str) -> Site:
+        return site_of(url, self._store, self._record.run_id, self._record.generation)
+
+    def _fresh_channel(self, recorder: Recorder) -> AbstractContextManager[Channel]:
+        """The coordinator's end of a generation's channel."""
+        return self._workplace.fresh_channel(
+            self._site(self._channel_url),
+            self._channel_plan,
+            note=self._display.note,
+            after=recorder.cause,
+        )
+
+    def _discard_channel(self, url: str | None) -> None:
+        """Remove what an earlier life has left at another channel, if that can be done."""
+        if url is not None and (left := discard(self._site(url))) is not None:
+            self._display.note(left)
+
+    def _invocation(self, rank: int, attempt: int, told: Mapping[str, Any]) -> Invocation:
+        """The call of a rank's function. told: its payload."""
+        return Invocation(
+            function=f"worker-{rank}",
+            attempt=attempt,
+            handler=self.handler,
+            payload=told,
+            limits=self._allotment_of(rank).limits,
+        )
+
+    def _allotment_of(self, rank: int) -> Allotment:
+        """What a worker's function gets."""
+        return self._allotments[self._settings.kind_of(rank)]
+
+    def _summary(self, status: str, error: str | None) -> Result:
+        """What is known of the run before its results are."""
+        return Result(
+            run_id=self._record.run_id,
+            status=status,
+            error=error,
+            workers=self._settings.workers,
+            wall_s=self._record.wall_s + time.monotonic() - self._began,
+        )
+
+    def _write_results(self, summary: Result, recorder: AnyRecorder) -> Result:
+        """The run counts as done once `run.json` says so, after its results are written.
+
+        What cannot be written fails the run, with the first cause; it can be resumed then.
+        """
+        try:
+            result = self._results(summary, recorder)
+            self._save(result)
+        except (DayflyError, OSError) as failure:
+            text = summary.error or f"its results cannot be written: {failure}"
+            result = replace(summary, status="failed", error=text)
+            with suppress(DayflyError, OSError):
+                self._save(result)
+        if result.status == "done":
+            self.discard_inputs(self._store)
+        return result
+
+    def _save(self, result: Result) -> None:
+        self._record.ended(result).save(self._store)

@@ -1,0 +1,1 @@
+"""`dayfly run`: any script of torch.distributed on functions, unmodified."""

@@ -1,0 +1,103 @@
+"""From a request to a script's run: `begin` starts one, `resume` goes on with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from dayfly.errors import RequestError
+from dayfly.life.faults import Fault
+from dayfly.runs.allotment import allotment
+from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
+from dayfly.runs.events import last_at
+from dayfly.runs.record import made_with
+from dayfly.runs.recorder import Display, shown
+from dayfly.runs.result import Result
+from dayfly.runs.scripts.one_life import ScriptLife
+from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.runs.scripts.run import FILES, ScriptRun
+from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.source import Script
+from dayfly.runs.workplace import Workplace
+from dayfly.wire.store import FileStore
+
+#: Imported once, where functions are forked; what a script of torch.distributed imports itself, and
+#: what torch imports when an optimizer is first made.
+_PRELOAD = ("torch._dynamo", "torch.distributed", "dayfly.runs.scripts.worker")
+
+
+def begin(
+    what: str,
+    args: Sequence[str],
+    settings: ScriptSettings,
+    *,
+    module: bool = False,
+    directory: Path | None = None,
+    display: Display,
+    output: TextIO,
+    faults: Sequence[Fault] = (),
+) -> ScriptRun:
+    """Check a request, make the run's directory and run the script on all workers.
+
+    what: a file, or the name of a module. directory: default `runs/<run id>`. output: where the
+    functions' output is shown. Raises RequestError before any function is started, leaving nothing;
+    a run that fails afterwards is returned, with its error in the result.
+    """
+    cwd = Path.cwd()
+    script = Script.find(what, module=module, cwd=cwd)
+    allotment(settings)  # before anything is made
+    run_id = new_run_id(what.rpartition(".")[2] if module else Path(what).stem)
+    directory = (directory or Path("runs") / run_id).absolute()
+    store = FileStore(directory)
+    with (
+        fresh_directory(directory),
+        locked(directory),
+        shown(display),
+        Workplace.open(directory, _PRELOAD) as workplace,
+    ):
+        with being_prepared(directory):
+            (directory / FILES).mkdir()
+            record = ScriptRecord(
+                run_id=run_id,
+                settings=settings,
+                script=script,
+                args=tuple(args),
+                cwd=str(cwd),
+                made_with=made_with(),
+            )
+        return ScriptLife(record, store, display, output, faults, workplace).start()
+
+
+def resume(
+    directory: Path,
+    *,
+    display: Display,
+    output: TextIO,
+    faults: Sequence[Fault] = (),
+    **changes: Any,
+) -> ScriptRun:
+    """Start the script of a run again, in the next generation; it has its files of before.
+
+    changes: settings that are to be others from now on, such as `lifetime_s`; None: as before. A
+    run that is done is returned as it is, which is said. Raises RequestError if the directory holds
+    no run of a script, another process runs it, or the script is another one by now.
+    """
+    directory = directory.absolute()
+    record = ScriptRecord.load(directory)
+    if record.status == "done" and record.result is not None:
+        display.note("it was done already: nothing was started")
+        return ScriptRun(directory, Result(**record.result), lives=record.generation + 1)
+    if (changed := record.script.changed()) is not None:
+        raise RequestError(changed)
+    if not Path(record.cwd).is_dir():
+        raise RequestError(f"the run began in {record.cwd}, which is not there any more")
+    store = FileStore(directory)
+    with (
+        locked(directory),
+        shown(display),
+        Workplace.open(directory, _PRELOAD) as workplace,
+    ):
+        before = ScriptRecord.load(directory)
+        record = before.next_life(last_at(directory / "events"), **changes)
+        return ScriptLife(record, store, display, output, faults, workplace).start(before)

@@ -1,0 +1,217 @@
+"""One life of a script's run: a generation of workers after another, until they are done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from dayfly.errors import RunFailed
+from dayfly.life.faults import Fault
+from dayfly.life.gang import Gang, GangEnd, Verdict
+from dayfly.life.metering import bill
+from dayfly.life.platforms.base import Ended
+from dayfly.life.restarts import Restarts, in_a_line
+from dayfly.runs.allotment import check_payload
+from dayfly.runs.log_budget import MIB, budget_bytes
+from dayfly.runs.recorder import Display, Recorder
+from dayfly.runs.result import Result, write_json
+from dayfly.runs.results import with_bill
+from dayfly.runs.run_life import RunLife
+from dayfly.runs.scripts.footprint import Footprint, footprint
+from dayfly.runs.scripts.logs import Follower
+from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.runs.scripts.run import FILES, ScriptRun
+from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.task import ScriptTask
+from dayfly.runs.workplace import Workplace
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.kind import Plan
+from dayfly.wire.keys import Key
+from dayfly.wire.process_group.store import StoreServer, is_request
+from dayfly.wire.store import FileStore
+
+#: What the run itself writes there.
+_OWN = ("bill.json", "events", "faults", "history.json", "lock", "logs", "rendezvous", "run.json")
+#: Kept ready for a worker's messages, where they are in memory: less than a step's, which nobody
+#: knows. What is used once stays ready.
+_AHEAD_BYTES = 8 * MIB
+#: The same where readers come for messages: how much may wait for them.
+_OUTBOX_BYTES = 512 * MIB
+#: Where each message is paid for, nothing is kept ready.
+_SMALL_BYTES = 256 * 1024
+#: How often the functions' logs are looked at, in seconds.
+_FOLLOW_EVERY_S = 0.1
+
+
+class _ScriptRecorder(Recorder):
+    """All workers start again when one dies, which is said once."""
+
+    def start_again(self, cause: str, *, died: bool) -> None:
+        """All workers start again, in the next generation. died: or a lifetime ended."""
+        self.cause = cause
+        self.write("coordinator", kind="started again", cause=cause, died=died)
+        self.generation += 1
+
+    def _say_death(self, rank: int, ended: Ended) -> None:
+        return None
+
+
+class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
+    """A script's. output: where the functions' output is shown."""
+
+    handler = "dayfly.runs.scripts.worker:main"
+    recorder_kind = _ScriptRecorder
+
+    _record: ScriptRecord
+    _settings: ScriptSettings
+
+    def __init__(
+        self,
+        record: ScriptRecord,
+        store: FileStore,
+        display: Display,
+        output: TextIO,
+        faults: Sequence[Fault],
+        workplace: Workplace,
+    ) -> None:
+        super().__init__(record, store, display, faults, workplace)
+        self._output = output
+        self._restarts = Restarts(self._settings.max_restarts)
+
+    def check(self) -> None:
+        super().check()
+        # Functions are not billed for the platform's own start.
+        self._workplace.platform.least_memory_mib()
+
+    def _planned(self) -> Plan:
+        """Nobody knows what a script will send."""
+        kind = channel_kind(self._channel_url)
+        ahead_bytes = _AHEAD_BYTES if kind.immediate else _SMALL_BYTES
+        if kind.abilities.direct:
+            ahead_bytes = _OUTBOX_BYTES
+        return Plan(
+            senders=self._settings.workers,
+            budget_bytes=budget_bytes(self._settings, self._channel_url),
+            ahead_bytes=ahead_bytes,
+        )
+
+    def _check_own(self) -> None:
+        last = replace(self._task(self._settings.workers - 1), generation=10**6 - 1)
+        check_payload(last.dump(), self._allotment_of(0).limits.payload_bytes, "fewer arguments")
+
+    def _generations(self, recorder: _ScriptRecorder) -> str:
+        while True:
+            if (changed := self._record.script.changed()) is not None:
+                raise RunFailed(changed)
+            before = self._written()
+            end = self._generation(recorder)
+            if end.verdict in (Verdict.DONE, Verdict.STOPPED):
+                return str(end.verdict.value)
+            kept = self._written() != before
+            cause = self._restarts.after(end, kept=kept, where=self._where)
+            if cause is not None:
+                raise RunFailed(cause)
+            if self._signals.received is not None:
+                return "stopped"
+            died = end.verdict is Verdict.DIED
+            counted = f", restart {self._restarts.deaths} of {self._settings.max_restarts}"
+            self._display.note(f"{in_a_line(end)}: all workers start again{counted * died}")
+            recorder.start_again(in_a_line(end), died=died)
+            self._record = self._record.started_again(died=died)
+            self._record.save(self._store)
+
+    def _generation(self, recorder: _ScriptRecorder) -> GangEnd:
+        platform = self._workplace.platform
+        ranks = range(self._settings.workers)
+        logs = [platform.log_path(f"worker-{rank}") for rank in ranks]
+        follower = Follower(logs, self._output)
+        generation = self._record.generation
+        with self._fresh_channel(recorder) as channel:
+            gang = Gang(
+                platform=platform,
+                channel=channel,
+                invocations=[
+                    self._invocation(rank, generation, self._task(rank).dump()) for rank in ranks
+                ],
+                attend=_Attendant(channel, follower),
+                stop_asked=lambda: self._signals.received is not None,
+                audience=recorder,
+            )
+            try:
+                return gang.run()
+            finally:
+                follower.drain()
+
+    def _task(self, rank: int) -> ScriptTask:
+        record = self._record
+        return ScriptTask(
+            run=record.run_id,
+            generation=record.generation,
+            rank=rank,
+            world_size=self._settings.workers,
+            restarts=record.generation,
+            max_restarts=self._settings.max_restarts,
+            store=self._store.url,
+            channel=self._channel_url,
+            script=record.script.file,
+            module=record.script.module,
+            args=record.args,
+            cwd=record.cwd,
+            digest=record.script.digest,
+            files=str(self._files),
+            wait_timeout_s=self._settings.wait_timeout_s,
+            faults=self._faults,
+            rates=self._allotment_of(rank).rates,
+        )
+
+    @property
+    def _files(self) -> Path:
+        return self._store.root / FILES
+
+    @property
+    def _where(self) -> str:
+        return f"{self._files} (DAYFLY_RUN_DIR) or {self._record.cwd}"
+
+    def _written(self) -> tuple[Footprint, ...]:
+        root = self._store.root
+        own = [root, *(root / name for name in _OWN)]
+        return footprint([self._files, Path(self._record.cwd)], without=own)
+
+    def _summary(self, status: str, error: str | None) -> Result:
+        return replace(super()._summary(status, error), restarts=self._record.deaths)
+
+    def _results(self, summary: Result, recorder: _ScriptRecorder) -> Result:
+        billed = bill(recorder.used, self._priced_as, moved=recorder.moved)
+        write_json(self._store, "bill.json", billed.dump())
+        write_json(self._store, "history.json", {"epochs": [], "step_loss": []})
+        return with_bill(summary, billed, recorder)
+
+    def _over(self, result: Result) -> ScriptRun:
+        return ScriptRun(
+            self._store.root,
+            result,
+            self._signals.received,
+            lives=self._record.generation + 1,
+            changed=self._record.script.changed() is not None,
+        )
+
+
+class _Attendant:
+    """What the coordinator does whenever it looks: it answers workers, and shows their output."""
+
+    def __init__(self, channel: Channel, follower: Follower) -> None:
+        self._store = StoreServer(channel)
+        self._follower = follower
+        self._follow_next_s = 0.0
+
+    def __call__(self, keys: Sequence[Key]) -> bool:
+        """keys: of what waits for the coordinator. Whether a worker asked something."""
+        self._store.serve_once(keys)
+        if time.monotonic() >= self._follow_next_s:
+            self._follow_next_s = time.monotonic() + _FOLLOW_EVERY_S
+            self._follower.follow()
+        return any(is_request(key) for key in keys)

@@ -1,0 +1,68 @@
+"""What a function that runs a script is told: the payload of its invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from dayfly.life.faults import Fault
+from dayfly.runs.scripts.environment import Member
+from dayfly.wire.shaping import Rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptTask:
+    """One rank of one generation.
+
+    restarts: how often all workers started anew before; max_restarts: how often they may after
+    deaths. store, channel: URLs. script: the file, absolute; module: its name if it was asked for
+    as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
+    command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
+    keeps, which later generations find again. rates: of its way to the channel; None: not limited.
+    wait_timeout_s: longest wait for a message of another worker.
+    """
+
+    run: str
+    generation: int
+    rank: int
+    world_size: int
+    restarts: int
+    max_restarts: int
+    store: str
+    channel: str
+    script: str
+    module: str | None
+    args: tuple[str, ...]
+    cwd: str
+    digest: str
+    files: str
+    wait_timeout_s: float
+    faults: tuple[Fault, ...] = ()
+    rates: Rates | None = None
+
+    @property
+    def member(self) -> Member:
+        """Who the script's process is, as the script finds it."""
+        return Member(
+            run=self.run,
+            rank=self.rank,
+            world_size=self.world_size,
+            restarts=self.restarts,
+            max_restarts=self.max_restarts,
+            files=self.files,
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Self:
+        """From what `dump` gave, by way of JSON."""
+        made = {
+            "args": tuple(tree["args"]),
+            "faults": tuple(Fault(**fault) for fault in tree["faults"]),
+            "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
+        }
+        return cls(**{**tree, **made})

@@ -1,0 +1,107 @@
+"""A job's model in stages: tried before anything starts, and what its messages take.
+
+bytes of a step       R = 1                      R > 1
+between stages        kept, for one that dies    dropped once the step's sums are read
+sums of gradients     none                       kept
+a validation's        dropped, round by round    the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.life.checkpoints import State
+from dayfly.runs.log_budget import RoundBytes
+from dayfly.runs.pipelining import Pipelining, micro_batches
+from dayfly.runs.settings import Settings
+from dayfly.train.by_name import check_groups, split_state
+from dayfly.train.flat import FlatBuffer
+from dayfly.train.replica import Replica
+from dayfly.train.stages.build import build_stage
+from dayfly.train.stages.probe import check_stages
+from dayfly.train.state import Tensors, model_tensors
+
+#: In the tree of a run's checkpoint: in which stages it is.
+CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """A model in stages. names: of each stage's parameters and buffers."""
+
+    pipelining: Pipelining
+    round_bytes: RoundBytes
+    names: tuple[frozenset[str], ...]
+
+    def split(self, tree: Any, tensors: Tensors) -> list[State]:
+        """The state of a run's whole checkpoint, stage by stage."""
+        states = []
+        for names in self.names:
+            part, own = split_state(tree["replica"], tensors, names)
+            states.append(({**tree, "replica": part, CUT: list(self.pipelining.cut)}, own))
+        return states
+
+
+def staged(
+    job: Job, model: nn.Module, fresh: State, settings: Settings, samples: Sequence[Any]
+) -> Staging:
+    """Try the model in the stages of the settings.
+
+    model: the whole. fresh: the state of a replica of it, just made. samples: a few, pairs (x, y).
+    Raises RequestError, in one sentence, for what does not work.
+    """
+    if job.step is not None:
+        raise RequestError(
+            "a job with a step= of its own cannot be cut, as that has all of the model: give loss="
+        )
+    forms = check_stages(job, model, settings.cut, samples)
+    line = Pipelining(
+        cut=settings.cut,
+        replicas=settings.members,
+        micro_batches=settings.micro_batches or job.accumulate,
+        schedule=settings.schedule,
+        forms=forms,
+    )
+    flat_bytes, names = [], []
+    for stage in range(settings.stages):
+        part = Replica(job, build_stage(job, settings.cut, stage).model)
+        check_groups(fresh, part.state(), f"stage {stage}")
+        flat_bytes.append(FlatBuffer(part.model, tail=0).data.nbytes)
+        names.append(frozenset(model_tensors(part.model)))
+    return Staging(
+        pipelining=line,
+        round_bytes=step_bytes(line, job.batch_size, flat_bytes),
+        names=tuple(names),
+    )
+
+
+def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> RoundBytes:
+    """What workers send in a step. flat_bytes: of each stage, what its replicas sum."""
+    micros = micro_batches(batch_size, line.replicas - 1, line.replicas, line.micro_batches)
+    ahead = [[form.nbytes(one.samples) for one in micros] for form in line.forms]
+    back = [[form.gradient_nbytes(one.samples) for one in micros] for form in line.forms]
+    summed = [nbytes if line.replicas > 1 else 0 for nbytes in flat_bytes]
+    sent = [
+        sum(forward) + sum(backward) + sums
+        for forward, backward, sums in zip((*ahead, ()), ((), *back), summed, strict=True)
+    ]
+    sizes = [nbytes for message in (*ahead, *back) for nbytes in message]
+    between = line.replicas * sum(sizes)
+    # A reader may drop a step's messages, or those of a validation's round, only when the next
+    # one's are under way already.
+    validating = 2 * line.replicas * sum(map(sum, ahead))
+    training = 2 * between + (line.replicas - 1) * sum(summed)
+    return RoundBytes(
+        sent=max(sent),
+        kept=between if line.replicas == 1 else sum(summed),
+        passing=validating if line.replicas == 1 else max(training, between + validating),
+        summed=max(summed),
+        between=line.replicas * len(sizes),
+        largest=max(sizes, default=0),
+    )

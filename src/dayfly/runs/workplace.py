@@ -1,0 +1,134 @@
+"""What a life of a run needs around it: a session, a platform, signals, and its channel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayfly.errors import DayflyError, RequestError, RunFailed, WireError
+from dayfly.life.platforms.base import Limits
+from dayfly.life.platforms.gpus import check_gpus
+from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.sessions import Session
+from dayfly.runs.signals import StopSignals
+from dayfly.runs.task import RENDEZVOUS
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.credentials import channel_password
+from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.store import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a life needs of this machine; opened early, so that the platform warms up meanwhile."""
+
+    session: Session
+    platform: LocalPlatform
+    signals: StopSignals
+
+    @classmethod
+    @contextmanager
+    def open(cls, directory: Path, preload: Sequence[str]) -> Iterator[Workplace]:
+        """For the run in `directory`, which gets the functions' logs.
+
+        preload: modules that are imported once, where functions are forked.
+        """
+        with (
+            StopSignals() as signals,
+            Session.open() as session,
+            LocalPlatform(session, directory / "logs", preload=preload) as platform,
+        ):
+            platform.warm_up()
+            yield cls(session, platform, signals)
+
+    @property
+    def own_channel(self) -> str:
+        """URL of the channel of a run that names none: files in memory."""
+        return f"file://{self.session.root}/channel"
+
+    def check(self, limits: Limits, workers: int = 1) -> str | None:
+        """Raise RequestError for limits that so many functions cannot have here; starts none.
+
+        Returns what to say of a limit that is kept in another way than asked for.
+        """
+        if limits.gpu_share is not None:
+            check_gpus(limits.gpu_share, workers, len(self.platform.gpu_names()))
+        memory_mib = limits.memory_mib
+        if memory_mib is not None and memory_mib < (least := self.platform.least_memory_mib()):
+            raise RequestError(
+                f"functions of {memory_mib} MiB are too small: one with PyTorch in it needs at "
+                f"least {least} MiB here: raise --memory, or --stage-memory of that stage"
+            )
+        self.platform.check(limits)
+        if memory_mib is None or self.platform.memory_by_cgroup:
+            return None
+        return (
+            "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "
+            "beyond the limit fails, and each child of a function has the limit for itself"
+        )
+
+    @contextmanager
+    def fresh_channel(
+        self,
+        site: Site,
+        plan: Plan,
+        *,
+        note: Callable[[str], None] | None = None,
+        after: str | None = None,
+    ) -> Iterator[Channel]:
+        """The coordinator's end of a channel without earlier messages; removed later.
+
+        note: told if it cannot be removed, which otherwise is an error: in a run it must not hide
+        what became of that. after: what ended the workers of an earlier one. Raises WireError if
+        there is none to be had, or RunFailed with what was before.
+        """
+        kind = channel_kind(site.url)
+        if (directory := kind.directory(site.url)) is not None:
+            self.session.record_directory(directory / site.namespace.run)
+        try:
+            kind.remove(site)
+            made = kind.create(site, plan)
+        except WireError as error:
+            if after is None:
+                raise
+            raise RunFailed(f"{after}; and no worker could start again: {error}") from error
+        with made as channel:
+            try:
+                yield channel
+            finally:
+                try:
+                    channel.destroy()
+                except DayflyError as error:
+                    if note is None:
+                        raise
+                    note(_stays(site, error))
+                finally:
+                    shutil.rmtree(site.rendezvous.root, ignore_errors=True)
+
+
+def discard(site: Site) -> str | None:
+    """Remove what was left at a channel; returns what to say if that cannot be done."""
+    try:
+        channel_kind(site.url).remove(site)
+    except DayflyError as error:
+        return _stays(site, error)
+    return None
+
+
+def _stays(site: Site, error: DayflyError) -> str:
+    return f"what is left of the run at {site.url} stays there: {error}"
+
+
+def site_of(url: str, store: FileStore, run: str, generation: int) -> Site:
+    """Where the channel of a generation is. store: the run's."""
+    return Site(
+        url=url,
+        namespace=Namespace(run, generation),
+        rendezvous=store.below(RENDEZVOUS),
+        password=channel_password(os.environ),
+    )

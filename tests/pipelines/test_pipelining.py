@@ -1,0 +1,44 @@
+"""What workers are told of a cut model: their micro-batches, and how large messages are to be."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.runs.pipelining import MicroBatch, Pipelining, micro_batches, worthwhile_bytes
+from dayfly.train.order import share
+from dayfly.train.stages.forms import Form, TensorForm
+from dayfly.wire.shaping import Rates
+
+
+@given(st.integers(1, 200), st.integers(1, 6), st.integers(1, 9))
+def test_micro_batches_are_all_of_a_batch(samples: int, replicas: int, parts: int) -> None:
+    every = [micro_batches(samples, one, replicas, parts) for one in range(replicas)]
+    assert sum(micro.samples for micros in every for micro in micros) == samples
+    for replica, micros in enumerate(every):
+        assert all(micro.samples > 0 for micro in micros)
+        assert sum(micro.samples for micro in micros) == len(share(samples, replica, replicas))
+
+
+def test_a_share_that_is_smaller_than_its_parts() -> None:
+    assert micro_batches(2, 0, 1, 4) == (MicroBatch(1, 1), MicroBatch(3, 1))
+    assert micro_batches(1, 0, 2, 4) == ()
+
+
+def test_messages_keep_a_way_with_latency_busy() -> None:
+    """70 MB/s times 40 ms is 2.8 MB under way, in 8 requests, and as much that follows."""
+    lambdas = Rates(up_bytes_per_s=70e6, down_bytes_per_s=50e6, latency_s=0.04)
+    assert worthwhile_bytes([lambdas, None, Rates(up_bytes_per_s=1e9)], in_flight=8) == 700_000
+    assert worthwhile_bytes([None], in_flight=8) == 0
+    assert worthwhile_bytes([Rates(latency_s=0.04)], in_flight=8) == 0
+
+
+def test_what_a_worker_is_told_travels_as_json() -> None:
+    form = Form(TensorForm(torch.float32, (1, 8), (True, False), True))
+    line = Pipelining(
+        cut=(4,), replicas=2, micro_batches=3, schedule="1f1b", forms=(form,), chunk_bytes=9
+    )
+    assert Pipelining.load(json.loads(json.dumps(line.dump()))) == line

@@ -1,0 +1,73 @@
+"""Scripts, run in this process as `dayfly run` runs them, and what they print."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dayfly.life.faults import Fault
+from dayfly.runs.displays import Silent
+from dayfly.runs.result import Result
+from dayfly.runs.scripts import launch
+from dayfly.runs.scripts.settings import ScriptSettings
+
+
+class Notes(Silent):
+    """What a person is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of a script, with the lines that its ranks printed."""
+
+    directory: Path
+    result: Result
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def of(self, rank: int) -> list[str]:
+        prefix = f"[rank {rank}] "
+        return [line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)]
+
+
+def run(
+    directory: Path,
+    text: str,
+    *args: str,
+    faults: Sequence[Fault] = (),
+    **settings: Any,
+) -> Ran:
+    """Run a script as the file script.py of a directory, in that directory."""
+    (directory / "script.py").write_text(textwrap.dedent(text))
+    notes, output = Notes(), io.StringIO()
+    made = launch.begin(
+        "script.py",
+        args,
+        ScriptSettings(**{"workers": 2, **settings}),
+        directory=directory / "run",
+        display=notes,
+        output=output,
+        faults=faults,
+    )
+    return Ran(
+        made.directory, made.result, tuple(output.getvalue().splitlines()), tuple(notes.said)
+    )
+
+
+def resume(directory: Path, **changes: Any) -> Ran:
+    """Go on with the run of `run`."""
+    notes, output = Notes(), io.StringIO()
+    made = launch.resume(directory / "run", display=notes, output=output, **changes)
+    return Ran(
+        made.directory, made.result, tuple(output.getvalue().splitlines()), tuple(notes.said)
+    )

@@ -1,0 +1,29 @@
+"""Workers of a cut model's stages die at any place; the bits are those of the undisturbed run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs import small, staged
+from tests.runs.staged import Undisturbed
+
+PARTS = 6
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_deaths_at_every_place_of_every_stage(
+    replicas: int, part: int, data: Path, undisturbed_stages: Undisturbed, tmp_path: Path
+) -> None:
+    reference = undisturbed_stages(replicas)
+    all_faults = staged.faults_everywhere(replicas, staged.checkpoint_steps(reference))
+    faults = list(staged.dealt(all_faults, PARTS))[part]
+
+    run = staged.train(data, tmp_path, replicas, faults=faults)
+
+    assert run.result.restarts == len(faults), "every planned death happened, once"
+    assert small.history(run)["rollbacks"] == 0
+    assert small.bits(run) == small.bits(reference)
+    assert not staged.redone_by_peers(run, faults, replicas)

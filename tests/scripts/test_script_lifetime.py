@@ -1,0 +1,192 @@
+"""What scripts ask about their lives: the same answers in all ranks, over real channels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from math import inf
+from typing import Any
+
+import pytest
+
+import dayfly
+from dayfly.errors import WaitTimeout
+from dayfly.runs.scripts.due import Announcement
+from dayfly.runs.scripts.lifetime import Life, living
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.keys import COORDINATOR
+from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
+
+FILES = "files-tmpfs"
+
+
+class Clock:
+    """Of all ranks; it moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Ranks:
+    """Lives over one channel. ends_s: when each is over."""
+
+    def __init__(self, place: Place, stack: ExitStack, *ends_s: float, **more: Any) -> None:
+        self.clock = Clock()
+        self.lives = [
+            stack.enter_context(self._life(self._open(place, stack, rank), rank, ends_s, more))
+            for rank in range(len(ends_s))
+        ]
+        self._pool = stack.enter_context(ThreadPoolExecutor(len(ends_s)))
+
+    def call(self, every_s: float = inf) -> list[bool]:
+        """What all say who call at once."""
+        calls = [self._pool.submit(life.checkpoint_due, every_s) for life in self.lives]
+        return [call.result(SOON_S) for call in calls]
+
+    def _open(self, place: Place, stack: ExitStack, rank: int) -> Channel:
+        return stack.enter_context(place.open(NAMESPACE, rank))
+
+    def _life(
+        self, channel: Channel, rank: int, ends_s: tuple[float, ...], more: dict[str, Any]
+    ) -> Life:
+        return Life(
+            channel,
+            rank,
+            len(ends_s),
+            lambda: ends_s[rank] - self.clock.now_s,
+            clock=self.clock,
+            wall_clock=self.clock,
+            **{"wait_timeout_s": SOON_S, **more},
+        )
+
+
+@pytest.fixture
+def coordinator() -> Iterator[tuple[Place, Channel, ExitStack]]:
+    with ExitStack() as stack:
+        place = stack.enter_context(PLACES[FILES]())
+        channel = stack.enter_context(place.make(NAMESPACE))
+        yield place, channel, stack
+
+
+@pytest.mark.parametrize("name", sorted(PLACES))
+def test_all_ranks_say_the_same_over_every_channel(name: str) -> None:
+    with PLACES[name]() as place, place.make(NAMESPACE), ExitStack() as stack:
+        ranks = Ranks(place, stack, 30.0, 30.0, 30.0)
+        said = []
+        for _ in range(40):
+            said.append(ranks.call(every_s=8.0))
+            ranks.clock.now_s += 0.7
+        assert all(len(set(answers)) == 1 for answers in said)
+        due = [round(0.7 * call, 1) for call, answers in enumerate(said) if answers[0]]
+        # Every 8 s; then the end of the life, with 3.8 s for two steps, two saves and the spare.
+        assert due == [8.4, 16.8, 25.2, 26.6]
+
+
+def test_the_first_to_end_counts(coordinator: tuple[Place, Channel, ExitStack]) -> None:
+    """Rank 1's function began long before rank 0's, and did not wait for it."""
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, 100.0, 40.0)
+    due = []
+    for _ in range(39):
+        if ranks.call() == [True, True]:
+            due.append(ranks.clock.now_s)
+        ranks.clock.now_s += 1.0
+    # 7 s are kept for two steps, two saves of a twentieth of 40 s each and the spare; then it turns
+    # out that a save takes no time, so that 5 s are enough.
+    assert due == [34.0, 36.0]
+
+
+def test_rank_0_may_ask_alone_and_nothing_piles_up(
+    coordinator: tuple[Place, Channel, ExitStack],
+) -> None:
+    place, channel, stack = coordinator
+    ranks = Ranks(place, stack, inf, inf)
+    for _ in range(1000):
+        ranks.lives[0].checkpoint_due(60.0)
+        ranks.clock.now_s += 1.5
+    assert 64 <= len(channel.waiting(COORDINATOR)) <= 128
+
+
+def test_a_rank_may_be_behind(coordinator: tuple[Place, Channel, ExitStack]) -> None:
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, inf, inf)
+    ahead, behind = ranks.lives
+    said = []
+    for _ in range(60):
+        said.append(ahead.checkpoint_due(10.0))
+        ranks.clock.now_s += 1.5
+    assert [behind.checkpoint_due(10.0) for _ in range(60)] == said
+    assert sum(said) == 8
+
+
+def test_a_rank_that_asks_more_often_than_rank_0_is_named(
+    coordinator: tuple[Place, Channel, ExitStack],
+) -> None:
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, inf, inf, wait_timeout_s=0.1)
+    assert ranks.lives[1].checkpoint_due(60.0) is False, "the first answer is known"
+    with pytest.raises(WaitTimeout, match=r"call 1 of dayfly.checkpoint_due\(\) in rank 1, to be"):
+        ranks.lives[1].checkpoint_due(60.0)
+
+
+def test_between_announcements_nothing_is_asked(
+    coordinator: tuple[Place, Channel, ExitStack],
+) -> None:
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, inf, inf)
+    for _ in range(2000):
+        ranks.call(every_s=60.0)
+        ranks.clock.now_s += 0.01
+    for life in ranks.lives:
+        assert life._channel.traffic.counters()["requests"] <= 20 + 10
+
+
+def test_outside_of_a_run_scripts_go_on_as_they_are() -> None:
+    assert dayfly.remaining_s() == inf
+    assert [dayfly.checkpoint_due(every_s=0) for _ in range(3)] == [False] * 3
+
+
+@pytest.mark.parametrize("every_s", [-1.0, float("nan")])
+def test_a_wrong_interval_is_refused_everywhere(every_s: float) -> None:
+    with pytest.raises(ValueError, match="give 0 seconds or more"):
+        dayfly.checkpoint_due(every_s=every_s)
+
+
+def test_in_a_run_the_public_names_ask_the_life(
+    coordinator: tuple[Place, Channel, ExitStack],
+) -> None:
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, 50.0)
+    with living(ranks.lives[0]):
+        assert dayfly.remaining_s() == 50.0
+        said = []
+        for _ in range(49):
+            said.append(dayfly.checkpoint_due(every_s=20.0))
+            ranks.clock.now_s += 1.0
+        assert [call for call, due in enumerate(said) if due] == [20, 40, 46]
+        with pytest.raises(ValueError, match="has a life already"), living(ranks.lives[0]):
+            pass
+    assert dayfly.remaining_s() == inf
+
+
+def test_a_script_that_fails_is_not_hidden_by_its_end() -> None:
+    """Over a link: what was to be announced cannot be sent any more."""
+    with PLACES["redis"]() as place, place.make(NAMESPACE) as channel, ExitStack() as stack:
+        ranks = Ranks(place, stack, inf, inf)
+
+        def script() -> None:
+            for _ in range(4):
+                dayfly.checkpoint_due(every_s=0)
+                ranks.clock.now_s += 0.01
+            channel.destroy()
+            ranks.lives[0]._announce(99, Announcement(due=False, following=100), ahead=True)
+            raise KeyError("the script's own")
+
+        with pytest.raises(KeyError), living(ranks.lives[0]):
+            script()
+    assert threading.active_count() < 20
