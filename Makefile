@@ -3,7 +3,8 @@
 # PYTHON       the interpreter that .venv is made with
 # TORCH_INDEX  where torch comes from, if not from pip's own index; for the small CPU build:
 #              make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# PYTEST_ARGS  passed to pytest: make test PYTEST_ARGS='-k collectives -x'
+# PYTEST_ARGS  passed to pytest, which runs two files at a time:
+#              make test PYTEST_ARGS='-k collectives -x'
 # MINUTES      how long a soak takes; SEED: of its plan, else a random one
 
 PYTHON ?= python3
@@ -54,7 +55,7 @@ demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local fu
 	@$(BIN)/dayfly demo
 
 test: $(TEST_MADE) programs  ## the whole test suite, lint and type checks included
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # Root gets what is missing; others are told, and the tests that need it are skipped.
 programs:

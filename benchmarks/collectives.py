@@ -21,8 +21,9 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.parts import beside_gloo, by_kernel, held_memory, namespaces, sums, under_caps
+from benchmarks.parts.arguments import add_parts, asked_parts, new_parser, refuse_figures
 from benchmarks.parts.cases import Case, size_bytes
-from benchmarks.parts.machine import machine
+from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.predictions import NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Reducer
@@ -80,8 +81,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         "uncapped_channel": _channel(asked, "files"),
     }
     # All of it is planned, and refused, before anything starts.
-    parts = [name for name in PARTS if getattr(asked, name)] or list(PARTS)
-    plans = {part: PARTS[part](asked) for part in parts}
+    plans = {part: PARTS[part](asked) for part in asked_parts(asked, PARTS)}
     shared = [plan for plan in plans.values() if isinstance(plan, Plan)]
     with Session.open() as session, ExitStack() as stack:
         stores = {
@@ -230,12 +230,9 @@ def _scaled(asked: argparse.Namespace, mb: float) -> float:
 
 def table(result: Mapping[str, Any]) -> Table:
     """The result for a person."""
-    on_what, rounds = result["machine"], result["rounds"]
+    rounds = result["rounds"]
     whole = Table.grid(padding=(1, 0))
-    whole.add_row(
-        f"on {on_what['cores']} cores of {on_what['cpu']}, torch {on_what['torch']}, Python "
-        f"{on_what['python']}, load before: {on_what['load']}"
-    )
+    whole.add_row(machine_line(result["machine"]))
     if result.get("capped"):
         whole.add_row(under_caps.table(result["capped"], result["channel"], rounds))
     if result.get("uncapped"):
@@ -251,20 +248,16 @@ def table(result: Mapping[str, Any]) -> Table:
 
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
-    """The options; argparse says what is wrong with them and exits with 2."""
-    parser = argparse.ArgumentParser(
-        prog="dayfly bench collectives",
-        description="Time of an all-reduce over the bound, and beside gloo.",
-        epilog="--json prints one JSON object as the last line of standard output. MB: 10^6 bytes.",
-        allow_abbrev=False,
+    parser = new_parser(
+        "collectives", "Time of an all-reduce over the bound, and beside gloo.", "MB: 10^6 bytes."
     )
-    for name, what in (
-        ("capped", "at rates and latency, over the bound"),
-        ("uncapped", "as fast as it goes, beside gloo"),
-        ("tbf", "our rates beside those of the kernel (root)"),
-        ("memory", "what a collective takes beside the buffer"),
-    ):
-        parser.add_argument(f"--{name}", action="store_true", help=f"only this: {what}")
+    parts = {
+        "capped": "at rates and latency, over the bound",
+        "uncapped": "as fast as it goes, beside gloo",
+        "tbf": "our rates beside those of the kernel (root)",
+        "memory": "what a collective takes beside the buffer",
+    }
+    add_parts(parser, parts)
     parser.add_argument(
         "--channel",
         help=f"{', '.join(STORES)}, or a URL (default: redis; files without caps). What is left "
@@ -298,17 +291,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
 
 def _refuse(asked: argparse.Namespace) -> None:
     """Raise RequestError for figures that cannot be."""
-    above_zero = {
-        "--mb": asked.mb,
-        "--rate": asked.rate,
-        "--operations": asked.operations,
-        "--rounds": asked.rounds,
-    }
-    for name, figure in above_zero.items():
-        if figure is not None and not 0 < figure < float("inf"):
-            raise RequestError(f"{name} {figure:g}: give a number above 0")
-    if asked.latency is not None and not 0 <= asked.latency < float("inf"):
-        raise RequestError(f"--latency {asked.latency:g}: give milliseconds, 0 or more")
+    refuse_figures(asked, ("mb", "rate", "operations", "rounds"))
     for count in asked.workers or ():
         if not 2 <= count <= 64:
             raise RequestError(f"--workers {count}: give 2 to 64")

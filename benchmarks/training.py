@@ -1,4 +1,4 @@
-"""`dayfly bench training`: steps a second beside torch DDP over gloo.
+"""`dayfly bench training`: steps a second beside torch DDP over gloo; stages beside whole models.
 
     for each model, for each number of processes:
         round 0   dayfly  gloo
@@ -10,8 +10,14 @@ A round's ratio is of two runs that followed each other, so what else the machin
 both. Both sides train the same job: the first weights, batches, order, optimizer and number of
 threads are equal, which is checked by the losses of every step.
 
+With `--gpu` it measures something else, without a peer: LeNet on several functions of one GPU
+(parts/shared_gpu.py).
+
 dayfly's side is all that `dayfly.train` does by default: message log, reports and checkpoints
 included. gloo's side keeps nothing and survives no death.
+
+With `--pipelines` instead: models in stages beside FuncPipe's baselines, which train them whole, at
+Lambda's caps (see `parts.pipelines`).
 """
 
 from __future__ import annotations
@@ -27,10 +33,14 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts import own
+from benchmarks.parts import own, shared_gpu
+from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine
 from benchmarks.parts.measured import Measured, furthest_apart
 from benchmarks.parts.peer import TorchDDP
+from benchmarks.parts.pipelines.cases import CASES
+from benchmarks.parts.pipelines.measure import measure
+from benchmarks.parts.pipelines.shown import table as pipelines_table
 from benchmarks.parts.workloads import WORKLOADS, Workload, workload_of
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
@@ -48,32 +58,60 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     """
     asked = _arguments(args)
     rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
+    gpu = shared_gpu.gpu_to_measure() if asked.gpu else None
     on_what = machine()
+    measured = _pipelines if asked.pipelines else _beside_gloo
     began = time.monotonic()
-    rows = []
     with Session.open() as session:
         # On disk, as runs are by default; the session's own directory is in memory.
         scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
         session.record_directory(scratch)
         scratch.mkdir(mode=0o700)
-        for name in asked.models:
-            workload = workload_of(name, asked.quick)
-            data = scratch / f"data-{name}"
-            workload.write_data(data)
-            for workers in asked.workers:
-                with TorchDDP(name, asked.quick, data, workers, session) as peer:
-                    rows.append(_row(workload, workers, rounds, data, peer, asked.profile))
+        if gpu is not None:
+            shared = shared_gpu.measure(shared_gpu.FUNCTIONS, gpu, scratch, quick=asked.quick)
+            took_s = time.monotonic() - began
+            return {"machine": on_what, "quick": asked.quick, "wall_s": took_s, "gpu": shared}
+        rows = measured(asked, rounds, scratch, session)
     return {
         "machine": on_what,
         "quick": asked.quick,
         "rounds": rounds,
+        "pipelines": asked.pipelines,
         "wall_s": time.monotonic() - began,
         "rows": rows,
     }
 
 
+def _beside_gloo(
+    asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
+) -> list[dict[str, Any]]:
+    rows = []
+    for name in asked.models:
+        workload = workload_of(name, asked.quick)
+        data = scratch / f"data-{name}"
+        workload.write_data(data)
+        for workers in asked.workers:
+            with TorchDDP(name, asked.quick, data, workers, session) as peer:
+                rows.append(_row(workload, workers, rounds, data, peer, asked.profile))
+    return rows
+
+
+def _pipelines(
+    asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
+) -> list[dict[str, Any]]:
+    rows = []
+    for name in asked.models:
+        case = CASES[name].quick() if asked.quick else CASES[name]
+        rows += measure(case, rounds, scratch)
+    return rows
+
+
 def table(result: Mapping[str, Any]) -> Table:
     """The result for a person: the rates, and under them, if measured, where the time goes."""
+    if "gpu" in result:
+        return shared_gpu.table(result["gpu"])
+    if result["pipelines"]:
+        return pipelines_table(result)
     on_what = result["machine"]
     whole = Table.grid(padding=(1, 0))
     whole.add_row(
@@ -203,24 +241,21 @@ def _mean_parts(runs: Sequence[Measured]) -> dict[str, float]:
 
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
-    """The options; argparse says what is wrong with them and exits with 2."""
-    parser = argparse.ArgumentParser(
-        prog="dayfly bench training",
-        description="Steps a second of local functions beside torch DDP over gloo.",
-        epilog="--json prints one JSON object as the last line of standard output.",
-        allow_abbrev=False,
+    parser = new_parser("training", "Steps a second of local functions beside torch DDP over gloo.")
+    parser.add_argument(
+        "--pipelines",
+        action="store_true",
+        help="models in stages beside whole ones, at Lambda's caps, in place of gloo",
     )
     parser.add_argument(
         "--models",
-        type=_models,
-        default=list(WORKLOADS),
+        type=lambda text: text.split(","),
         metavar="NAME,...",
-        help=f"of {', '.join(WORKLOADS)} (default: all)",
+        help=f"of {', '.join(WORKLOADS)}; with --pipelines, of {', '.join(CASES)} (default: all)",
     )
     parser.add_argument(
         "--workers",
         type=_numbers,
-        default=list(_WORKERS),
         metavar="N,...",
         help="numbers of processes (default: 2,4)",
     )
@@ -233,15 +268,22 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--profile", action="store_true", help="say also where the time of a step goes"
     )
-    return parser.parse_args(args)
-
-
-def _models(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in WORKLOADS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(WORKLOADS)}")
-    return names
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="only this: LeNet on 1, 2, 4 and 8 functions of one GPU; samples a second, and how "
+        "busy it is",
+    )
+    asked = parser.parse_args(args)
+    known = list(CASES if asked.pipelines else WORKLOADS)
+    asked.models = asked.models or known
+    for name in asked.models:
+        if name not in known:
+            parser.error(f"argument --models: {name!r} is none of {', '.join(known)}")
+    if asked.pipelines and (asked.profile or asked.workers is not None):
+        parser.error("--pipelines: the forms have their workers, and no profile: leave them out")
+    asked.workers = asked.workers or list(_WORKERS)
+    return asked
 
 
 def _numbers(text: str) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+def machine_line(on_what: Mapping[str, Any]) -> str:
+    """What `machine` gave, for a person."""
+    return (
+        f"on {on_what['cores']} cores of {on_what['cpu']}, torch {on_what['torch']}, Python "
+        f"{on_what['python']}, load before: {on_what['load']}"
+    )
 
 
 def _cpu(information: Path) -> str:

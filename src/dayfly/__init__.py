@@ -17,8 +17,19 @@ if TYPE_CHECKING:
     from dayfly.job import Job
     from dayfly.runs.api import resume, train
     from dayfly.runs.run import Run
+    from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
 
-__all__ = ["DayflyError", "Job", "RequestError", "Run", "RunFailed", "resume", "train"]
+__all__ = [
+    "DayflyError",
+    "Job",
+    "RequestError",
+    "Run",
+    "RunFailed",
+    "checkpoint_due",
+    "remaining_s",
+    "resume",
+    "train",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -27,6 +38,8 @@ _HOMES = {
     "RunFailed": "dayfly.errors",
     "Job": "dayfly.job",
     "Run": "dayfly.runs.run",
+    "checkpoint_due": "dayfly.runs.scripts.lifetime",
+    "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",
     "train": "dayfly.runs.api",
 }

@@ -85,3 +85,8 @@ def processes(session: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def nothing_left(session: str) -> bool:
+    """Neither files nor processes nor cgroups."""
+    return not (directory_of(session).exists() or processes(session) or cgroups(session))

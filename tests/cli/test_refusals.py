@@ -36,6 +36,8 @@ from tests.cli import command
         (["--cold-start", "inf"], "--cold-start inf s: give a number above 0"),
         (["--payload", "0"], "--payload 0 KB: give a number above 0"),
         (["--payload", "1"], "payloads of 1 KB are too small"),
+        (["--gpu", "0"], "--gpu 0: give the share of a GPU that each function gets, above 0"),
+        (["--gpu", "2"], "above 0 and at most 1, such as 0.5"),
         (["--imitate", "aws-lambda"], "--imitate aws-lambda needs --memory"),
         (
             ["--imitate", "aws-lambda", "--memory", "20480"],
@@ -45,6 +47,20 @@ from tests.cli import command
         (["--epochs", "0"], "epochs is 0"),
         (["--batch-size", "0"], "batch_size is 0"),
         (["--target-accuracy", "97"], "such as 0.97"),
+        (["--cut", "4,x"], "--cut '4,x' is no list of whole numbers: give them with commas"),
+        (["--cut", "0"], "--cut 0: give ascending numbers of layers from 1, such as 4,9"),
+        (["--cut", "40"], "--cut 40: the model has 4 layers: give ascending numbers from 1 to 3"),
+        (["--replicas", "2"], "--replicas is for a model in stages: give --cut, too"),
+        (["--cut", "1,2", "--workers", "5"], "--workers 5 are not 3 stages times any number of"),
+        (
+            ["--cut", "1,2", "--stage-memory", "512,512"],
+            "--stage-memory 512,512: --cut makes 3 stages, so give 3 sizes in MiB",
+        ),
+        (["--cut", "2", "--stage-memory", "512,x"], "commas between, as in 1024,512"),
+        (["--cut", "2", "--stage-memory", "512,64"], "or --stage-memory of that stage"),
+        (["--cut", "2", "--sync", "local-sgd", "--k", "2"], "--cut is for --sync bsp"),
+        (["--cut", "2", "--compress", "int8"], "--compress int8 is for models that are not cut"),
+        (["--cut", "2", "--channel", "ps://127.0.0.1:1"], "ps:// only sums: give a store, or tcp"),
         (["--resume", "."], "leave out JOB.py"),
         (["--bananas"], "No such option"),
     ],
@@ -78,6 +94,47 @@ def test_a_wrong_job_file(text: str | None, words: str, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert command.last_json(done.stdout)["status"] == "failed"
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "loss=nn.functional.cross_entropy",
+            "step=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1])",
+            "a job with a step= of its own cannot be cut",
+        ),
+        (
+            "nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))",
+            "type('Net', (nn.Linear,), {'forward': lambda self, x: "
+            "nn.functional.linear(x.flatten(1), self.weight)})(64, 10)",
+            "is a Net, which is no list of layers: give an nn.Sequential",
+        ),
+        (
+            "torch.optim.SGD(params, ",
+            "torch.optim.SGD([{'params': [p]} for p in params], ",
+            "let its function make the same groups of any stage's parameters",
+        ),
+        (
+            "nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))",
+            "(lambda one, two: (setattr(two, 'weight', one.weight), "
+            "nn.Sequential(nn.Flatten(), one, nn.ReLU(), two))[1])(nn.Linear(64, 64), "
+            "nn.Linear(64, 64))",
+            "--cut 2 parts layers that share weights: 1.weight and 3.weight are one tensor",
+        ),
+    ],
+    ids=["step", "no list", "groups", "tied"],
+)
+def test_a_job_that_cannot_be_cut_so(
+    old: str, new: str, words: str, fast: Path, tmp_path: Path
+) -> None:
+    fast.write_text(fast.read_text().replace(old, new))
+    flags = ("--cut", "2", "--run-dir", "run")
+    done = command.run("train", fast, *flags, cwd=tmp_path, COLUMNS="300")
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_directory_that_is_not_empty_is_left_alone(fast: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,29 @@ def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_which_stage_is_the_slowest(fast: Path, tmp_path: Path) -> None:
+    """Told of a run that was not cut, as if it had been: a stage on each of its two workers."""
+    done = command.run("train", fast, "--workers", 2, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before = command.run("report", "run", cwd=tmp_path).stdout
+    assert "pipeline" not in before
+    file = tmp_path / "run" / "run.json"
+    record = json.loads(file.read_text())
+    record["settings"] |= {"cut": [1], "replicas": 1}
+    file.write_text(json.dumps(record))
+    for rank in (0, 1):
+        events = tmp_path / "run" / "events" / f"worker-{rank}.jsonl"
+        told = [json.loads(line) for line in events.read_text().splitlines()]
+        passes = [["f", 0, 0.0, 1.0 + rank], ["b", 0, 3.0, 6.0 + rank]]
+        changed = [one | {"passes": passes} if one["kind"] == "step" else one for one in told]
+        events.write_text("".join(json.dumps(one) + "\n" for one in changed))
+    after = command.run("report", "run", cwd=tmp_path).stdout
+    assert max(map(len, after.splitlines())) <= 80
+    assert "pipeline: Stage 1 (layers 1 to the last) is the slowest: 6 ms a micro-batch, 1.2 " in (
+        " ".join(after.split())
+    )
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:

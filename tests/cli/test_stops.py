@@ -35,11 +35,6 @@ def training(slow: Path, directory: Path, *more: str) -> tuple[subprocess.Popen[
     return process, session
 
 
-def nothing_left(session: str) -> bool:
-    directory = command.directory_of(session)
-    return not (directory.exists() or command.processes(session) or command.cgroups(session))
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_in_order(
     number: signal.Signals, code: int, slow: Path, tmp_path: Path, undisturbed: bytes
@@ -52,7 +47,7 @@ def test_a_signal_ends_the_run_in_order(
     assert result["status"] == "stopped"
     assert 0 < result["steps"] < 26, "the checkpoint is of the step at which it stopped"
     assert "dayfly train --resume" in errors
-    assert nothing_left(session)
+    assert command.nothing_left(session)
 
     done = command.run("train", "--resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -71,7 +66,7 @@ def test_a_second_ctrl_c_ends_it_at_once(slow: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=5.0)
     assert process.returncode == 130
-    assert nothing_left(session)
+    assert command.nothing_left(session)
 
 
 def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
@@ -82,7 +77,7 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
     process.communicate()
     command.eventually("functions' end", lambda: not command.processes(session), 5.0)
     assert command.run("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
-    assert nothing_left(session)
+    assert command.nothing_left(session)
 
 
 def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
@@ -95,7 +90,7 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     process.communicate()
     assert command.run("train", fast, cwd=tmp_path).returncode == 0
     assert list(channel.iterdir()) == []
-    assert nothing_left(session)
+    assert command.nothing_left(session)
 
 
 def test_a_closed_terminal_stops_the_run_with_a_checkpoint(slow: Path, tmp_path: Path) -> None:
@@ -108,7 +103,7 @@ def test_a_closed_terminal_stops_the_run_with_a_checkpoint(slow: Path, tmp_path:
     out, _ = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 128 + signal.SIGHUP
     assert command.last_json(out)["steps"] > 0
-    assert nothing_left(session)
+    assert command.nothing_left(session)
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(fast: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_good_job_passes(changes: dict[str, Any]) -> None:
     found = prepared(**changes)
     assert found.training_samples == 24
     assert found.arrays is None
-    assert found.round_bytes >= 4 * sum(
+    assert found.round_bytes.kept >= 4 * sum(
         p.numel() for p in Job(**given(**changes)).model().parameters()
     )
 
@@ -93,11 +93,10 @@ def test_the_state_before_the_first_step_is_untrained() -> None:
     found = prepared()
     with torch.random.fork_rng():
         own = build_model(Job(**given())).state_dict()
-    assert {name: tensor.tolist() for name, tensor in found.tensors.items()} == {
+    assert {name: tensor.tolist() for name, tensor in found.states[0][1].items()} == {
         f"model.{name}": tensor.tolist() for name, tensor in own.items()
     }
-    assert found.tree["replica"]["optimizer"]["$dict"][0][0] == "state"
-    assert found.tree["replica"]["optimizer"]["$dict"][0][1] == {"$dict": []}
+    assert found.states[0][0]["replica"]["optimizer"]["state"] == {}
 
 
 def test_equal_requests_are_prepared_equally() -> None:
@@ -106,7 +105,7 @@ def test_equal_requests_are_prepared_equally() -> None:
     torch.manual_seed(2)
     second = prepared()
     other = prepared(seed=1)
-    as_lists = [{n: t.tolist() for n, t in p.tensors.items()} for p in (first, second, other)]
+    as_lists = [{n: t.tolist() for n, t in p.states[0][1].items()} for p in (first, second, other)]
     assert as_lists[0] == as_lists[1] != as_lists[2]
 
 
@@ -151,7 +150,7 @@ def test_the_users_own_module_and_weights_stay_as_they_were(refused: bool) -> No
         refusal(**changes, metrics={"bad": lambda o, t: o})
     else:
         found = prepared(**changes)
-        assert all(torch.equal(found.tensors[f"model.{n}"], t) for n, t in start.items())
+        assert all(torch.equal(found.states[0][1][f"model.{n}"], t) for n, t in start.items())
     for some, kept in zip((mine.state_dict(), start), before, strict=True):
         assert all(torch.equal(some[name], kept[name]) for name in kept)
     assert all(parameter.grad is None for parameter in mine.parameters())
@@ -173,7 +172,7 @@ def test_training_starts_from_init(form: str, tmp_path: Path) -> None:
         init = tmp_path / "w.safetensors"
         safetensors.torch.save_file(weights, init)
     found = prepared(init=init)
-    assert all(torch.equal(found.tensors[f"model.{name}"], weights[name]) for name in weights)
+    assert all(torch.equal(found.states[0][1][f"model.{name}"], weights[name]) for name in weights)
 
 
 def test_init_may_leave_out_what_is_not_saved_and_second_names() -> None:

@@ -138,7 +138,7 @@ def norm() -> nn.Module:
         ),
         (
             {"optimizer": Keeping},
-            "optimizer.state.0.seen holds a set, which a checkpoint cannot keep: use numbers",
+            "optimizer.state.0.weight.seen holds a set, which a checkpoint cannot keep: use",
         ),
         ({"scheduler": lr.StepLR}, "scheduler cannot be built: TypeError: *step_size"),
         ({"scheduler": lambda o: None}, "scheduler function returned NoneType: return a torch"),

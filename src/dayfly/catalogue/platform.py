@@ -103,6 +103,11 @@ class FunctionPlatform:
         most = self.memory_max_mib
         return math.ceil(memory_mib) if most is not None and size > most >= least else size
 
+    def next_gpu_share(self, share: float | None) -> float:
+        """The smallest part of a GPU that can be had and has this share; None: a whole one."""
+        step = self._gpu_step
+        return 1.0 if share is None or step is None else min(1.0, _ceil_to(share, step))
+
     def check(
         self,
         *,
@@ -110,13 +115,16 @@ class FunctionPlatform:
         vcpus: float | None = None,
         lifetime_s: float | None = None,
         payload_bytes: int | None = None,
+        gpu_share: float | None = None,
         asynchronous: bool = False,
     ) -> None:
         """Raise RequestError, with the limit, for what cannot be had on this platform.
 
-        payload_bytes: of one invocation, which is asynchronous or waits for its result. What the
-        catalogue has no limit for, or is None here, is not checked.
+        payload_bytes: of one invocation, which is asynchronous or waits for its result. gpu_share:
+        of one GPU. What the catalogue has no limit for, or is None here, is not checked.
         """
+        if gpu_share is not None:
+            self._check_gpu(gpu_share)
         if memory_mib is not None and not self._has_size(memory_mib):
             raise RequestError(
                 f"{self.name} has no functions of {memory_mib} MiB: give {self._sizes()}"
@@ -137,6 +145,30 @@ class FunctionPlatform:
             raise RequestError(
                 f"{self.name} takes at most {largest} bytes with {way} invocation, not "
                 f"{payload_bytes}: send the rest through a store"
+            )
+
+    @property
+    def _gpu_step(self) -> float | None:
+        """Parts of a GPU that can be had are multiples of this one; None: only whole ones can."""
+        if self.gpu_memory_step_mib is None or self.gpu_memory_mib is None:
+            return None
+        return self.gpu_memory_step_mib / self.gpu_memory_mib
+
+    def _check_gpu(self, share: float) -> None:
+        if self.gpu is None:
+            raise RequestError(f"{self.name} has no functions with a GPU: name a platform that has")
+        if (self.gpus or 1) > 1:
+            raise RequestError(
+                f"{self.name} has {self.gpus} GPUs in each function, and none with one or a part"
+            )
+        step = self._gpu_step
+        if step is None and share < 1:
+            raise RequestError(
+                f"{self.name} has no functions with {share:g} of a GPU: give a share of 1"
+            )
+        if step is not None and not math.isclose(_ceil_to(share, step), share):
+            raise RequestError(
+                f"{self.name} has no functions with {share:g} of a GPU: give a multiple of {step:g}"
             )
 
     def _step_mib(self, memory_mib: float) -> int:
@@ -167,6 +199,11 @@ class FunctionPlatform:
             if self.memory_step_mib is None
             else (f"{bounds} in steps of {self.memory_step_mib}")
         )
+
+
+def _ceil_to(number: float, step: float) -> float:
+    """The least multiple of a step that is not below a number, but for rounding."""
+    return math.ceil(round(number / step, 6)) * step
 
 
 def _up_to(pairs: Pairs, size: float) -> float:

@@ -44,14 +44,15 @@ class PriceFigures:
 class FunctionPrices:
     """A price list of functions, in USD.
 
-    usd_per_gb_s, usd_per_vcpu_s: of each GB and vCPU. usd_per_s: of the whole, such as a machine
-    or its GPUs. usd_per_request: of an invocation. Billed time is rounded up to billing_step_ms,
-    and is billing_min_ms at least.
+    usd_per_gb_s, usd_per_vcpu_s: of each GB and vCPU. usd_per_s: of the whole, such as a machine.
+    usd_per_gpu_s: of a function's GPUs, if they are billed apart. usd_per_request: of an
+    invocation. Billed time is rounded up to billing_step_ms, and is billing_min_ms at least.
     """
 
     usd_per_gb_s: float = 0.0
     usd_per_vcpu_s: float = 0.0
     usd_per_s: float = 0.0
+    usd_per_gpu_s: float = 0.0
     usd_per_request: float = 0.0
     billing_step_ms: int = 1
     billing_min_ms: int = 0
@@ -62,10 +63,11 @@ class FunctionPrices:
         used_ms = max(round(seconds * 1000, 6), self.billing_min_ms)
         return max(1, math.ceil(used_ms / self.billing_step_ms)) * self.billing_step_ms
 
-    def usd_for_1_s(self, memory_mib: float, vcpus: float) -> float:
-        """Dollars a second of a function of this size."""
+    def usd_for_1_s(self, memory_mib: float, vcpus: float, gpu_share: float = 1.0) -> float:
+        """Dollars a second of a function of this size. gpu_share: of the GPUs that it may have."""
         memory_usd = self.usd_per_gb_s * memory_mib / 1024
-        return memory_usd + self.usd_per_vcpu_s * vcpus + self.usd_per_s
+        whole_usd = self.usd_per_s + self.usd_per_gpu_s * gpu_share
+        return memory_usd + self.usd_per_vcpu_s * vcpus + whole_usd
 
     @classmethod
     def of(
@@ -103,10 +105,11 @@ class FunctionPrices:
         prices = cls(
             usd_per_gb_s=one("memory", f.usd_per_gb_s, f.usd_per_gb_hour, f.cu_per_gb_s),
             usd_per_vcpu_s=one("vCPUs", f.usd_per_vcpu_s, f.usd_per_vcpu_hour, f.cu_per_vcpu_s),
-            usd_per_s=machine + gpu * (gpus or 0),
+            usd_per_s=machine,
+            usd_per_gpu_s=gpu * (gpus or 0),
             usd_per_request=one("requests", f.usd_per_request, None, f.cu_per_request),
             billing_step_ms=f.billing_step_ms or 1,
             billing_min_ms=f.billing_min_ms or 0,
         )
-        timed = prices.usd_per_gb_s or prices.usd_per_vcpu_s or prices.usd_per_s
-        return prices if timed else None
+        by_size = prices.usd_per_gb_s or prices.usd_per_vcpu_s
+        return prices if by_size or prices.usd_per_s or prices.usd_per_gpu_s else None

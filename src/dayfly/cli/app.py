@@ -10,6 +10,28 @@ from typing import Annotated, Any
 import typer
 
 import dayfly
+from dayfly.cli.flags import (
+    AsJson,
+    Channel,
+    ColdStart,
+    Cpu,
+    Downlink,
+    Gpu,
+    Imitate,
+    Latency,
+    Lifetime,
+    Memory,
+    Own,
+    Payload,
+    Platform,
+    Resume,
+    RunDir,
+    Uplink,
+    WaitTimeout,
+    Workers,
+    function_settings,
+    numbers,
+)
 
 app = typer.Typer(
     name="dayfly",
@@ -18,21 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")
-]
-RunDir = Annotated[
-    Path | None, typer.Option(help="Directory of the run's files.", show_default="runs/<run id>")
-]
-Own = Annotated[
-    Path | None,
-    typer.Option(
-        "--catalogue",
-        help="Directory of limits and prices of your own.",
-        show_default="~/.config/dayfly/catalogue",
-    ),
-]
 
 
 def _version(asked: bool) -> None:
@@ -72,20 +79,14 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def train(
+    context: typer.Context,
     job_file: Annotated[
         Path | None,
         typer.Argument(metavar="JOB.py", help="Python file with the variable `job`."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Functions that train at once.", show_default="1")
-    ] = None,
-    platform: Annotated[
-        str | None, typer.Option(help="Where functions run: local.", show_default="local")
-    ] = None,
-    channel: Annotated[
-        str | None,
-        typer.Option(help="URL of the store they talk through.", show_default="files in memory"),
-    ] = None,
+    workers: Workers = None,
+    platform: Platform = None,
+    channel: Channel = None,
     sync: Annotated[
         str | None,
         typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
@@ -114,42 +115,45 @@ def train(
             show_default="none",
         ),
     ] = None,
-    memory: Annotated[
-        int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
-    ] = None,
-    lifetime: Annotated[
-        float | None, typer.Option(help="A function's life, in s.", show_default="not limited")
-    ] = None,
-    cpu: Annotated[
-        float | None,
-        typer.Option(help="A function's CPU time a second, in cores.", show_default="not limited"),
-    ] = None,
-    uplink: Annotated[
-        float | None,
-        typer.Option(help="A function's way to the store, in MB/s.", show_default="not limited"),
-    ] = None,
-    downlink: Annotated[
-        float | None, typer.Option(help="And back, in MB/s.", show_default="not limited")
-    ] = None,
-    latency: Annotated[
-        float | None,
-        typer.Option(help="Added to each request to the store, in ms.", show_default="none"),
-    ] = None,
-    cold_start: Annotated[
-        float | None,
-        typer.Option(help="Added to each start of a function, in s.", show_default="none"),
-    ] = None,
-    payload: Annotated[
-        float | None,
-        typer.Option(help="Largest payload and result of a call, in KB.", show_default="6291"),
-    ] = None,
-    imitate: Annotated[
+    cut: Annotated[
         str | None,
         typer.Option(
-            help="Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
-            "payload and prices count where no other is given."
+            metavar="L,L,...",
+            help="Cut the model into stages before these layers, counted from 0.",
+            show_default="one stage",
         ),
     ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(help="Functions a stage.", show_default="1")
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            help="In which a function computes its share of a batch.",
+            show_default="the job's accumulate",
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
+            show_default="fill-drain",
+        ),
+    ] = None,
+    stage_memory: Annotated[
+        str | None,
+        typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
+    ] = None,
+    memory: Memory = None,
+    lifetime: Lifetime = None,
+    cpu: Cpu = None,
+    uplink: Uplink = None,
+    downlink: Downlink = None,
+    latency: Latency = None,
+    cold_start: ColdStart = None,
+    payload: Payload = None,
+    gpu: Gpu = None,
+    imitate: Imitate = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the data.", show_default="the job's")
     ] = None,
@@ -166,12 +170,7 @@ def train(
         float | None,
         typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
     ] = None,
-    wait_timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="How long a worker waits for a message of another, in s.", show_default="900"
-        ),
-    ] = None,
+    wait_timeout: WaitTimeout = None,
     log_budget: Annotated[
         int | None,
         typer.Option(
@@ -180,13 +179,10 @@ def train(
     ] = None,
     own: Own = None,
     run_dir: RunDir = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this directory.")
-    ] = None,
+    resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
     """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
-    from dayfly.cli.catalogue import own_catalogue
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
@@ -195,36 +191,28 @@ def train(
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
-    settings: dict[str, Any] = {
-        "workers": workers,
-        "platform": platform,
-        "channel": channel,
+    of_training: dict[str, Any] = {
         "sync": sync,
         "k": int(k) if k is not None and k.isdecimal() else k,
         "collective": collective,
         "aggregators": aggregators,
         "compress": compress,
-        "memory_mib": memory,
-        "lifetime_s": lifetime,
-        "cpu_cores": cpu,
-        "uplink_mb_per_s": uplink,
-        "downlink_mb_per_s": downlink,
-        "latency_ms": latency,
-        "cold_start_s": cold_start,
-        "payload_kb": payload,
-        "imitate": imitate,
         "target_accuracy": target_accuracy,
         "checkpoint_every_s": checkpoint_every,
-        "wait_timeout_s": wait_timeout,
-        "log_budget_mib": log_budget,
-        # A run that goes on keeps the catalogue that it had, unless another is named.
-        "catalogue": own_catalogue(own) if resume is None or own is not None else None,
+        "replicas": replicas,
+        "micro_batches": micro_batches,
+        "schedule": schedule,
     }
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in of_training.items() if value is not None}
+    given |= function_settings(context, resumed=resume is not None)
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     display = display_for(StandardError())
 
     def action() -> Run:
+        if cut is not None:
+            given["cut"] = numbers("--cut", cut, "4,9")
+        if stage_memory is not None:
+            given["stage_memory_mib"] = numbers("--stage-memory", stage_memory, "1024,512")
         if resume is not None:
             fixed: dict[str, object] = {"JOB.py": job_file, "--run-dir": run_dir}
             fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
@@ -250,6 +238,72 @@ def train(
         )
 
     raise typer.Exit(conclude(action, as_json=as_json))
+
+
+@app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
+def run(
+    context: typer.Context,
+    script: Annotated[
+        str | None,
+        typer.Argument(metavar="SCRIPT.py", help="Python file; what follows is its own."),
+    ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="SCRIPT.py is the name of a module.")
+    ] = False,
+    workers: Workers = None,
+    platform: Platform = None,
+    channel: Channel = None,
+    memory: Memory = None,
+    lifetime: Lifetime = None,
+    cpu: Cpu = None,
+    uplink: Uplink = None,
+    downlink: Downlink = None,
+    latency: Latency = None,
+    cold_start: ColdStart = None,
+    payload: Payload = None,
+    gpu: Gpu = None,
+    imitate: Imitate = None,
+    max_restarts: Annotated[
+        int | None,
+        typer.Option(
+            help="How often all start again after one died; lifetimes that end do not count.",
+            show_default="3",
+        ),
+    ] = None,
+    wait_timeout: WaitTimeout = None,
+    log_budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Bound of the messages under way, in MiB; memory is taken as it is used.",
+            show_default="a quarter of the space for files, 1024 elsewhere",
+        ),
+    ] = None,
+    own: Own = None,
+    run_dir: RunDir = None,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an unmodified torch.distributed script on short-lived functions, as torchrun would."""
+    from dayfly.cli.outcome import conclude
+    from dayfly.cli.script import run_script
+
+    given = function_settings(context, resumed=resume is not None)
+    if max_restarts is not None:
+        given["max_restarts"] = max_restarts
+    raise typer.Exit(
+        conclude(
+            lambda: run_script(
+                script,
+                context.args,
+                given,
+                module=module,
+                run_dir=run_dir,
+                resume=resume,
+                as_json=as_json,
+            ),
+            as_json=as_json,
+        )
+    )
 
 
 @app.command()

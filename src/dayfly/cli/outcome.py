@@ -7,18 +7,46 @@ terminated.
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.displays import StandardError
-from dayfly.runs.run import Result, Run
+from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 
 DONE, FAILED, WRONG = 0, 1, 2
 
 
-def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
+class Concluded(Protocol):
+    """A run that is over or stopped, of a job or of a script."""
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+
+    @property
+    def result(self) -> Result:
+        """What came of it."""
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The signal that ended it early, if one did."""
+
+    @property
+    def lives(self) -> int | None:
+        """How often all workers lived; None where each has lives of its own."""
+
+    @property
+    def to_go_on(self) -> str | None:
+        """What to type to go on with a run that is not done; None if nothing would."""
+
+
+def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     """Do it, print what came of it, return the exit code."""
     errors = StandardError()
     try:
@@ -27,30 +55,29 @@ def conclude(action: Callable[[], Run], *, as_json: bool) -> int:
         wrong = isinstance(error, RequestError)
         errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
         if as_json:
-            print(Result(run_id=None, status="failed", error=str(error)).line())
+            _say(Result(run_id=None, status="failed", error=str(error)).line())
         return WRONG if wrong else FAILED
     except Exception as error:
         # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
         traceback.print_exc()
         errors.print(f"dayfly: failed unexpectedly: {in_short(error)}", markup=False)
         if as_json:
-            print(Result(run_id=None, status="failed", error=in_short(error)).line())
+            _say(Result(run_id=None, status="failed", error=in_short(error)).line())
         return FAILED
     except Stopped as stop:
         errors.print(f"dayfly: {stop}", highlight=False)
         if as_json:
-            print(Result(run_id=None, status="stopped").line())
+            _say(Result(run_id=None, status="stopped").line())
         return 128 + stop.number
     result = run.result
     if result.status == "failed":
         errors.print(f"dayfly: {result.error}", markup=False, highlight=False, soft_wrap=True)
-    if result.status != "done":
-        advice = f"to go on from step {result.steps}: dayfly train --resume {run.directory}"
-        errors.print(advice, markup=False, highlight=False, soft_wrap=True)
+    if result.status != "done" and run.to_go_on is not None:
+        errors.print(run.to_go_on, markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        print(result.line())
+        _say(result.line())
     else:
-        print(_summary(run))
+        _say(_summary(run))
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
     return DONE if result.status == "done" else FAILED
@@ -66,23 +93,47 @@ def shown(action: Callable[[], None]) -> int:
     return DONE
 
 
-def _summary(run: Run) -> str:
+def _say(text: str) -> None:
+    """On standard output; that nobody reads it any more changes nothing of what came of a run."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still in the buffer must not fail at the interpreter's end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _summary(run: Concluded) -> str:
     result = run.result
+    metered = result.price_list is not None  # else its results could not be written
     rows = {
         "status": result.status,
         "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
         "loss": None if result.train_loss is None else f"{result.train_loss:.4f}",
         "validation loss": None if result.val_loss is None else f"{result.val_loss:.4f}",
-        "time": f"{result.wall_s:.1f} s, {result.steps} steps of {_milliseconds(result.step_s)}",
+        "time": f"{result.wall_s:.1f} s{_steps(result)}",
+        "lives": None if run.lives is None else str(run.lives),
         "restarts": str(result.restarts),
         "bill": f"${result.cost_usd:.6f} as on {result.price_list}: "
-        f"{result.billed_s:.1f} s billed, {result.gb_s:.1f} GB-s",
+        f"{result.billed_s:.1f} s billed, {result.gb_s:.1f} GB-s"
+        if metered
+        else None,
         "traffic": f"{result.bytes_up / 1e6:.1f} MB up, {result.bytes_down / 1e6:.1f} MB down, "
-        f"{result.requests} requests",
+        f"{result.requests} requests"
+        if metered
+        else None,
         "files": str(run.directory),
     }
     shown = {name: value for name, value in rows.items() if value is not None}
     return "\n".join(f"{name:<17}{value}" for name, value in shown.items())
+
+
+def _steps(result: Result) -> str:
+    """Nothing of a script, which counts its steps itself."""
+    if result.step_s is None and not result.steps:
+        return ""
+    return f", {result.steps} steps of {_milliseconds(result.step_s)}"
 
 
 def _milliseconds(seconds: float | None) -> str:

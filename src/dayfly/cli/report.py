@@ -14,8 +14,9 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.errors import RequestError
 from dayfly.life.metering import Bill
 from dayfly.runs.billing import rebill
-from dayfly.runs.directory import Record
+from dayfly.runs.record import recorded_settings
 from dayfly.runs.report import write_report
+from dayfly.runs.report.pipeline import pipeline_words
 
 _KINDS = {
     "compute": "compute",
@@ -38,16 +39,20 @@ def report(
 ) -> None:
     """Write a run's page, print its bill, by function and by kind, and where the page is.
 
+    Of a run in stages, which one is the slowest, too.
+
     output: the page's file; None: in the run's directory. prices, store: what both bill by; None:
     the run's own. given: a catalogue of the user's; None: the run's, or the usual one. browse: show
     the page in a browser. Raises RequestError if the directory holds no run, the catalogue lacks
     what is asked for, the page cannot be written, or there is no browser.
     """
-    recorded = Record.load(directory).settings.catalogue
+    recorded = recorded_settings(directory).catalogue
     own = own_catalogue(given) if given is not None or recorded is None else recorded
     billed = rebill(directory, prices, store, Path(own) if own is not None else None)
     page = write_report(directory, output, bill=billed.dump())
     _print_bill(billed)
+    if (pipeline := pipeline_words(directory)) is not None:
+        Console().print(f"pipeline: {pipeline}", markup=False, highlight=False)
     print(f"report: {page}")
     if browse and not webbrowser.open(page.resolve().as_uri()):
         raise RequestError(f"--open: no browser was found; open {page} yourself")

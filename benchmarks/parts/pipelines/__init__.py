@@ -1,0 +1,1 @@
+"""What `dayfly bench training --pipelines` is made of."""

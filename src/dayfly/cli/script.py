@@ -1,0 +1,51 @@
+"""`dayfly run`: from what was typed to a script's run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dayfly.errors import RequestError
+from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.scripts import launch
+from dayfly.runs.scripts.run import ScriptRun
+from dayfly.runs.scripts.settings import ScriptSettings
+
+
+def run_script(
+    script: str | None,
+    args: Sequence[str],
+    settings: Mapping[str, Any],
+    *,
+    module: bool,
+    run_dir: Path | None,
+    resume: Path | None,
+    as_json: bool,
+) -> ScriptRun:
+    """Begin a run, or go on with one. Raises RequestError for what cannot be.
+
+    What the functions print goes to standard output, but with --json to standard error.
+    """
+    display = Lines(StandardError())
+    output = sys.stderr if as_json else sys.stdout
+    if resume is not None:
+        refused = {"SCRIPT.py": script, "-m": module or None, "--run-dir": run_dir}
+        for name, value in refused.items():
+            if value is not None:
+                raise RequestError(
+                    f"--resume goes on with what is in the run's directory: leave out {name}"
+                )
+        return launch.resume(resume, display=display, output=output, **settings)
+    if script is None:
+        raise RequestError("no script: name a Python file, or --resume DIR")
+    return launch.begin(
+        script,
+        args,
+        ScriptSettings(**settings),
+        module=module,
+        directory=run_dir,
+        display=display,
+        output=output,
+    )

@@ -1,0 +1,23 @@
+"""What a command says of a run that is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dayfly.cli.outcome import FAILED, conclude
+from dayfly.runs.result import Result
+from dayfly.runs.scripts.run import ScriptRun
+
+
+def test_a_bill_that_is_not_known_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(run_id="x", status="failed", error="its results cannot be written: no space")
+    code = conclude(lambda: ScriptRun(tmp_path, result, lives=2), as_json=False)
+    assert code == FAILED
+    said = capsys.readouterr()
+    names = [line.split()[0] for line in said.out.splitlines()]
+    assert names == ["status", "time", "lives", "restarts", "files"]
+    assert "to start it again: dayfly run --resume" in said.err

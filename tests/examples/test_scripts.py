@@ -1,0 +1,86 @@
+"""Scripts as people have them run on functions as under torchrun, to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.examples.launching import dayfly_run, torchrun
+from tests.examples.page import measured
+
+SCRIPTS = Path(__file__).parents[2] / "examples" / "scripts"
+WORKERS = 2
+#: Two terms have one order, so sums are the same bits; what is left is what libraries may do.
+EXACT = {"rtol": 0.0, "atol": 1e-6}
+Launch = Callable[..., str]
+
+
+def lines(output: str) -> list[str]:
+    """What the script itself said of its training."""
+    return [line for line in output.splitlines() if measured(line)]
+
+
+def same(one: Any, other: Any) -> None:
+    """Two trees of tensors and plain values are equal."""
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        torch.testing.assert_close(one, other, **EXACT)
+    elif isinstance(one, Mapping):
+        assert one.keys() == other.keys()
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            same(mine, theirs)
+    else:
+        assert one == other
+
+
+def made(directory: Path) -> Path:
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+def both(tmp_path: Path, *script: object) -> tuple[list[str], list[str], Path, Path]:
+    """Lines and directories of a script under torchrun with gloo, and on functions."""
+    gloo, dayfly = tmp_path / "gloo", tmp_path / "dayfly"
+    found = []
+    for launch, cwd in ((torchrun, gloo), (dayfly_run, dayfly)):
+        found.append(lines(launch(WORKERS, *script, cwd=made(cwd))))
+    return found[0], found[1], gloo, dayfly
+
+
+@pytest.mark.parametrize(
+    ("script", "file", "epochs"),
+    [
+        ("with_fabric.py", "fabric.ckpt", 5),
+        ("with_accelerate.py", "accelerate.pt", 5),
+    ],
+)
+def test_a_library_trains_as_it_does_under_torchrun(
+    script: str, file: str, epochs: int, tmp_path: Path
+) -> None:
+    there, here, gloo, dayfly = both(tmp_path, SCRIPTS / script)
+    assert here == there
+    assert len(here) == epochs + 1
+    figures = [value for line in here for _, value in measured(line)]
+    assert figures[epochs - 1] < figures[0], "it learned"
+    assert figures[-1] > 0.8, "accuracy"
+    same(torch.load(gloo / file), torch.load(dayfly / file))
+
+
+def test_a_snapshot_is_gone_on_from_as_if_nothing_had_been(tmp_path: Path) -> None:
+    """On functions, and under torchrun without a pause."""
+    script, five = SCRIPTS / "ddp_snapshot.py", (5, "--save-every", 2)
+    dayfly_run(WORKERS, script, 3, *five[1:], cwd=made(tmp_path / "dayfly"))
+    there, here, gloo, dayfly = both(tmp_path, script, *five)
+    assert [line.partition(":")[0] for line in here] == ["epoch 3", "epoch 4"]
+    assert here == there[-2:]
+    saved = torch.load(dayfly / "snapshot.pt")
+    assert saved["epochs_run"] == 5
+    same(torch.load(gloo / "snapshot.pt"), saved)
