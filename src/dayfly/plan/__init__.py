@@ -1,0 +1,1 @@
+"""What a run will take, beforehand: profile, predict, simulate. Pure: no reading, no writing."""

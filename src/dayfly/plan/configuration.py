@@ -1,0 +1,43 @@
+"""One way to run a job: what is predicted, simulated, and chosen among."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """How many functions, of which memory, doing what.
+
+    workers: of all stages. memory_mib: of each stage's functions, one entry if the model is not
+    cut; None: not limited. cut: numbers of the layers that begin a stage, but for the first.
+    replicas: of each stage, `workers` if it is not cut. micro_batches: of a replica. schedule:
+    fill-drain or 1f1b. sync: bsp, local-sgd or hap. k: steps of a round; None: an epoch's.
+    collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
+    batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
+    lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as
+    `--checkpoint-every`.
+    """
+
+    workers: int
+    memory_mib: tuple[int | None, ...] = (None,)
+    cut: tuple[int, ...] = ()
+    replicas: int = 1
+    micro_batches: int = 1
+    schedule: str = "fill-drain"
+    sync: str = "bsp"
+    k: int | None = 1
+    collective: str = "overlapped"
+    aggregators: int | None = None
+    compress: str = "none"
+    batch_size: int
+    epochs: int = 1
+    validate_every: int = 1
+    lifetime_s: float | None = None
+    cold_start_s: float = 0.0
+    checkpoint_every_s: float = 60.0
+
+    @property
+    def stages(self) -> int:
+        """Of the model; one if it is not cut."""
+        return len(self.cut) + 1

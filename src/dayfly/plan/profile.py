@@ -1,0 +1,138 @@
+"""What is known of a job on a platform: what a plan is made of.
+
+    layers        bytes, which are the same everywhere
+    sizes         seconds, for each memory size of a function
+    fit           FasDL's a, b, m: the time of a step by samples and memory (eq. 4)
+
+A profile is measured (`dayfly profile`), written by hand, or made from a row of the catalogue and
+FLOPs. Times are of a function that computes and transfers nothing meanwhile, unless said otherwise.
+Sizes are MiB as the platforms count them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.errors import RequestError
+from dayfly.plan.figures import Affine, Figure, Transfer
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerBytes:
+    """One layer of the model; of a model that is no list of layers, all of it.
+
+    parameters: bytes of all parameters. trained: of those that get a gradient. buffers: such as
+    BatchNorm's statistics. Of each sample: activations: kept for the backward pass. output: passed
+    to the next layer. gradient: passed back to the layer before.
+    """
+
+    name: str
+    parameters: int
+    trained: int
+    buffers: int = 0
+    activations: float = 0.0
+    output: float = 0.0
+    gradient: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeProfile:
+    """Functions of one memory size.
+
+    memory_mib: None: not limited. cpu_cores: seconds of CPU time a second; None: not limited.
+    cpu_period_s: how often a function gets its share of the CPU anew, and how much it may use at
+    once follows from that; 0: evenly. forward, backward: of each layer, wall seconds of so many
+    samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
+    trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
+    contribution. up, down: its way to the store. beta: how much longer computing takes while
+    transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
+    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
+    base_mib: memory of a worker before it has a model.
+    """
+
+    memory_mib: int | None
+    cpu_cores: float | None
+    cpu_period_s: float = 0.0
+    forward: tuple[Affine, ...]
+    backward: tuple[Affine, ...]
+    data: Affine
+    apply: Affine
+    step_s: Figure
+    reduce_s_per_byte: float
+    up: Transfer
+    down: Transfer
+    beta: Figure
+    init_s: Figure
+    start_s: Figure
+    end_s: Figure
+    base_mib: Figure
+
+    @property
+    def speed(self) -> float:
+        """CPU seconds a second that one thread gets."""
+        return 1.0 if self.cpu_cores is None else min(1.0, self.cpu_cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """FasDL eq. 4: seconds of a step of B samples with M MiB: a (B + b) / (M + m).
+
+    error: mean relative error at the measured points.
+    """
+
+    a: float
+    b: float
+    m: float
+    error: float
+
+    def step_s(self, samples: float, memory_mib: float) -> float:
+        """Eq. 4."""
+        return self.a * (samples + self.b) / (memory_mib + self.m)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A job on a platform, over a store.
+
+    job: its name. platform: where; imitate: whose limits and prices, if others'. channel: URL
+    without secrets, or the name of a store of the catalogue. listed: whether the model is a list of
+    layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
+    state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
+    memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
+    machine: on what.
+    """
+
+    job: str
+    platform: str
+    imitate: str | None
+    channel: str
+    listed: bool
+    samples: int
+    validation_samples: int
+    sample_bytes: float
+    state_per_trained_byte: float
+    layers: tuple[LayerBytes, ...]
+    sizes: tuple[SizeProfile, ...]
+    fit: Fit | None = None
+    how: str = "by hand"
+    took_s: float = 0.0
+    machine: Mapping[str, Any] | None = None
+
+    def size(self, memory_mib: int | None) -> SizeProfile:
+        """Of functions of this memory. Raises RequestError, naming those that there are."""
+        for size in self.sizes:
+            if size.memory_mib == memory_mib:
+                return size
+        known = ", ".join(_in_words(size.memory_mib) for size in self.sizes)
+        raise RequestError(
+            f"the profile of {self.job} has no functions of {_in_words(memory_mib)}: it has "
+            f"{known}; take one of these, or profile the job with that size, too"
+        )
+
+
+def _in_words(memory_mib: int | None) -> str:
+    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
