@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, merged, together
 from dayfly.catalogue.lookup import Catalogue
@@ -94,17 +95,13 @@ class Setting:
 
 
 def left(decline: tuple[tuple[float, float], ...], functions: float) -> float:
-    """Part of the bandwidth that is left: linear in the logarithm between pairs, level outside."""
-    if not decline:
+    """Part of the bandwidth that is left: linear between pairs, level outside."""
+    if not decline or functions <= decline[0][0]:
         return 1.0
-    points = sorted(decline)
-    if functions <= points[0][0]:
-        return points[0][1]
-    for (few, at_few), (many, at_many) in zip(points, points[1:], strict=False):
+    for (few, at_few), (many, at_many) in pairwise(decline):
         if functions <= many:
-            along = math.log(functions / few) / math.log(many / few)
-            return at_few + along * (at_many - at_few)
-    return points[-1][1]
+            return at_few + (at_many - at_few) * (functions - few) / (many - few)
+    return decline[-1][1]
 
 
 @cache
