@@ -1,4 +1,4 @@
-"""Profiles made from the catalogue and FLOPs: against papers' times, by hand, and in their order."""
+"""Profiles made from the catalogue and FLOPs: by hand, and in their order."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_a_worker_of_one_thread_gains_nothing_of_a_second_vcpu() -> None:
     ],
 )
 def test_what_no_row_has_is_asked_for(row: str, of: str, flag: str) -> None:
-    platform = replace(BOX, **{row: None})
+    rows: dict[str, Any] = {row: None}
+    platform = replace(BOX, **rows)
     with pytest.raises(RequestError, match=f"the catalogue has no {row} of {of}: give {flag}"):
         made(512, platform=platform)
     with pytest.raises(RequestError, match="no latency_s of shelf: give --latency"):
@@ -157,7 +158,7 @@ def test_sizes_that_the_platform_has_not() -> None:
         ("beta", 0.9),
     ],
 )
-def test_what_cannot_be_is_refused(name: str, value: float) -> None:
+def test_what_cannot_be_is_refused(name: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{name} is"):
         replace(ASSUMED, **{name: value})
 
@@ -168,10 +169,10 @@ def test_layers_and_flops_fit() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64), st.floats(1, 10))
-def test_more_of_anything_is_never_slower(
+def test_more_memory_flops_and_bandwidth_are_never_slower(
     one: int, other: int, samples: int, factor: float
 ) -> None:
-    """Memory, FLOPs a second, bandwidth, latency."""
+    """And less latency."""
 
     def step_s(profile: Profile) -> list[float]:
         return [

@@ -69,8 +69,8 @@ def _counted(job: Job, model: nn.Module, found: Layers, samples: Sequence[Any]) 
         except Exception as error:
             raise RequestError(
                 "the job's model cannot be run on torch's meta device, where tensors have no "
-                f"values, so its FLOPs are not known ({in_short(error).rstrip('.')}): profile it on a platform that "
-                "you can reach, or write the profile by hand"
+                f"values, so its FLOPs are not known ({in_short(error).rstrip('.')}): profile it "
+                "on a platform that you can reach, or write the profile by hand"
             ) from error
     total = counter.get_total_flops()
     if not found.listed:
