@@ -35,7 +35,7 @@ def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Aff
     if any(p.device.type != "meta" for p in model.parameters()):
         raise ValueError("FLOPs are counted without computing: build the model on the meta device")
     found = Layers.of(job, model)
-    several = list(samples)
+    several = list(samples) if len(samples) > 1 else list(samples) * 2
     once, twice = (_counted(job, model, found, some) for some in (several, several * 2))
     each = [(two - one) / len(several) for one, two in zip(once, twice, strict=True)]
     return tuple(
