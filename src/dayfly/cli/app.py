@@ -32,6 +32,7 @@ from dayfly.cli.flags import (
     MicroBatches,
     Own,
     Payload,
+    PlanFile,
     Platform,
     Replicas,
     Resume,
@@ -110,6 +111,7 @@ def train(
     micro_batches: MicroBatches = None,
     schedule: Schedule = None,
     stage_memory: StageMemory = None,
+    plan: PlanFile = None,
     memory: Memory = None,
     lifetime: Lifetime = None,
     cpu: Cpu = None,
@@ -145,7 +147,7 @@ def train(
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
-    from dayfly.runs.api import checked_settings, overridden
+    from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.displays import StandardError, display_for
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
@@ -157,7 +159,11 @@ def train(
     def action() -> Run:
         given.update(training_settings(context))
         if resume is not None:
-            fixed: dict[str, object] = {"JOB.py": job_file, "--run-dir": run_dir}
+            fixed: dict[str, object] = {
+                "JOB.py": job_file,
+                "--run-dir": run_dir,
+                "--plan": plan,
+            }
             fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
             refused = [name for name, value in fixed.items() if value is not None]
             if refused:
@@ -169,14 +175,20 @@ def train(
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"
             )
-        checked = checked_settings(**given)
-        job = overridden(load_job_file(job_file), **of_the_job)
+        carried = None
+        if plan is None:
+            checked = checked_settings(**given)
+            job = overridden(load_job_file(job_file), **of_the_job)
+        else:
+            carried, place = opened(plan)
+            job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)
         return launch.begin(
             job,
             checked,
             directory=run_dir,
             name=job_file.stem,
             code=job_file.resolve().parent,
+            plan=carried,
             display=display,
         )
 

@@ -142,6 +142,14 @@ StageMemory = Annotated[
     str | None,
     typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
 ]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN.json",
+        help="Do what this plan says; flags beside it go before it.",
+    ),
+]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data.", show_default="the job's")]
 BatchSize = Annotated[
     int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")

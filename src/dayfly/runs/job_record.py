@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from dayfly.errors import RequestError
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.planned import Planned
 from dayfly.runs.record import JOB, RunRecord
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
@@ -19,7 +20,8 @@ from dayfly.train.arrays import Part
 class Record(RunRecord):
     """A job's. Generations are of other lives, and of rollbacks, of which there were so many.
 
-    round_bytes: of the messages of a round. pipelining: of a model that is cut.
+    round_bytes: of the messages of a round. pipelining: of a model that is cut. planned: of a run
+    by a plan, which is beside it.
     """
 
     kind: ClassVar[str] = JOB
@@ -31,6 +33,7 @@ class Record(RunRecord):
     round_bytes: RoundBytes
     pipelining: Pipelining | None = None
     rollbacks: int = 0
+    planned: Planned | None = None
 
     @classmethod
     def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +43,7 @@ class Record(RunRecord):
             "parts": tuple(Part.load(part) for part in tree["parts"]),
             "round_bytes": RoundBytes(**tree["round_bytes"]),
             "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
+            "planned": Planned.load(of) if (of := tree.get("planned")) else None,
         }
 
     def dump(self) -> dict[str, Any]:

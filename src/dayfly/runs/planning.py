@@ -16,6 +16,8 @@ from dayfly.job import Job
 from dayfly.plan import trees
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.plan import Plan
+from dayfly.plan.prediction import Prediction
+from dayfly.plan.profile import Profile
 from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
 
@@ -45,11 +47,6 @@ class Wanted:
     def by(cls, plan: Plan) -> Self:
         """Of what a plan says of its job."""
         return cls(**plan.job)
-
-    def dump(self) -> dict[str, int]:
-        """For a plan; its settings say what `accumulate` came to."""
-        tree = {"batch_size": self.batch_size, "epochs": self.epochs}
-        return tree if self.validate_every == 1 else {**tree, "validate_every": self.validate_every}
 
 
 def configuration(settings: Settings, wanted: Wanted) -> Configuration:
@@ -96,6 +93,19 @@ def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
     except RequestError as error:
         raise RequestError(f"{place}: settings: {error}") from error
     return planned.changed(**changes) if changes else planned
+
+
+def plan_of(
+    profile: Profile, settings: Settings, wanted: Wanted, prediction: Prediction | None = None
+) -> Plan:
+    """A plan of these: it says all that follows from the job, too."""
+    tree = settings_tree(settings)
+    if wanted.accumulate != 1:
+        tree.setdefault("micro_batches", wanted.accumulate)
+    job = {"batch_size": wanted.batch_size, "epochs": wanted.epochs}
+    if wanted.validate_every != 1:
+        job["validate_every"] = wanted.validate_every
+    return Plan(settings=tree, job=job, profile=profile, prediction=prediction)
 
 
 def settings_tree(settings: Settings) -> dict[str, Any]:
