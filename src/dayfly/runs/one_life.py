@@ -21,7 +21,7 @@ from dayfly.plan.plan import Plan
 from dayfly.runs.allotment import check_task
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
-from dayfly.runs.pipelining import Pipelining, worthwhile_bytes
+from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.planned import PLAN
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
@@ -37,6 +37,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan as ChannelPlan
 from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.store import FileStore
 
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
