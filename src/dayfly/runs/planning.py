@@ -30,18 +30,25 @@ class Wanted:
     """What of a job a prediction depends on, beside its profile.
 
     batch_size: of all workers. accumulate: pieces of a worker's share, unless settings say
-    otherwise.
+    otherwise. clips: whether gradients are clipped.
     """
 
     batch_size: int
     epochs: int = 1
     validate_every: int = 1
     accumulate: int = 1
+    clips: bool = False
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Of a job."""
-        return cls(**{one.name: getattr(job, one.name) for one in fields(cls)})
+        return cls(
+            batch_size=job.batch_size,
+            epochs=job.epochs,
+            validate_every=job.validate_every,
+            accumulate=job.accumulate,
+            clips=job.clip_norm is not None,
+        )
 
     @classmethod
     def by(cls, plan: Plan) -> Self:
@@ -73,6 +80,7 @@ def configuration(settings: Settings, wanted: Wanted) -> Configuration:
         lifetime_s=kinds[0].lifetime_s,
         cold_start_s=kinds[0].cold_start_s,
         checkpoint_every_s=settings.checkpoint_every_s,
+        clips=wanted.clips,
     )
 
 
@@ -102,9 +110,10 @@ def plan_of(
     tree = settings_tree(settings)
     if wanted.accumulate != 1:
         tree.setdefault("micro_batches", wanted.accumulate)
-    job = {"batch_size": wanted.batch_size, "epochs": wanted.epochs}
-    if wanted.validate_every != 1:
-        job["validate_every"] = wanted.validate_every
+    own = {one.name: (getattr(wanted, one.name), one.default) for one in fields(wanted)}
+    job = {name: value for name, (value, usual) in own.items() if value != usual}
+    job |= {"epochs": wanted.epochs}
+    job.pop("accumulate", None)
     return Plan(settings=tree, job=job, profile=profile, prediction=prediction)
 
 
