@@ -14,24 +14,25 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 _MARKERS = "os^Dv*Px"
 _WIDE_IN, _HIGH_IN = 4.4, 3.2
 _DPI = 110
+_ROOM = 5  # groups of bars whose names stand beside each other
 
 
 def draw(figure: Figure, directory: Path) -> Path:
     """Write `NAME.png`; returns its path. Raises RequestError without matplotlib."""
     try:
-        import matplotlib
+        import matplotlib as mpl
     except ImportError as error:
         raise RequestError(
             "pictures need matplotlib, which is not installed: make pictures, or pip install "
             "'dayfly[pictures]'"
         ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
 
     columns = min(figure.columns, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
-    with pyplot.rc_context({"font.size": 9, "svg.hashsalt": "dayfly", "axes.titlesize": 10}):
-        canvas, axes = pyplot.subplots(
+    with plt.rc_context({"font.size": 9, "svg.hashsalt": "dayfly", "axes.titlesize": 10}):
+        canvas, axes = plt.subplots(
             rows, columns, figsize=(_WIDE_IN * columns, _HIGH_IN * rows), squeeze=False
         )
         flat = [one for row in axes for one in row]
@@ -43,7 +44,7 @@ def draw(figure: Figure, directory: Path) -> Path:
         path = directory / f"{figure.name}.png"
         # No date and no version: the same figure gives the same bytes.
         canvas.savefig(path, dpi=_DPI, metadata={"Software": None}, bbox_inches="tight")
-        pyplot.close(canvas)
+        plt.close(canvas)
     return path
 
 
@@ -61,6 +62,8 @@ def _draw_panel(panel: Panel, axis: Any) -> None:
     if panel.log_x:
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    elif all(isinstance(x, int) for one in panel.series for x in one.xs):
+        axis.xaxis.get_major_locator().set_params(integer=True)
     if panel.log_y:
         axis.set_yscale("log")
     elif all(y >= 0 for one in panel.series for y in one.ys):
@@ -76,7 +79,8 @@ def _draw_bars(
     at = [groups.index(x) + (place - (places - 1) / 2) * width for x in one.xs]
     look = {"hatch": "//", "fill": False, "edgecolor": colour} if one.theirs else {"color": colour}
     axis.bar(at, one.ys, width * 0.92, label=one.name, **look)
-    axis.set_xticks(range(len(groups)), [str(group) for group in groups])
+    small = {"fontsize": 6} if len(groups) > _ROOM else {}
+    axis.set_xticks(range(len(groups)), [str(group) for group in groups], **small)
 
 
 def _draw_points(one: Series, axis: Any, number: int) -> None:

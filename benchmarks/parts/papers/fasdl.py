@@ -335,6 +335,16 @@ def taken(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
     return Taken(seconds=seconds, functions_usd=usd, channel_usd=other)
 
 
+def alone(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
+    """Of one configuration, in plain numbers."""
+    one = taken(load, setup, channel, epochs)
+    return Taken(
+        seconds=float(one.seconds),
+        functions_usd=float(one.functions_usd),
+        channel_usd=float(one.channel_usd),
+    )
+
+
 @cache
 def epochs_of(load: Workload) -> int:
     """E: the paper's configuration then costs, by our formulas, what its table III says."""
@@ -365,7 +375,7 @@ def cheapest(load: Workload, channel: str) -> tuple[Setup, Taken]:
                 setup.aggregators,
                 int(setup.others[place]),
             )
-            best = one, taken(load, one, channel, epochs_of(load))
+            best = one, alone(load, one, channel, epochs_of(load))
     if best is None:
         raise ValueError(f"{load.title} over {channel} cannot be done in {load.limit_s} s")
     return best
@@ -389,9 +399,7 @@ def _candidates(load: Workload, channel: str) -> Iterator[Setup]:
                 )
 
 
-def _others(
-    load: Workload, workers: int, own: int, k: int, memory_mib: Any, channel: str
-) -> Any:
+def _others(load: Workload, workers: int, own: int, k: int, memory_mib: Any, channel: str) -> Any:
     """B^n by equation 16, the least of it and of what memory and B^g allow, rounded down."""
     if k == workers:
         return np.full(memory_mib.shape, own)
@@ -413,7 +421,7 @@ def figure_13() -> Figure:
     titles = tuple(one.title for one in WORKLOADS)
     found = {(load.title, name): cheapest(load, name) for load in WORKLOADS for name in CHANNELS}
     usd = {case: one.usd for case, (_, one) in found.items()}
-    theirs = {one.title: taken(one, one.theirs, "S3", epochs_of(one)) for one in WORKLOADS}
+    theirs = {one.title: alone(one, one.theirs, "S3", epochs_of(one)) for one in WORKLOADS}
     panels = (
         Panel(
             title="least cost within the limits of time and batch",
@@ -454,8 +462,8 @@ def figure_13() -> Figure:
         ),
     )
     dearer = [
-        taken(one, one.theirs, "ElastiCache", 1.0).channel_usd
-        / taken(one, one.theirs, "S3", 1.0).channel_usd
+        alone(one, one.theirs, "ElastiCache", 1.0).channel_usd
+        / alone(one, one.theirs, "S3", 1.0).channel_usd
         for one in WORKLOADS
     ]
     over_cache = {title: usd[title, "ElastiCache"] / usd[title, "S3"] for title in titles}

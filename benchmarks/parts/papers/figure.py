@@ -1,9 +1,12 @@
-"""A paper's figure made again: panels of series, and what we say of it beside what the paper says."""
+"""A figure of a paper made again: its series, and what we say beside what the paper says."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+#: Of `Fact.agrees`.
+WORDS = {True: "yes", False: "no", None: "fitted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +56,17 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What the paper's text says, and ours. agrees: within what `judged` says."""
+    """What the paper's text says, and ours. agrees: None where ours was fitted to it."""
 
     what: str
     theirs: str
     ours: str
-    agrees: bool
+    agrees: bool | None
 
     @property
     def row(self) -> str:
         """As a line of a table in Markdown."""
-        return f"| {self.what} | {self.theirs} | {self.ours} | {'yes' if self.agrees else 'no'} |"
+        return f"| {self.what} | {self.theirs} | {self.ours} | {WORDS[self.agrees]} |"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

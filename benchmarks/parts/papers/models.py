@@ -21,12 +21,17 @@ BACKWARD = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer, or several together. flops, output_bytes and activation_bytes: of a sample."""
+    """One layer, or several together. All but parameter_bytes: of a sample.
+
+    activation_bytes: what running it alone takes, as FuncPipe counts. kept_bytes: what the backward
+    pass needs.
+    """
 
     flops: float
     parameter_bytes: int
     output_bytes: float
     activation_bytes: float
+    kept_bytes: float
 
 
 @cache
@@ -48,6 +53,7 @@ def layers_of(name: str, *, first: int = 0, last: int = 0) -> tuple[Layer, ...]:
             parameter_bytes=size.parameter_bytes,
             output_bytes=size.output_bytes,
             activation_bytes=size.alone_bytes,
+            kept_bytes=size.kept_bytes,
         )
         for count, size in zip(flops, sizes, strict=True)
     ]
@@ -61,6 +67,7 @@ def together(layers: Sequence[Layer]) -> Layer:
         parameter_bytes=sum(one.parameter_bytes for one in layers),
         output_bytes=layers[-1].output_bytes,
         activation_bytes=sum(one.activation_bytes for one in layers),
+        kept_bytes=sum(one.kept_bytes for one in layers),
     )
 
 

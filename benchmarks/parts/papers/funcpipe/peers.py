@@ -93,8 +93,7 @@ def _peer(model: Layer, batch: int, at: Setting, *, server: bool, accumulate: bo
         memory_mib=memory,
         compute_s=local * (1 + BACKWARD) * model.flops / at.flops(memory),
         sum_s=summed_s,
-        usd_for_1_s=workers * at.usd_for_1_s(memory)
-        + (at.server_usd_for_1_s if server else 0.0),
+        usd_for_1_s=workers * at.usd_for_1_s(memory) + (at.server_usd_for_1_s if server else 0.0),
     )
 
 

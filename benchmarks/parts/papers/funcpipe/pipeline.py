@@ -1,4 +1,4 @@
-"""FuncPipe's choice of stages and functions (section 3.4), by enumeration, and its step in schedules.
+"""FuncPipe's choice of stages and functions (section 3.4), and its step in virtual time.
 
 The paper solves a quadratic program. With layers merged into a few groups there are so few ways
 that all can be tried: every cut into up to four stages with every memory size of each stage, and
@@ -68,13 +68,14 @@ def step_s(choice: Choice, at: Setting, *, collective: str = "pipelined") -> flo
 
 
 def parts_s(
-    choice: Choice, at: Setting, *, collective: str = "pipelined"
+    choice: Choice, at: Setting, *, collective: str = "pipelined", functions: int | None = None
 ) -> tuple[tuple[float, float], ...]:
     """Of each stage: when its last pass and message are done, and how long its sum takes.
 
-    Replicas do the same at the same time, so one of them is looked at.
+    Replicas do the same at the same time, so one of them is looked at. functions: that run at once,
+    if others do, too.
     """
-    rate, stages = at.rate(choice.functions), len(choice.stages)
+    rate, stages = at.rate(functions or choice.functions), len(choice.stages)
     layout, numbers = Layout(stages, 1), range(choice.micro_batches)
     sizes = [round(MICRO_BATCH * one.output_bytes) for one in choice.stages]
     between = [

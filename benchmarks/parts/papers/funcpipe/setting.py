@@ -2,10 +2,10 @@
 
 Rates, latency and prices are the catalogue's. What the paper does not print, and is assumed here:
 
-    FLOPS_PER_VCPU   from section 1: AmoebaNet-D36 on 8 functions of 10 GB computes for 6 s a step,
-                     8 samples each; all other times follow by FLOPs and vCPUs
-    BASE_MIB         memory of a worker before it has a model (s0)
-    beta = 1         computing is not slowed down by transfers
+    computing   by FLOPs and vCPUs, at Lambda's FLOPs a vCPU-second in the catalogue, which come of
+                section 1: 8 samples of AmoebaNet-D36 take 6 s on 10 GB
+    BASE_MIB    memory of a worker before it has a model (s0)
+    beta = 1    computing is not slowed down by transfers
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
-from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, merged, together
-from dayfly.catalogue.lookup import Catalogue
+from benchmarks.parts.papers.models import Layer, layers_of, merged, together
+from benchmarks.parts.papers.rows import given, platform, store
 from dayfly.catalogue.platform import FunctionPlatform
 
 MIB = 2**20
@@ -29,9 +29,6 @@ MEMORY_MIB = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
 ALIBABA_MEMORY_MIB = (1024, 2048, 4096, 8192, 12288, 16384, 24576, 32768)
 #: Layers that are left after merging, which the paper does not print.
 GROUPS = 8
-
-#: Section 1 and figure 1: seconds of computing, samples of a function, its memory.
-_COMPUTED_S, _COMPUTED_SAMPLES, _COMPUTED_MIB = 6.0, 8, 10240
 
 #: Table 1: MiB of activations a sample.
 MODELS = {"resnet101": 198, "amoebanet_d18": 432, "amoebanet_d36": 697, "bert_large": 263}
@@ -74,7 +71,8 @@ class Setting:
 
     def flops(self, memory_mib: float) -> float:
         """A second, of a function."""
-        return flops_per_vcpu() * self.vcpus(memory_mib)
+        per_vcpu = given(platform("aws-lambda").vcpu_flops_per_s, "FLOPs of aws-lambda")
+        return per_vcpu * self.vcpus(memory_mib)
 
     def usd_for_1_s(self, memory_mib: float) -> float:
         """Of a function."""
@@ -107,18 +105,14 @@ def left(decline: tuple[tuple[float, float], ...], functions: float) -> float:
 @cache
 def at_lambda() -> Setting:
     """AWS Lambda and S3; the server is a c5.9xlarge."""
-    known = Catalogue()
-    platform, server = known.platform("aws-lambda"), known.platform("vm-c5-9xlarge")
-    latency_s = known.store("s3").latency_s
-    rate, server_rate = platform.uplink_bytes_per_s, server.uplink_bytes_per_s
-    assert rate and server_rate and latency_s, "rows of the catalogue"
+    functions, server = platform("aws-lambda"), platform("vm-c5-9xlarge")
     return Setting(
-        platform=platform,
+        platform=functions,
         memory_mib=MEMORY_MIB,
-        bytes_per_s=rate,
-        latency_s=latency_s,
+        bytes_per_s=given(functions.uplink_bytes_per_s, "rate of aws-lambda"),
+        latency_s=given(store("s3").latency_s, "latency of s3"),
         server=server,
-        server_bytes_per_s=server_rate,
+        server_bytes_per_s=given(server.uplink_bytes_per_s, "rate of vm-c5-9xlarge"),
     )
 
 
@@ -129,14 +123,12 @@ def at_alibaba() -> Setting:
     The catalogue has no r7.2xlarge, so the server costs nothing here, which flatters HybridPS; and
     no latency of OSS, so that of S3 is taken.
     """
-    known = Catalogue()
-    platform, total = known.platform("alibaba-fc"), known.store("alibaba-oss").bytes_per_s
-    rate = platform.uplink_bytes_per_s
-    assert rate and total, "rows of the catalogue"
+    functions = platform("alibaba-fc")
+    total = given(store("alibaba-oss").bytes_per_s, "rate of alibaba-oss")
     return Setting(
-        platform=platform,
+        platform=functions,
         memory_mib=ALIBABA_MEMORY_MIB,
-        bytes_per_s=rate,
+        bytes_per_s=given(functions.uplink_bytes_per_s, "rate of alibaba-fc"),
         latency_s=at_lambda().latency_s,
         store_bytes_per_s=total,
         server=None,
@@ -157,12 +149,3 @@ def layers(name: str) -> tuple[Layer, ...]:
 def whole(name: str) -> Layer:
     """All of a model."""
     return together(layers(name))
-
-
-@cache
-def flops_per_vcpu() -> float:
-    """FLOPs a second of one vCPU; see the module."""
-    vcpus = Catalogue().platform("aws-lambda").vcpus(_COMPUTED_MIB)
-    assert vcpus is not None
-    flops = (1 + BACKWARD) * whole("amoebanet_d36").flops * _COMPUTED_SAMPLES
-    return flops / _COMPUTED_S / vcpus
