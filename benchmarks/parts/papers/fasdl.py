@@ -88,10 +88,11 @@ class Workload:
     @property
     def sample_mib(self) -> float:
         """Memory of a sample; see the module."""
-        return min(
+        each: list[float] = [
             (one.memory_mib - _BASE_MIB - 4 * self.size_mib) / max(one.own, one.others)
             for one in (self.theirs, self.server)
-        )
+        ]
+        return min(each)
 
     @property
     def size_bytes(self) -> float:
@@ -348,7 +349,8 @@ def alone(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
 @cache
 def epochs_of(load: Workload) -> int:
     """E: the paper's configuration then costs, by our formulas, what its table III says."""
-    return max(1, round(load.usd / taken(load, load.theirs, "S3", 1.0).usd))
+    each_usd: float = alone(load, load.theirs, "S3", 1.0).usd
+    return max(1, round(load.usd / each_usd))
 
 
 @cache
