@@ -20,7 +20,7 @@ from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.runs.allotment import check_task
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
-from dayfly.runs.pipelining import Pipelining, worthwhile_bytes
+from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
@@ -35,6 +35,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.store import FileStore
 
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
