@@ -15,10 +15,7 @@ import numpy as np
 from dayfly.plan.figures import NOTHING, Affine
 from dayfly.plan.profile import LayerBytes, SizeProfile
 from dayfly.plan.simulation.chance import Floats, Ints
-
-#: Most bytes of the first bucket and of the others, as in training (`train.flat`).
-FIRST_BUCKET_BYTES = 2**20
-BUCKET_BYTES = 25 * 2**20
+from dayfly.wire.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends
 
 
 def shares(total: int, parts: int) -> Ints:
@@ -86,16 +83,29 @@ class Work:
 def _buckets(
     layers: Sequence[LayerBytes], backward: Sequence[Affine], buffers: float, factor: float
 ) -> tuple[Bucket, ...]:
-    """A layer is never cut. The moves of buffers travel with the last bucket, uncompressed."""
-    whole_s = sum(one(1) for one in backward)
-    made: list[Bucket] = []
-    nbytes, room, passed_s = 0.0, float(FIRST_BUCKET_BYTES), 0.0
-    for layer, time in zip(reversed(layers), reversed(backward), strict=True):
-        if nbytes and layer.trained > room:
-            made.append(Bucket(nbytes * factor, passed_s / whole_s if whole_s else 1.0))
-            nbytes, room = 0.0, float(BUCKET_BYTES)
-        nbytes += layer.trained
-        room -= layer.trained
-        passed_s += time(1)
-    made.append(Bucket(nbytes * factor + buffers, 1.0))
+    """A parameter is never cut. The moves of buffers travel with the last one, uncompressed.
+
+    Of a layer of several parameters, those of a bucket are whole in step with its backward pass.
+    """
+    times = [one(1) for one in backward]
+    whole_s = sum(times)
+    sizes, passed = [], []
+    passed_s = 0.0
+    for layer, time_s in zip(reversed(layers), reversed(times), strict=True):
+        tensors = tuple(4 * size for size in reversed(layer.tensors))
+        tensors = tensors or ((layer.trained,) if layer.trained else ())
+        for number, size in enumerate(tensors, 1):
+            sizes.append(size)
+            passed.append(passed_s + time_s * number / len(tensors))
+        passed_s += time_s
+    if not sizes:
+        return (Bucket(buffers, 1.0),)
+    made, first = [], 0
+    ends = bucket_ends(sizes, FIRST_BUCKET_BYTES, BUCKET_BYTES)
+    for end in ends:
+        last = end == len(sizes)
+        whole_at = 1.0 if last or not whole_s else passed[end - 1] / whole_s
+        nbytes = sum(sizes[first:end]) * factor + (buffers if last else 0.0)
+        made.append(Bucket(nbytes, whole_at))
+        first = end
     return tuple(made)
