@@ -26,6 +26,7 @@ class Chance:
     def __init__(self, scenario: Scenario, workers: int) -> None:
         self._scenario = scenario
         self._workers = workers
+        self.everybody = np.arange(workers, dtype=np.int64)
         self._by_attempt: dict[tuple[int, int], Floats] = {}
         # A stretch of steps and attempts that nobody redoes: each step's draw is the next one.
         self._noise = np.random.default_rng([scenario.seed, _STEPS])

@@ -34,13 +34,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A round. began_N: each worker. computed_N: it has computed. ended_N: it can go on.
+    """A round. began_N: each worker. computed_N: it has computed, which took it busy_N seconds.
+    ended_N: it can go on.
 
     windows: of the sums, by group of workers that sum. passes: of pipelines, by (stage, pass).
     """
 
     began_N: Floats
     computed_N: Floats
+    busy_N: Floats
     ended_N: Floats
     slow_NK: Floats
     windows: Sequence[Sequence[Window]] = ()
@@ -142,7 +144,8 @@ class Synchronous(Rounds):
     def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
         slow_N = slow_NK[:, 0]
         whole_N = self._forward_N + self._backward_N
-        computed_N = began_N + slow_N * whole_N
+        busy_N = slow_N * whole_N
+        computed_N = began_N + busy_N
         end_N = computed_N + self._beside_s
         windows: list[Window] = []
         if any(self._phases):
@@ -156,7 +159,8 @@ class Synchronous(Rounds):
             end_N = np.maximum(end_N, done_s)
         else:
             end_N = end_N + self._over_s
-        return Taken(began_N, computed_N, end_N + self._work.apply_s, slow_NK, (windows,))
+        ended_N = end_N + self._work.apply_s
+        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
 
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
         began_s, computed_s = float(taken.began_N[rank]), float(taken.computed_N[rank])
@@ -186,13 +190,15 @@ class LocalSteps(Rounds):
         self._over_s = over_s
 
     def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
-        computed_N = began_N + (self.own_NK * slow_NK).sum(axis=1)
+        busy_N = (self.own_NK * slow_NK).sum(axis=1)
+        computed_N = began_N + busy_N
         windows: list[Window] = []
         end_N = computed_N
         if self._phases:
             done_s, windows = summed([computed_N], [self._phases], self._over_s)
             end_N = np.maximum(computed_N, done_s)
-        return Taken(began_N, computed_N, end_N + self._apply_s, slow_NK, (windows,))
+        ended_N = end_N + self._apply_s
+        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
 
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
         """Of the sum alone: steps have their own."""

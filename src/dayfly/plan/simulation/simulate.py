@@ -287,7 +287,7 @@ class _Run:
         else:
             longest_N = taken.ended_N - taken.began_N
         fleet.took(longest_N, turn.rounds.steps)
-        self._computed_N += taken.computed_N - taken.began_N
+        self._computed_N += taken.busy_N
         self._moved += course.moved
         took_s = float(taken.ended_N[0] - ready_N[0]) / turn.rounds.steps
         for step in range(turn.first, turn.stop):

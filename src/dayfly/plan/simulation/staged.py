@@ -206,6 +206,9 @@ class Staged(Rounds):
         last = stages.samples_RM.shape[1] - 1
         tail_s = float(passed[shape[0] - 1, Pass(FORWARD, last)].end_R.max()) + self._tail_s
         computed_SR, ended_SR = np.empty(shape), np.empty(shape)
+        busy_SR = np.zeros(shape)
+        for (stage, _), one in passed.items():
+            busy_SR[stage] += one.end_R - one.start_R
         windows: list[Sequence[Window]] = []
         for stage, work in enumerate(stages.works):
             one = passed[stage, Pass(BACKWARD, last)]
@@ -220,8 +223,10 @@ class Staged(Rounds):
             computed_SR[stage] = one.end_R
             ended_SR[stage] = sums_R + work.apply_s
             windows.append(row)
-        whole = computed_SR.reshape(-1), ended_SR.reshape(-1)
-        return Taken(began_N, whole[0], whole[1], slow_NK, windows, passed)
+        computed_N, busy_N, ended_N = (
+            one_SR.reshape(-1) for one_SR in (computed_SR, busy_SR, ended_SR)
+        )
+        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, windows, passed)
 
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
         stage, replica = divmod(rank, self._stages.replicas)
