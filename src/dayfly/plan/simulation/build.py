@@ -156,7 +156,7 @@ class _Builder:
             predicted, moved = round_of(self._profile, self._c, self._means, batches)
             usual = self._round(batches, self._usual, 0.0)
             began_N = np.zeros(self._c.workers)
-            taken = usual.take(began_N, np.ones((self._c.workers, usual.steps)))
+            taken = usual.take(began_N, np.ones((self._c.workers, usual.steps)), began_N)
             over_s = predicted.step_s - float(taken.ended_N[0])
             kind = _Kind(self._round(batches, self._ways, over_s), _rows(moved, self._c))
             self._kinds[batches] = kind

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dayfly.plan.simulation.chance import Floats, Ints
-from dayfly.plan.simulation.phases import Phase, Summing
+from dayfly.plan.simulation.phases import Phase
 from dayfly.plan.simulation.work import Work
 
 #: Spans by kind, as a worker tells them: (from, to), absolute seconds.
@@ -55,9 +55,10 @@ class Rounds(ABC):
     steps: int
 
     @abstractmethod
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         """Take a round: from when each worker is able to, and how much slower it computes each of
-        the steps; 0 for a step that it has done before."""
+        the steps; 0 for a step that it has done before. credit_N: seconds of the sums that a
+        predecessor has brought about, as what it put stays where it is."""
 
     @abstractmethod
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
@@ -139,7 +140,7 @@ class Synchronous(Rounds):
         self._beside_s = beside_s
         self._over_s = over_s
 
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         slow_N = slow_NK[:, 0]
         whole_N = self._forward_N + self._backward_N
         busy_N = slow_N * whole_N
@@ -153,7 +154,7 @@ class Synchronous(Rounds):
             ]
             # What a step takes beside all that is work, too, before its sums are whole.
             ready[-1] = end_N
-            done_s, windows = summed(ready, self._phases)
+            done_s, windows = summed([ready_N - credit_N for ready_N in ready], self._phases)
             end_N = np.maximum(end_N, done_s)
         ended_N = end_N + self._work.apply_s + self._over_s
         return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
@@ -185,13 +186,13 @@ class LocalSteps(Rounds):
         self._apply_s = apply_s
         self._over_s = over_s
 
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         busy_N = (self.own_NK * slow_NK).sum(axis=1)
         computed_N = began_N + busy_N
         windows: list[Window] = []
         end_N = computed_N
         if self._phases:
-            done_s, windows = summed([computed_N], [self._phases])
+            done_s, windows = summed([computed_N - credit_N], [self._phases])
             end_N = np.maximum(computed_N, done_s)
         ended_N = end_N + self._apply_s + self._over_s
         return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
