@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 #: Of `Fact.agrees`.
-WORDS = {True: "yes", False: "no", None: "fitted"}
+WORDS = {True: "yes", False: "no", None: "-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What the paper's text says, and ours. agrees: None where ours was fitted to it."""
+    """What the paper's text says, and ours. agrees: None where ours was fitted to it, or
+    the paper says nothing."""
 
     what: str
     theirs: str

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 from benchmarks.parts.papers.models import Layer, layers_of, merged, together
 from benchmarks.parts.papers.rows import given, platform, store
 from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.plan.simulation.ways import left_of_bandwidth
 
 MIB = 2**20
 BASE_MIB = 300
@@ -48,7 +48,7 @@ class Setting:
     platform: of the catalogue. memory_mib: sizes to choose from. bytes_per_s: of a function, each
     way. store_bytes_per_s: of all together; infinite: not limited. server: a machine of the
     catalogue, for HybridPS; None: unpriced. server_bytes_per_s: its link, each way. decline: part
-    of a function's bandwidth that is left, by the number of functions; see `left`.
+    of a function's bandwidth that is left, by the number of functions, as a `Scenario` has it.
     """
 
     platform: FunctionPlatform
@@ -62,7 +62,7 @@ class Setting:
 
     def rate(self, functions: int) -> float:
         """Bytes a second that each has, each way, when all of so many use the store."""
-        own = self.bytes_per_s * left(self.decline, functions)
+        own = self.bytes_per_s * left_of_bandwidth(self.decline, functions)
         return min(own, self.store_bytes_per_s / functions)
 
     def vcpus(self, memory_mib: float) -> float:
@@ -90,16 +90,6 @@ class Setting:
     def faster(self, factor: float) -> Setting:
         """The same with so many times the bandwidth."""
         return replace(self, bytes_per_s=factor * self.bytes_per_s)
-
-
-def left(decline: tuple[tuple[float, float], ...], functions: float) -> float:
-    """Part of the bandwidth that is left: linear between pairs, level outside."""
-    if not decline or functions <= decline[0][0]:
-        return 1.0
-    for (few, at_few), (many, at_many) in pairwise(decline):
-        if functions <= many:
-            return at_few + (at_many - at_few) * (functions - few) / (many - few)
-    return decline[-1][1]
 
 
 @cache
