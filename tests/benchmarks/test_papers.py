@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.parts.papers import FIGURES, ce_scaling, fasdl, hydrozoa
+from benchmarks.parts.papers import FIGURES, ce_scaling
+from benchmarks.parts.papers.fasdl import costs, workloads
+from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series
-from benchmarks.parts.papers.funcpipe import figures as funcpipe
-from benchmarks.parts.papers.funcpipe import pipeline
+from benchmarks.parts.papers.funcpipe import pipeline, scaling
 from benchmarks.parts.papers.funcpipe.ours import data_parallel_s
 from benchmarks.parts.papers.funcpipe.peers import hybrid_ps_s, lambda_ml, local_batch
 from benchmarks.parts.papers.funcpipe.setting import (
@@ -20,6 +21,8 @@ from benchmarks.parts.papers.funcpipe.setting import (
     at_lambda,
     whole,
 )
+from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
+from benchmarks.parts.papers.hydrozoa import workers
 from benchmarks.parts.papers.models import BACKWARD, Layer, merged, together
 from benchmarks.parts.papers.sums import CLOSED, sum_s
 
@@ -123,7 +126,7 @@ def test_dayfly_sums_beside_computing() -> None:
 
 
 def test_pipelined_sums_are_as_much_shorter_as_the_paper_says() -> None:
-    figure = funcpipe.figure_8()
+    figure = scaling.figure_8()
     ours = figure.panel("(b) synchronisation").named("bandwidth that declines")
     assert all(6 <= part <= 26.5 for part in ours.ys[1:])
     assert max(ours.ys) == pytest.approx(26, abs=1)  # not fitted
@@ -165,20 +168,20 @@ def test_squeezenet_wants_one_or_two_aggregators() -> None:
     assert 1 < fasdl.best_k(wide) < 32
 
 
-@pytest.mark.parametrize("load", fasdl.WORKLOADS, ids=lambda one: one.title)
-def test_fasdls_configurations_keep_its_limits(load: fasdl.Workload) -> None:
+@pytest.mark.parametrize("load", workloads.WORKLOADS, ids=lambda one: one.title)
+def test_fasdls_configurations_keep_its_limits(load: workloads.Workload) -> None:
     """Epochs follow from its table III's dollars; its table IV's seconds must then come out."""
-    taken = fasdl.alone(load, load.theirs, "S3", fasdl.epochs_of(load))
+    taken = costs.alone(load, load.theirs, "S3", costs.epochs_of(load))
     assert 0.7 * load.limit_s < taken.seconds <= load.limit_s
-    setup, best = fasdl.cheapest(load, "S3")
+    setup, best = costs.cheapest(load, "S3")
     assert best.seconds <= load.limit_s
     assert setup.samples <= load.most_samples
     assert best.usd <= taken.usd
 
 
 def test_lambda_dnns_resnet50_is_our_optimum_with_a_server() -> None:
-    load = fasdl.WORKLOADS[1]
-    assert fasdl.cheapest(load, "server")[0] == load.server
+    load = workloads.WORKLOADS[1]
+    assert costs.cheapest(load, "server")[0] == load.server
 
 
 def test_dynamodb_takes_a_small_model_only() -> None:
@@ -189,8 +192,8 @@ def test_dynamodb_takes_a_small_model_only() -> None:
 
 
 def test_hydrozoas_prices_are_the_papers() -> None:
-    assert hydrozoa.k80().usd_per_hour == pytest.approx(0.5121)
-    assert hydrozoa.functions().usd_per_hour == pytest.approx(0.60, rel=0.01)
+    assert workers.k80().usd_per_hour == pytest.approx(0.5121)
+    assert workers.functions().usd_per_hour == pytest.approx(0.60, rel=0.01)
     gains = {fact.what: fact for fact in hydrozoa.figure_6().facts}
     assert all(fact.agrees for fact in gains.values())
 
