@@ -22,6 +22,7 @@ from dayfly.plan.profile import Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.flops import layer_flops
 from dayfly.runs.profiling.layers import Layers, layer_bytes
+from dayfly.train.evaluation import Evaluation
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import build_optimizer
 from dayfly.train.stages.build import build_skeleton
@@ -70,6 +71,12 @@ def job_facts(job: Job, name: str) -> JobFacts:
         state_per_trained_byte=_state_per_trained_byte(job, model),
         layers=layer_bytes(job, model, data.tried),
         flops=layer_flops(job, model, data.tried),
+        measures=len(Evaluation(job).empty()),
+        batch_size=job.batch_size,
+        epochs=job.epochs,
+        accumulate=job.accumulate,
+        validate_every=job.validate_every,
+        clips=job.clip_norm is not None,
     )
 
 
