@@ -11,6 +11,7 @@ from torch import nn
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.cli.from_catalogue import profile_from_catalogue
 from dayfly.errors import RequestError
 from dayfly.plan.catalogued import Assumed
 from dayfly.plan.profile import Profile
@@ -123,3 +124,44 @@ def test_an_optimizer_that_reads_values(tmp_path: Any) -> None:
 def test_a_worker_without_a_model_takes_what_torch_takes() -> None:
     """Some 100 MiB at least, and not a model's."""
     assert 100 < base_mib() < 2000
+
+
+def by_flags(made: dayfly.Job, **flags: Any) -> Profile:
+    """As `dayfly profile --from-catalogue` makes it, of functions of 1769 MiB."""
+    usual = {"platform": "aws-lambda", "store": "s3", "base_memory": 200.0, "cold_start": 0.5}
+    return profile_from_catalogue(made, "small", (1769,), usual | flags, None)
+
+
+def test_flags_have_the_units_of_other_commands(tmp_path: Any) -> None:
+    """MB/s, ms, s; and GFLOP/s."""
+    (size,) = by_flags(
+        job(tmp_path),
+        uplink=10.0,
+        downlink=20.0,
+        latency=5.0,
+        flops_per_vcpu=2.0,
+        threads=1,
+        beta=1.5,
+        cpu=None,
+    ).sizes
+    assert size.up.peak_bytes_per_s.value == 10e6
+    assert size.down.peak_bytes_per_s.value == 20e6
+    assert size.up.latency_s.value == pytest.approx(0.005)
+    assert size.forward[0].each == pytest.approx(2 * 8 * 16 / 2e9)
+    assert (size.init_s.value, size.base_mib.value, size.beta.value) == (0.5, 200.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"platform": None}, "needs --platform"),
+        ({"store": None}, "needs --store"),
+        ({"cold_start": None}, "no cold_start_s of aws-lambda: give --cold-start"),
+        ({"flops_per_vcpu": 0.0}, "vcpu_flops_per_s is 0: give more than 0"),
+    ],
+)
+def test_flags_that_lack_or_cannot_be(tmp_path: Any, flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        by_flags(job(tmp_path), **flags)
+    with pytest.raises(RequestError, match="needs --memory"):
+        profile_from_catalogue(job(tmp_path), "small", (), {"platform": "a", "store": "b"}, None)
