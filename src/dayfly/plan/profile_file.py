@@ -16,11 +16,12 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.profile import VERSION, Fit, LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import VERSION, Fit, LayerBytes, Pass, Profile, SizeProfile
 
 Value = TypeVar("Value")
 #: From what JSON has, and where it stands, to what it means; raises RequestError.
@@ -100,7 +101,7 @@ def _check_whole(profile: Profile, where: str) -> None:
                     f"{count} layers: give one a layer"
                 )
     order = [math.inf if s.memory_mib is None else s.memory_mib for s in profile.sizes]
-    if any(one >= other for one, other in zip(order, order[1:], strict=False)):
+    if any(one >= other for one, other in pairwise(order)):
         raise RequestError(f"{where}: sizes must rise by memory_mib, null last, each only once")
 
 
@@ -235,6 +236,15 @@ _LAYER = _made(
         "gradient": _not_negative,
     },
 )
+_PASS = _made(
+    Pass,
+    {
+        "samples": _count,
+        "forward": _each(_SECONDS),
+        "backward": _each(_SECONDS),
+        "data": _SECONDS,
+    },
+)
 _SIZE = _made(
     SizeProfile,
     {
@@ -254,6 +264,7 @@ _SIZE = _made(
         "start_s": _SECONDS,
         "end_s": _SECONDS,
         "base_mib": _figure(_not_negative),
+        "passes": _each(_PASS),
     },
 )
 _PROFILE: Mapping[str, Check[Any]] = {
@@ -280,5 +291,6 @@ _USUAL = frozenset(
     {
         *("buffers", "activations", "output", "gradient", "cpu_period_s"),
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
+        "passes",
     }
 )
