@@ -126,7 +126,7 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     """
     from dayfly.cli.catalogue import own_catalogue
 
-    given = {setting: context.params[flag] for flag, setting in _SETTINGS.items()}
+    given = {setting: context.params.get(flag) for flag, setting in _SETTINGS.items()}
     own = context.params["own"]
     given["catalogue"] = own_catalogue(own) if own is not None or not resumed else None
     return {name: value for name, value in given.items() if value is not None}
