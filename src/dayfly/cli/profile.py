@@ -150,9 +150,10 @@ def show(profile: Profile, console: Console) -> None:
         console.print(table)
     if profile.fit is not None:
         fit = profile.fit
+        off = f", {fit.error:.1%} off at what was measured" if profile.how == "measured" else ""
         console.print(
-            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s, "
-            f"{fit.error:.1%} off at what was measured (FasDL eq. 4)",
+            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s"
+            f"{off} (FasDL eq. 4)",
             highlight=False,
         )
     if profile.how == "measured":
