@@ -72,7 +72,8 @@ def test_a_size_by_hand() -> None:
     # 4500 bytes of the model, and 2 x 4200 of the optimizer's.
     assert size.start_s.value == pytest.approx(0.04 + 12_900 / 7e7)
     assert size.base_mib.value == 300.0
-    assert (profile.platform, profile.channel, profile.how) == ("box", "shelf", "catalogue")
+    assert (profile.platform, profile.imitate) == ("local", "box")
+    assert (profile.channel, profile.how) == ("shelf", "catalogue")
     assert load_profile(dump_profile(profile)) == profile
 
 
@@ -105,7 +106,7 @@ def test_what_is_said_goes_before_the_rows() -> None:
         vcpu_flops_per_s=1e12,
         vcpus=4.0,
         latency_s=0.0,
-        bytes_per_s=5e8,
+        down_bytes_per_s=5e8,
         cold_start_s=3.0,
         beta=1.2,
     ).sizes
@@ -152,7 +153,7 @@ def test_sizes_that_the_platform_has_not() -> None:
     [
         ("vcpu_flops_per_s", 0.0),
         ("threads", 0),
-        ("bytes_per_s", -1.0),
+        ("up_bytes_per_s", -1.0),
         ("latency_s", -0.1),
         ("base_mib", -1.0),
         ("beta", 0.9),
@@ -189,5 +190,5 @@ def test_more_memory_flops_and_bandwidth_are_never_slower(
     assert message_s(now) == sorted(message_s(now), reverse=True)
     quicker = made(*sizes, vcpu_flops_per_s=1e10 * factor)
     assert all(a <= b for a, b in zip(step_s(quicker), step_s(now), strict=True))
-    nearer = made(*sizes, latency_s=0.04 / factor, bytes_per_s=7e7 * factor)
+    nearer = made(*sizes, latency_s=0.04 / factor, down_bytes_per_s=7e7 * factor)
     assert all(a <= b for a, b in zip(message_s(nearer), message_s(now), strict=True))

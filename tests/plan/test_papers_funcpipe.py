@@ -189,11 +189,12 @@ def pipelines(draw: st.DrawFn, latency_s: float = 0.0) -> Pipeline:
     )
 
 
-def simulated_s(plan: Pipeline) -> list[float]:
+def simulated_s(plan: Pipeline, ahead: int | None = None) -> list[float]:
     """When each stage is through, by its schedule: its passes, and then the sum of its gradients.
 
     A stage's sum begins when its last pass ends, as the equations have it, while its last gradient
-    may still be on its way to the stage before: that takes no part of the line here.
+    may still be on its way to the stage before: that takes no part of the line here. ahead: how
+    many outputs a stage holds that are not sent yet; None: as many as there are.
     """
     layout = Layout(len(plan.starts) + 1, 1)
     first = (0, *plan.starts)
@@ -219,7 +220,12 @@ def simulated_s(plan: Pipeline) -> list[float]:
         passes = [one.forward_s if work.what == FORWARD else one.backward_s for one in own]
         return plan.beta * sum(passes)
 
-    times = simulate([step.schedule() for step in steps], links, itemsize=1, work_s=takes_s)
+    times = simulate(
+        [step.schedule(ahead=plan.mu if ahead is None else ahead) for step in steps],
+        links,
+        itemsize=1,
+        work_s=takes_s,
+    )
     name = "pipelined" if plan.pipelined else "scatter-reduce"
     through = []
     for rank, timed in enumerate(times):
@@ -238,6 +244,20 @@ def test_without_latency_every_stage_is_through_when_equations_7_to_11_say(plan:
     found = simulated_s(plan)
     assert found == pytest.approx(said)
     assert max(found) == pytest.approx(iteration_s(plan))
+
+
+@settings(deadline=None, max_examples=60)
+@given(pipelines())
+def test_a_stage_that_holds_few_outputs_waits_for_its_own_uplink(plan: Pipeline) -> None:
+    """Two, as in runs. Equation 11 lets a stage compute on, however slowly its gradients leave.
+
+    So it is above by no more than they take; and exact at the first stage, which sends none.
+    """
+    backward, sync = backward_s(plan), synchronisation_s(plan)
+    for stage, (at, found) in enumerate(zip((0, *plan.starts), simulated_s(plan, 2), strict=True)):
+        said = forward_s(plan) + backward[at] + sync[at]
+        sending_s = plan.layers[at].gradient_bytes / plan.bytes_per_s[stage] if at else 0.0
+        assert said * (1 - 1e-9) <= found <= (said + (plan.mu - 1) * sending_s) * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=60)

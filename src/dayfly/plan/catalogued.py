@@ -15,7 +15,7 @@ well reach more, and layers that are bound by memory much less.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
@@ -42,6 +42,12 @@ class JobFacts:
     state_per_trained_byte: float
     layers: tuple[LayerBytes, ...]
     flops: tuple[Affine, ...]
+    measures: int = 4
+    batch_size: int | None = None
+    epochs: int = 1
+    accumulate: int = 1
+    validate_every: int = 1
+    clips: bool = False
 
     def __post_init__(self) -> None:
         if len(self.flops) != len(self.layers):
@@ -59,10 +65,10 @@ class JobFacts:
 class Assumed:
     """What is said in place of the catalogue's rows, where it has none or others are meant.
 
-    vcpu_flops_per_s, vcpus, latency_s, bytes_per_s (each way), cold_start_s: of every memory size;
-    None: the catalogue's. threads: the most vCPUs that a worker computes with; None: all that it
-    has. base_mib: memory of a worker without a model, which no row can give. beta: FuncPipe's.
-    Raises RequestError for what cannot be.
+    vcpu_flops_per_s, vcpus, latency_s, up_bytes_per_s, down_bytes_per_s, cold_start_s: of every
+    memory size; None: the catalogue's. threads: the most vCPUs that a worker computes with; None:
+    all that it has. base_mib: memory of a worker without a model, which no row can give. beta:
+    FuncPipe's. Raises RequestError for what cannot be.
     """
 
     base_mib: float
@@ -70,12 +76,13 @@ class Assumed:
     vcpus: float | None = None
     threads: int | None = None
     latency_s: float | None = None
-    bytes_per_s: float | None = None
+    up_bytes_per_s: float | None = None
+    down_bytes_per_s: float | None = None
     cold_start_s: float | None = None
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("vcpu_flops_per_s", "vcpus", "threads", "bytes_per_s"):
+        for name in ("vcpu_flops_per_s", "vcpus", "threads", "up_bytes_per_s", "down_bytes_per_s"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise RequestError(f"{name} is {value:g}: give more than 0")
@@ -105,17 +112,14 @@ def profile_of(
     sizes = sorted(set(memory_mib))
     for size in sizes:
         platform.check(memory_mib=size)
+    of_the_job = {one.name: getattr(facts, one.name) for one in fields(facts)}
+    del of_the_job["flops"]
     return Profile(
-        job=facts.job,
-        platform=platform.name,
-        imitate=None,
+        **of_the_job,
+        # Whoever starts functions by this profile starts local ones that imitate the platform.
+        platform="local",
+        imitate=platform.name,
         channel=store.name,
-        listed=facts.listed,
-        samples=facts.samples,
-        validation_samples=facts.validation_samples,
-        sample_bytes=facts.sample_bytes,
-        state_per_trained_byte=facts.state_per_trained_byte,
-        layers=facts.layers,
         sizes=tuple(_size(facts, platform, store, size, assumed) for size in sizes),
         fit=_fit(facts, platform, sizes, assumed),
         how="catalogue",
@@ -132,8 +136,15 @@ def _size(
     vcpus = _vcpus(platform, memory_mib, assumed)
     flops_per_s = _computing(vcpus, assumed) * _vcpu_flops_per_s(platform, assumed)
     forward = tuple(one.times(1 / flops_per_s) for one in facts.flops)
-    up = _transfer("uplink", platform.up_bytes_per_s(memory_mib), platform, store, assumed)
-    down = _transfer("downlink", platform.down_bytes_per_s(memory_mib), platform, store, assumed)
+    row = platform.up_bytes_per_s(memory_mib)
+    up_bytes_per_s = _known(
+        assumed.up_bytes_per_s, row, platform.name, "uplink_bytes_per_s", "--uplink"
+    )
+    row = platform.down_bytes_per_s(memory_mib)
+    down_bytes_per_s = _known(
+        assumed.down_bytes_per_s, row, platform.name, "downlink_bytes_per_s", "--downlink"
+    )
+    up, down = (_transfer(one, store, assumed) for one in (up_bytes_per_s, down_bytes_per_s))
     cold_start_s = _known(
         assumed.cold_start_s, platform.cold_start_s, platform.name, "cold_start_s", "--cold-start"
     )
@@ -156,17 +167,9 @@ def _size(
     )
 
 
-def _transfer(
-    way: str,
-    bytes_per_s: float | None,
-    platform: FunctionPlatform,
-    store: StoreFacts,
-    assumed: Assumed,
-) -> Transfer:
-    row = f"{way}_bytes_per_s"
-    rate = _known(assumed.bytes_per_s, bytes_per_s, platform.name, row, f"--{way}")
-    if store.bytes_per_s is not None:
-        rate = min(rate, store.bytes_per_s)
+def _transfer(bytes_per_s: float, store: StoreFacts, assumed: Assumed) -> Transfer:
+    """At most the store's own bytes a second, which are all functions' together."""
+    rate = bytes_per_s if store.bytes_per_s is None else min(bytes_per_s, store.bytes_per_s)
     latency_s = _known(assumed.latency_s, store.latency_s, store.name, "latency_s", "--latency")
     return Transfer(latency_s=Figure.given(latency_s), peak_bytes_per_s=Figure.given(rate))
 

@@ -7,6 +7,7 @@ model is measured, in a process of its own: that depends on Python and torch, no
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,15 +23,15 @@ from dayfly.plan.profile import Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.flops import layer_flops
 from dayfly.runs.profiling.layers import Layers, layer_bytes
+from dayfly.train.evaluation import Evaluation
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import build_optimizer
 from dayfly.train.stages.build import build_skeleton
 
 _BASE_TIMEOUT_S = 120
-#: What a worker imports, and then the most memory that it had.
-_BASE = (
-    "import dayfly.runs.worker, resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-)
+#: What a worker imports, and then the most memory that it had; ru_maxrss may be its parent's.
+_BASE = "import dayfly.runs.worker; print(open('/proc/self/status').read())"
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def catalogued_profile(
@@ -70,6 +71,12 @@ def job_facts(job: Job, name: str) -> JobFacts:
         state_per_trained_byte=_state_per_trained_byte(job, model),
         layers=layer_bytes(job, model, data.tried),
         flops=layer_flops(job, model, data.tried),
+        measures=len(Evaluation(job).empty()),
+        batch_size=job.batch_size,
+        epochs=job.epochs,
+        accumulate=job.accumulate,
+        validate_every=job.validate_every,
+        clips=job.clip_norm is not None,
     )
 
 
@@ -88,7 +95,9 @@ def base_mib() -> float:
             f"the memory of a worker without a model cannot be measured: {in_short(error)}: say it "
             "with --base-memory"
         ) from error
-    return int(done.stdout) / 1024
+    peak = _PEAK.search(done.stdout)
+    assert peak is not None, "Linux says VmHWM of every process"
+    return int(peak[1]) / 1024
 
 
 def _state_per_trained_byte(job: Job, model: nn.Module) -> float:
