@@ -25,6 +25,7 @@ class Row:
         self.over: set[int] = set()
 
     def finish(self, position: int) -> None:
+        """An operation is over: others may be under way instead, if it was the first."""
         over, queue = self.over, self.queue
         over.add(position)
         while self.first < len(queue) and queue[self.first] in over:
