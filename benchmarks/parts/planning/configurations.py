@@ -53,6 +53,11 @@ class Chosen:
         return f"{self.work}-{self.channel}-{self.way}"
 
     @property
+    def stages(self) -> int:
+        """Of the model; one if it is not cut."""
+        return len(self.settings.get("cut", ())) + 1
+
+    @property
     def functions(self) -> tuple[int, ...]:
         """The memory of each function."""
         times = self.workers // len(self.memory_mib)
@@ -77,7 +82,7 @@ def _cut(*cut: int, replicas: int, micro: int, schedule: str) -> dict[str, Any]:
 
 _CNN = (
     Chosen(
-        name="cnn, one large",
+        name="cnn-one-large",
         work="cnn",
         batch_size=48,
         epochs=5,
@@ -85,7 +90,7 @@ _CNN = (
         memory_mib=(1769,),
     ),
     Chosen(
-        name="cnn, one small",
+        name="cnn-one-small",
         work="cnn",
         batch_size=8,
         epochs=1,
@@ -93,7 +98,7 @@ _CNN = (
         memory_mib=(442,),
     ),
     Chosen(
-        name="cnn, 2, all-reduce",
+        name="cnn-2-all-reduce",
         work="cnn",
         batch_size=24,
         epochs=3,
@@ -102,7 +107,7 @@ _CNN = (
         settings={"collective": "all-reduce"},
     ),
     Chosen(
-        name="cnn, 4, scatter-reduce",
+        name="cnn-4-scatter-reduce",
         work="cnn",
         batch_size=32,
         epochs=4,
@@ -111,7 +116,7 @@ _CNN = (
         settings={"collective": "scatter-reduce"},
     ),
     Chosen(
-        name="cnn, 6, overlapped",
+        name="cnn-6-overlapped",
         work="cnn",
         batch_size=48,
         epochs=6,
@@ -120,7 +125,7 @@ _CNN = (
         settings={"collective": "overlapped"},
     ),
     Chosen(
-        name="cnn, 3, local SGD of 4",
+        name="cnn-3-local-sgd-4",
         work="cnn",
         batch_size=24,
         epochs=3,
@@ -129,7 +134,7 @@ _CNN = (
         settings=_local(4),
     ),
     Chosen(
-        name="cnn, 4, local SGD of an epoch",
+        name="cnn-4-local-sgd-epoch",
         work="cnn",
         batch_size=32,
         epochs=4,
@@ -138,7 +143,7 @@ _CNN = (
         settings=_local("epoch"),
     ),
     Chosen(
-        name="cnn, 3, Redis, pipelined",
+        name="cnn-3-redis-pipelined",
         work="cnn",
         channel="redis",
         batch_size=24,
@@ -148,7 +153,7 @@ _CNN = (
         settings={"collective": "pipelined"},
     ),
     Chosen(
-        name="cnn, 4, Redis, k-reduce",
+        name="cnn-4-redis-k-reduce",
         work="cnn",
         channel="redis",
         batch_size=16,
@@ -158,7 +163,7 @@ _CNN = (
         settings={"collective": "k-reduce", "aggregators": 2},
     ),
     Chosen(
-        name="cnn, 2, unshaped, 4 pieces",
+        name="cnn-2-unshaped-4-pieces",
         work="cnn",
         way="unshaped",
         batch_size=32,
@@ -168,7 +173,7 @@ _CNN = (
         settings={"micro_batches": 4},
     ),
     Chosen(
-        name="cnn, 4, unshaped",
+        name="cnn-4-unshaped",
         work="cnn",
         way="unshaped",
         batch_size=24,
@@ -180,7 +185,7 @@ _CNN = (
 )
 _MLP = (
     Chosen(
-        name="mlp, 2, pipelined",
+        name="mlp-2-pipelined",
         work="mlp",
         batch_size=24,
         epochs=1,
@@ -189,7 +194,7 @@ _MLP = (
         settings={"collective": "pipelined"},
     ),
     Chosen(
-        name="mlp, 4, overlapped",
+        name="mlp-4-overlapped",
         work="mlp",
         batch_size=32,
         epochs=1,
@@ -198,7 +203,7 @@ _MLP = (
         settings={"collective": "overlapped"},
     ),
     Chosen(
-        name="mlp, 3, overlapped, 2 pieces",
+        name="mlp-3-overlapped-2-pieces",
         work="mlp",
         batch_size=30,
         epochs=1,
@@ -207,7 +212,7 @@ _MLP = (
         settings={"collective": "overlapped", "micro_batches": 2},
     ),
     Chosen(
-        name="mlp, 6, local SGD of 4",
+        name="mlp-6-local-sgd-4",
         work="mlp",
         batch_size=24,
         epochs=2,
@@ -216,7 +221,7 @@ _MLP = (
         settings=_local(4),
     ),
     Chosen(
-        name="mlp, 2, slow, overlapped",
+        name="mlp-2-slow-overlapped",
         work="mlp",
         way="slow",
         batch_size=48,
@@ -226,7 +231,7 @@ _MLP = (
         settings={"collective": "overlapped"},
     ),
     Chosen(
-        name="mlp, 3, Redis, scatter-reduce",
+        name="mlp-3-redis-scatter-reduce",
         work="mlp",
         channel="redis",
         batch_size=30,
@@ -236,7 +241,7 @@ _MLP = (
         settings={"collective": "scatter-reduce"},
     ),
     Chosen(
-        name="mlp, 4, Redis, unshaped, k-reduce",
+        name="mlp-4-redis-unshaped-k-reduce",
         work="mlp",
         channel="redis",
         way="unshaped",
@@ -247,7 +252,7 @@ _MLP = (
         settings={"collective": "k-reduce", "aggregators": 2},
     ),
     Chosen(
-        name="mlp, 3, sockets, ring",
+        name="mlp-3-sockets-ring",
         work="mlp",
         channel="tcp",
         batch_size=30,
@@ -257,7 +262,7 @@ _MLP = (
         settings={"collective": "ring"},
     ),
     Chosen(
-        name="mlp, 4, server, push-pull",
+        name="mlp-4-server-push-pull",
         work="mlp",
         channel="ps",
         batch_size=32,
@@ -269,7 +274,7 @@ _MLP = (
 )
 _GPT = (
     Chosen(
-        name="gpt, 4, overlapped",
+        name="gpt-4-overlapped",
         work="gpt",
         batch_size=16,
         epochs=2,
@@ -278,7 +283,7 @@ _GPT = (
         settings={"collective": "overlapped"},
     ),
     Chosen(
-        name="gpt, 3, slow, pipelined",
+        name="gpt-3-slow-pipelined",
         work="gpt",
         way="slow",
         batch_size=16,
@@ -288,7 +293,7 @@ _GPT = (
         settings={"collective": "pipelined"},
     ),
     Chosen(
-        name="gpt, 2 stages, fill-drain",
+        name="gpt-2-stages-fill-drain",
         work="gpt",
         batch_size=16,
         epochs=2,
@@ -297,7 +302,7 @@ _GPT = (
         settings=_cut(3, replicas=1, micro=4, schedule="fill-drain"),
     ),
     Chosen(
-        name="gpt, 3 uneven stages, 1F1B",
+        name="gpt-3-uneven-stages-1f1b",
         work="gpt",
         batch_size=24,
         epochs=2,
@@ -306,7 +311,7 @@ _GPT = (
         settings=_cut(2, 4, replicas=1, micro=6, schedule="1f1b"),
     ),
     Chosen(
-        name="gpt, 3 stages x 2, fill-drain",
+        name="gpt-3-stagesx2-fill-drain",
         work="gpt",
         batch_size=16,
         epochs=2,
@@ -315,7 +320,7 @@ _GPT = (
         settings=_cut(2, 4, replicas=2, micro=4, schedule="fill-drain"),
     ),
     Chosen(
-        name="gpt, 2 stages x 2, Redis, 1F1B",
+        name="gpt-2-stagesx2-redis-1f1b",
         work="gpt",
         channel="redis",
         batch_size=16,
@@ -325,7 +330,7 @@ _GPT = (
         settings=_cut(3, replicas=2, micro=4, schedule="1f1b"),
     ),
     Chosen(
-        name="gpt, 2 stages x 2, slow, fill-drain",
+        name="gpt-2-stagesx2-slow-fill-drain",
         work="gpt",
         way="slow",
         batch_size=16,
@@ -335,7 +340,7 @@ _GPT = (
         settings=_cut(2, replicas=2, micro=2, schedule="fill-drain"),
     ),
     Chosen(
-        name="gpt, 2 stages, unshaped, 1F1B",
+        name="gpt-2-stages-unshaped-1f1b",
         work="gpt",
         way="unshaped",
         batch_size=16,
