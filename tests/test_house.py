@@ -22,7 +22,7 @@ LARGEST_LINES = 400
 #                   |
 #                 runs                  one job from start to bill
 #               /       \
-#            life      train            plan is to come, on this floor
+#         life  train  plan             plan only thinks: it reads and starts nothing
 #               \       /
 #                 wire                  how functions talk
 #                   |
@@ -34,7 +34,7 @@ LARGEST_LINES = 400
 WIRE = {"errors", "closing", "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
-RUNS = {*LIFE, *TRAIN, "life", "train"}
+RUNS = {*LIFE, *TRAIN, "life", "train", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "closing": set(),
@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": WIRE,
     "life": LIFE,
     "train": TRAIN,
+    "plan": {*WIRE, "wire"},
     "runs": RUNS,
     "cli": {*RUNS, "runs", "models", "dayfly"},
     "dayfly": {"errors", "job", "runs"},
