@@ -10,7 +10,7 @@ import pytest
 from benchmarks.parts.planning.compare import PAPERS, error, repeatability, row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, MOST_CORES, Chosen
 from benchmarks.parts.planning.jobs import WORKS
-from benchmarks.parts.planning.measure import Taken, breakdown
+from benchmarks.parts.planning.measure import Taken
 from rich.console import Console
 
 from benchmarks import planning
@@ -137,23 +137,6 @@ def test_a_summary() -> None:
     assert found["memory_mib"]["least"] == pytest.approx(-0.1)
     assert found["memory_mib"]["most"] == pytest.approx(0.05)
     assert found["step_s"]["spread"] == pytest.approx(0.3)
-
-
-def test_where_the_time_of_a_step_goes() -> None:
-    """What is hidden behind something else counts as that."""
-    record = {
-        "step_s": 0.1,
-        "spans": {
-            "compute": [[0, 40]],
-            "apply": [[70, 80]],
-            "upload": [[30, 50]],
-            "wait": [[45, 60]],
-        },
-    }
-    found = breakdown([record])
-    assert found == pytest.approx(
-        {"compute": 0.05, "transfer": 0.01, "sync": 0.01, "overhead": 0.03}
-    )
 
 
 def test_the_table_says_all() -> None:
