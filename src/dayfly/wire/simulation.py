@@ -51,18 +51,20 @@ class Direction:
 class Stream:
     """A schedule that a rank runs.
 
-    name: of its messages; streams of several ranks with one name talk to each other. member,
-    members: which of them this one is. itemsize: bytes of an element. travelling: bytes that travel
-    for so many elements, if not theirs. after: of which streams of the rank, by their numbers,
-    which operation must be done first (None: all). pool: streams of one pool take turns, `at_once`
-    at once. in_flight: of each lane but compute. alone: one operation at a time, in the order of
-    the list. work_s: seconds of CPU time of a COMPUTE; None: nothing.
+    name: of its messages; streams of several ranks with one name talk to each other; None: none.
+    member, members: which of them this one is. group: whether these are some of all ranks. itemsize:
+    bytes of an element. travelling: bytes that travel for so many elements, if not theirs. after:
+    of which streams of the rank, by their numbers, which operation must be done first (None: all).
+    pool: streams of one pool take turns, `at_once` at once. in_flight: of each lane but compute.
+    alone: one operation at a time, in the order of the list. work_s: seconds of CPU time of a
+    COMPUTE; None: nothing.
     """
 
     plan: Plan
     name: Hashable = None
     member: int = 0
     members: int = 1
+    group: bool = False
     itemsize: int = 4
     travelling: Callable[[int], int] | None = None
     after: tuple[tuple[int, int | None], ...] = ()

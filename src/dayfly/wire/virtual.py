@@ -18,7 +18,7 @@ from functools import partial
 
 from dayfly.wire.lanes import Plan
 from dayfly.wire.schedule import Op, Schedule, Work
-from dayfly.wire.simulation import Rank, Stream, Direction, run
+from dayfly.wire.simulation import Direction, Rank, Stream, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
