@@ -112,6 +112,9 @@ class Profile:
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. measures: numbers that a validation sums, four and one a metric of the job.
+
+    batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
+    clips gradients. A prediction is of these unless others are asked for.
     """
 
     job: str
@@ -130,6 +133,11 @@ class Profile:
     took_s: float = 0.0
     machine: Mapping[str, Any] | None = None
     measures: int = 4
+    batch_size: int | None = None
+    epochs: int = 1
+    accumulate: int = 1
+    validate_every: int = 1
+    clips: bool = False
 
     def size(self, memory_mib: int | None) -> SizeProfile:
         """Of functions of this memory. Raises RequestError, naming those that there are."""
