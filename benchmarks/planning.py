@@ -60,7 +60,7 @@ def run(args: Sequence[str]) -> Json:
         session.record_directory(scratch)
         scratch.mkdir(mode=0o700)
         profiles = {
-            name: profile(name, chosen, urls, scratch, asked.profiles)
+            name: profile(name, urls, scratch, asked.profiles, quick=asked.quick)
             for name in dict.fromkeys(one.profile for one in chosen)
         }
         predictions = {one.name: forecast(profiles[one.profile], one, urls) for one in chosen}

@@ -60,20 +60,20 @@ def _text(samples: int) -> Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a job trains. samples: that it has, so that an epoch has so many steps."""
+    """What a job trains.
+
+    samples: that it has, so that an epoch has so many steps. batch_size: for which it is profiled.
+    """
 
     name: str
     model: Callable[[], nn.Module]
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
     data: Callable[[int], Pair]
     samples: int
-
-    def write_data(self, directory: Path) -> None:
-        """The arrays, as a job takes them; few to validate with."""
-        write_arrays(directory, self.data(self.samples))
+    batch_size: int
 
     def job(self, data: Path, *, batch_size: int, epochs: int = 1) -> Job:
-        """With the data that `write_data` wrote there."""
+        """With the data that `write_data` wrote."""
         return Job(
             model=self.model,
             data=data,
@@ -88,13 +88,21 @@ class Work:
 WORKS = {
     work.name: work
     for work in (
-        Work(name="cnn", model=resnet32, optimizer=_momentum, data=_images, samples=192),
+        Work(
+            name="cnn",
+            model=resnet32,
+            optimizer=_momentum,
+            data=_images,
+            samples=192,
+            batch_size=32,
+        ),
         Work(
             name="mlp",
             model=partial(wide_mlp, _FEATURES),
             optimizer=_plain,
             data=_vectors,
             samples=480,
+            batch_size=32,
         ),
         Work(
             name="gpt",
@@ -102,6 +110,15 @@ WORKS = {
             optimizer=_adam,
             data=_text,
             samples=192,
+            batch_size=16,
         ),
     )
 }
+
+
+def write_data(work: Work, scratch: Path) -> Path:
+    """The arrays, as a job takes them, once; returns their directory."""
+    directory = scratch / f"data-{work.name}"
+    if not directory.exists():
+        write_arrays(directory, work.data(work.samples))
+    return directory

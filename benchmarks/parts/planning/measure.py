@@ -11,7 +11,7 @@ import dayfly
 from benchmarks.parts import recorded
 from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import Chosen
-from benchmarks.parts.planning.jobs import WORKS
+from benchmarks.parts.planning.jobs import WORKS, write_data
 from dayfly.errors import RunFailed
 from dayfly.runs.report.comparison import lived_s
 from dayfly.runs.report.step_parts import step_parts
@@ -39,18 +39,10 @@ class Taken:
     steps: int
 
 
-def write_data(name: str, scratch: Path) -> Path:
-    """Of a work, once; returns the directory."""
-    directory = scratch / f"data-{name}"
-    if not directory.exists():
-        WORKS[name].write_data(directory)
-    return directory
-
-
 def train(chosen: Chosen, urls: Urls, scratch: Path) -> Taken:
     """Run it once; what it leaves is removed. Raises RunFailed if it fails or a function dies."""
-    data = write_data(chosen.work, scratch)
-    job = WORKS[chosen.work].job(data, batch_size=chosen.batch_size, epochs=chosen.epochs)
+    work = WORKS[chosen.work]
+    job = work.job(write_data(work, scratch), batch_size=chosen.batch_size, epochs=chosen.epochs)
     run = dayfly.train(
         job,
         run_dir=scratch / "run",
