@@ -11,21 +11,16 @@ See `runs.protocols`: bsp.py, buckets.py, local_sgd.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 from dayfly.batches import micro_batches, share
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
 from dayfly.plan.profile import Profile, SizeProfile
-from dayfly.plan.work import chain, cut_backward, direction, passed, processor, taking
-from dayfly.wire.codecs import CODECS
-from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.push_pull import serve
-from dayfly.wire.lanes import Plan, width
-from dayfly.wire.message import HEADER_BYTES
-from dayfly.wire.simulation import Direction, Rank, Stream
+from dayfly.plan.rank import all_reduce, limited, server
+from dayfly.plan.work import chain, cut_backward, passed, taking
+from dayfly.wire.streams import Rank, Stream
 
 #: Elements of bsp's tail: the loss and two wishes.
 TAIL = 3
@@ -46,24 +41,10 @@ def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[in
     size = profile.size(c.memory_mib[0])
     make = _averaging if c.sync == "local-sgd" else _synchronous
     workers = [make(profile, c, means, size, rank, batches) for rank in range(c.workers)]
-    made = [_rank(size, means, rank, streams) for rank, streams in enumerate(workers)]
+    made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
     if c.collective == "push-pull" and c.workers > 1:
-        made.append(_server(size, c, means, workers[0]))
+        made.append(server(size, means, c.workers, workers[0]))
     return made
-
-
-def _rank(size: SizeProfile, means: Means, rank: int, streams: Sequence[Stream]) -> Rank:
-    return Rank(
-        streams=streams,
-        up=direction(size, size.up),
-        down=direction(size, size.down),
-        processor=processor(size, rank),
-        header_bytes=HEADER_BYTES,
-        direct=means.direct,
-        held=True,
-        reduce_s_per_byte=size.reduce_s_per_byte,
-        early=not means.lends,
-    )
 
 
 def _synchronous(
@@ -163,96 +144,6 @@ def _averaging(
     return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
 
 
-def all_reduce(
-    algorithm: str,
-    aggregators: int | None,
-    member: int,
-    members: int,
-    length: int,
-    means: Means,
-    *,
-    name: object,
-    after: tuple[tuple[int, int | None], ...],
-    pool: str,
-    codec: str = "none",
-    itemsize: int = ITEM_BYTES,
-) -> Stream:
-    """One all-reduce of a buffer of `length` elements, as an engine runs it."""
-    chunk = max(1, means.chunk_bytes // itemsize)
-    plan = _planned(algorithm, aggregators, member, members, length, chunk)
-    served = algorithm == "push-pull" and members > 1
-    return Stream(
-        plan=plan,
-        name=name,
-        member=member,
-        members=members + served,
-        itemsize=itemsize,
-        travelling=None if codec == "none" else _bytes_by(codec),
-        after=after,
-        pool=pool,
-        at_once=means.at_once,
-        in_flight=width(means.in_flight, means.chunk_bytes, itemsize * _largest(plan)),
-        alone=means.immediate,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _planned(
-    algorithm: str, aggregators: int | None, member: int, members: int, length: int, chunk: int
-) -> Plan:
-    how = collective(algorithm, aggregators, members)
-    return Plan(how.schedule(member, members, length, chunk=chunk))
-
-
-@lru_cache(maxsize=256)
-def _served(members: int, length: int, chunk: int) -> Plan:
-    return Plan(serve(members, length, chunk=chunk))
-
-
-def _largest(plan: Plan) -> int:
-    """Elements of the largest message of a schedule."""
-    return max((len(op.span) for op in plan.schedule if op.name is not None), default=0)
-
-
-def _bytes_by(codec: str) -> Callable[[int], int]:
-    made = CODECS[codec]()
-
-    def travelling(length: int) -> int:
-        dtype, shape = made.form(length)
-        return dtype.itemsize * shape[0]
-
-    return travelling
-
-
-def _server(size: SizeProfile, c: Configuration, means: Means, worker: Sequence[Stream]) -> Rank:
-    """A process of its own, which is not limited: it takes what comes, adds it up and serves it."""
-    streams = []
-    for one in worker:
-        if one.name is None:
-            continue
-        length = max((op.span.stop for op in one.plan.schedule), default=0)
-        chunk = max(1, means.chunk_bytes // one.itemsize)
-        streams.append(
-            Stream(
-                plan=_served(c.workers, length, chunk),
-                name=one.name,
-                member=c.workers,
-                members=c.workers + 1,
-                itemsize=one.itemsize,
-                in_flight=len(one.plan.schedule) * c.workers,
-            )
-        )
-    at_once = Direction(occupied_s=lambda nbytes: 0.0)
-    return Rank(
-        streams=streams,
-        up=at_once,
-        down=at_once,
-        direct=False,
-        reduce_s_per_byte=size.reduce_s_per_byte,
-        early=True,
-    )
-
-
 def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
     """All workers validating, and how often: once. Each its slice, in batches as large as
     training's whole ones; then the sums of all."""
@@ -277,9 +168,9 @@ def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[l
             itemsize=8,
         )
         made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
-    ranks = [_rank(size, means, rank, streams) for rank, streams in enumerate(made)]
+    ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
     if c.collective == "push-pull" and c.workers > 1:
-        ranks.append(_server(size, c, means, made[0]))
+        ranks.append(server(size, means, c.workers, made[0]))
     return [(ranks, 1)]
 
 

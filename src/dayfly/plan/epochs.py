@@ -15,7 +15,7 @@ from dayfly.plan.prediction import Volume
 from dayfly.plan.profile import Profile
 from dayfly.plan.timing import Steps, timed
 from dayfly.plan.traffic import moved_by, times, together, volume
-from dayfly.wire.simulation import Rank
+from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
 _ENOUGH = 4000

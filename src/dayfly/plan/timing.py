@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dayfly.wire.schedule import Kind
-from dayfly.wire.simulation import Moments, Rank, run
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import Moments, Rank
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 

@@ -9,7 +9,7 @@ from dayfly.plan.channels import Means
 from dayfly.plan.prediction import Volume
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
-from dayfly.wire.simulation import Rank, Stream
+from dayfly.wire.streams import Rank, Stream
 
 
 def moved_by(rank: Rank, means: Means) -> Moved:

@@ -12,7 +12,7 @@ from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
 from dayfly.wire.schedule import Kind, Op, Schedule, Span, Work
 from dayfly.wire.shaping import PIECE_S
-from dayfly.wire.simulation import Direction
+from dayfly.wire.streams import Direction
 
 #: Phases of ranks' CPU periods lie apart by this share of one, so that all are as far from each
 #: other as can be, however many there are: the golden ratio's.

@@ -18,7 +18,8 @@ from functools import partial
 
 from dayfly.wire.lanes import Plan
 from dayfly.wire.schedule import Op, Schedule, Work
-from dayfly.wire.simulation import Direction, Rank, Stream, run
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import Direction, Rank, Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
