@@ -13,7 +13,7 @@ from benchmarks.parts.spread import say
 from dayfly.errors import RunFailed
 from dayfly.plan.profile import Profile
 from dayfly.plan.profile_file import profile_text
-from dayfly.runs import profiling
+from dayfly.runs.profiling import measuring
 from dayfly.runs.planning import Wanted, read_profile
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.settings import Settings
@@ -35,7 +35,7 @@ def profile(
     sizes = sorted({size for one in of_it for size in one.memory_mib})
     work = WORKS[first.work]
     say(f"profile {name}: functions of {', '.join(map(str, sizes))} MiB")
-    made = profiling.profile(
+    made = measuring.profile(
         work.job(write_data(work, scratch), batch_size=work.batch_size),
         Settings(channel=urls[first.channel], memory_mib=sizes[0], **WAYS[first.way]),
         sizes,
