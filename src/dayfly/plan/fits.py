@@ -38,8 +38,8 @@ def fit_affine(points: Iterable[tuple[float, float]]) -> Affine:
         n = used[0][0]
         mean = sum(value for _, value in used) / len(used)
         return Affine(0.0, mean / n) if n else Affine(mean, 0.0)
-    n, value = (np.array(side, dtype=float) for side in zip(*used, strict=True))
-    (fixed, each), _ = _two(np.ones_like(n), n, value)
+    counts, values = (np.array(side, dtype=float) for side in zip(*used, strict=True))
+    (fixed, each), _ = _two(np.ones_like(counts), counts, values)
     return Affine(fixed, each)
 
 
@@ -91,7 +91,7 @@ def fit_fasdl(points: Sequence[tuple[float, float, float]]) -> Fit | None:
     log_first, log_last = np.log([1e-3 * least, _FAR * memory.max()])
     x = _least(lambda x: at(math.exp(x) - least)[0], log_first, log_last)
     m = math.exp(x) - least
-    error, (fixed, each) = at(m)
+    fixed, each = at(m)[1]
     if each <= 0 or x > log_last - 0.01:
         return None
     predicted = (fixed + each * samples) / (memory + m)

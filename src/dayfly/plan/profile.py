@@ -46,6 +46,24 @@ class LayerBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
+
+    forward, backward: of each layer. data: to read the samples.
+    """
+
+    samples: int
+    forward: tuple[Figure, ...]
+    backward: tuple[Figure, ...]
+    data: Figure
+
+    @property
+    def compute_s(self) -> float:
+        """Of all layers, forward and backward."""
+        return sum(figure.value for figure in (*self.forward, *self.backward))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeProfile:
     """Functions of one memory size.
 
@@ -58,7 +76,8 @@ class SizeProfile:
     transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
     there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
     base_mib: memory of a worker before it has a model. rates: to which its way to the store is
-    limited, if it is; what `up` and `down` were measured over.
+    limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
+    spread; none in a profile that was not measured.
     """
 
     memory_mib: int | None
@@ -78,6 +97,7 @@ class SizeProfile:
     end_s: Figure
     base_mib: Figure
     rates: Rates | None = None
+    passes: tuple[Pass, ...] = ()
 
     @property
     def speed(self) -> float:

@@ -16,11 +16,12 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.profile import VERSION, Fit, LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import VERSION, Fit, LayerBytes, Pass, Profile, SizeProfile
 from dayfly.wire.shaping import Rates
 
 Value = TypeVar("Value")
@@ -101,7 +102,7 @@ def _check_whole(profile: Profile, where: str) -> None:
                     f"{count} layers: give one a layer"
                 )
     order = [math.inf if s.memory_mib is None else s.memory_mib for s in profile.sizes]
-    if any(one >= other for one, other in zip(order, order[1:], strict=False)):
+    if any(one >= other for one, other in pairwise(order)):
         raise RequestError(f"{where}: sizes must rise by memory_mib, null last, each only once")
 
 
@@ -246,6 +247,15 @@ _RATES = _made(
         "latency_s": _not_negative,
     },
 )
+_PASS = _made(
+    Pass,
+    {
+        "samples": _count,
+        "forward": _each(_SECONDS),
+        "backward": _each(_SECONDS),
+        "data": _SECONDS,
+    },
+)
 _SIZE = _made(
     SizeProfile,
     {
@@ -266,6 +276,7 @@ _SIZE = _made(
         "end_s": _SECONDS,
         "base_mib": _figure(_not_negative),
         "rates": _or_null(_RATES),
+        "passes": _each(_PASS),
     },
 )
 _PROFILE: Mapping[str, Check[Any]] = {
@@ -300,5 +311,6 @@ _USUAL = frozenset(
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
+        "passes",
     }
 )
