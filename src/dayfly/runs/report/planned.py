@@ -38,7 +38,8 @@ def section(compared: Comparison | None) -> str:
 
 def cells(figure: Compared) -> tuple[str, str, str, str]:
     """Name, predicted, measured, and the error in %, as text."""
-    name, show = figure.name, shown
+    name = figure.name
+    show: Callable[[float], str] = shown
     if name.startswith("bytes_"):
         name, show = f"{name.removeprefix('bytes_')} (MB)", mb
     for ending, one in _UNITS.items():
