@@ -40,6 +40,24 @@ class LayerBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
+
+    forward, backward: of each layer. data: to read the samples.
+    """
+
+    samples: int
+    forward: tuple[Figure, ...]
+    backward: tuple[Figure, ...]
+    data: Figure
+
+    @property
+    def compute_s(self) -> float:
+        """Of all layers, forward and backward."""
+        return sum(figure.value for figure in (*self.forward, *self.backward))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeProfile:
     """Functions of one memory size.
 
@@ -51,7 +69,8 @@ class SizeProfile:
     contribution. up, down: its way to the store. beta: how much longer computing takes while
     transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
     there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
-    base_mib: memory of a worker before it has a model.
+    base_mib: memory of a worker before it has a model. passes: what was measured, with its spread;
+    none in a profile that was not measured.
     """
 
     memory_mib: int | None
@@ -70,6 +89,7 @@ class SizeProfile:
     start_s: Figure
     end_s: Figure
     base_mib: Figure
+    passes: tuple[Pass, ...] = ()
 
     @property
     def speed(self) -> float:
