@@ -22,28 +22,31 @@ LARGEST_LINES = 400
 #                   |
 #                 runs                  one job from start to bill
 #               /       \
-#            life      train            plan is to come, on this floor
-#               \       /
+#        life   train   plan              lives; a worker's step; what a run will take
+#           \     |     /
 #                 wire                  how functions talk
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py and closing.py are for everybody. job.py is what the user asks for: for those who train
-# it and run it.
+# errors.py, closing.py and batches.py are for everybody. job.py is what the user asks for: for
+# those who train it and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-WIRE = {"errors", "closing", "catalogue"}
+WIRE = {"errors", "closing", "batches", "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
-RUNS = {*LIFE, *TRAIN, "life", "train"}
+PLAN = {*WIRE, "wire"}
+RUNS = {*LIFE, *TRAIN, *PLAN, "life", "train", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "closing": set(),
+    "batches": set(),
     "job": {"errors"},
     "models": set(),
     "catalogue": {"errors"},
     "wire": WIRE,
     "life": LIFE,
     "train": TRAIN,
+    "plan": PLAN,
     "runs": RUNS,
     "cli": {*RUNS, "runs", "models", "dayfly"},
     "dayfly": {"errors", "job", "runs"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.life.metering import Bill, bill
+from dayfly.catalogue.metering import Bill, bill
 from dayfly.runs import events
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.record import recorded_settings

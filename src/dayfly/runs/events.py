@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dayfly.life.metering import Moved, Used
+from dayfly.catalogue.metering import Moved, Used
 from dayfly.wire.channels.base import COUNTERS
 
 Json = Mapping[str, Any]

@@ -74,7 +74,7 @@ def layer_bytes_of(
 ) -> tuple[LayerBytes, ...]:
     """As `layer_bytes`, of two batches: of `each` samples, and of twice as many."""
     one_pass, other_pass = (_passed(job, found, batch) for batch in (once, twice))
-    weights = _weights(found.modules)
+    weighed = weights(found.modules)
     return tuple(
         LayerBytes(
             name=name,
@@ -85,7 +85,7 @@ def layer_bytes_of(
             output=max(0.0, (two.output - one.output) / each),
             gradient=max(0.0, (two.gradient - one.gradient) / each),
         )
-        for name, weight, one, two in zip(found.names, weights, one_pass, other_pass, strict=True)
+        for name, weight, one, two in zip(found.names, weighed, one_pass, other_pass, strict=True)
     )
 
 
@@ -99,7 +99,9 @@ class _Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
+    """Of a layer, in bytes; what another layer before it has, too, does not count."""
+
     parameters: int
     trained: int
     buffers: int
@@ -120,13 +122,14 @@ class _Storages:
         return storage.nbytes()
 
 
-def _weights(modules: Sequence[nn.Module]) -> Iterator[_Weights]:
+def weights(modules: Sequence[nn.Module]) -> Iterator[Weights]:
+    """Of each layer of a model, in their order."""
     seen: set[int] = set()
     for module in modules:
         own = [p for p in module.parameters() if id(p) not in seen]
         buffers = [b for b in module.buffers() if id(b) not in seen]
         seen.update(id(tensor) for tensor in chain(own, buffers))
-        yield _Weights(
+        yield Weights(
             parameters=sum(p.nbytes for p in own),
             trained=sum(p.nbytes for p in own if p.requires_grad),
             buffers=sum(b.nbytes for b in buffers),

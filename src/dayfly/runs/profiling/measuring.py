@@ -33,6 +33,7 @@ from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.one_life import PRELOAD
+from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life
 from dayfly.runs.profiling.figures import Measured, size_profile, step_points
@@ -128,6 +129,7 @@ def profile(
         how="measured",
         took_s=time.monotonic() - began,
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
+        **asdict(Wanted.of(job)),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
-from dayfly.runs.report import curves, detail, lives, tables
+from dayfly.runs.report import curves, detail, lives, planned, tables
+from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import RunFiles
@@ -102,6 +103,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
         + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
         lanes="hidden" if run.of_script else "",
         lanes_key="" if run.of_script else ", and l for lanes",
+        planned=planned.section(compared(run)),
         pipeline="" if pipeline is None else pipeline.section(),
         curves=_lives(lived) if run.of_script else _curves(epochs, any_figure=bool(figures)),
         bill=tables.bill(billed),

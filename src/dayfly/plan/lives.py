@@ -1,0 +1,76 @@
+"""A run: the lives of its functions, one after another, and what they move together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dayfly.catalogue.metering import Moved
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.epochs import Epoch
+from dayfly.plan.prediction import Volume
+from dayfly.plan.profile import Profile
+from dayfly.plan.stages import stage_size
+from dayfly.plan.traffic import times, together, volume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One invocation. init_s: from the request to the handler. run_s: of the handler."""
+
+    init_s: float
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """of_stage: the lives of each worker of a stage. moved: by each worker."""
+
+    run_s: float
+    of_stage: Sequence[Sequence[Life]]
+    moved: Sequence[Moved]
+
+    @property
+    def volume(self) -> Volume:
+        """Of all workers."""
+        return volume(self.moved)
+
+
+def validations(c: Configuration) -> int:
+    """Of a run: every so many epochs, and after the last."""
+    return c.epochs // c.validate_every + bool(c.epochs % c.validate_every)
+
+
+def lives_of(profile: Profile, c: Configuration, epoch: Epoch) -> Lives:
+    """Of all workers."""
+    measured = validations(c)
+    training_s = c.epochs * epoch.trained.seconds + measured * epoch.validation.seconds
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    inits = [size.init_s.value + c.cold_start_s for size in sizes]
+    ready_s = max(i + size.start_s.value for i, size in zip(inits, sizes, strict=True))
+    end_s = max(size.end_s.value for size in sizes)
+    spans = _spans(c, training_s, max(size.start_s.value for size in sizes), end_s, epoch.step_s)
+    # Stages that are ready earlier wait for the others in their first step.
+    of_stage = [
+        [Life(init_s=init_s, run_s=ready_s - init_s + span + end_s) for span in spans]
+        for init_s in inits
+    ]
+    moved = [
+        together((times(trained, c.epochs), times(validated, measured)))
+        for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
+    ]
+    run_s = sum(ready_s + span + end_s for span in spans)
+    return Lives(run_s=run_s, of_stage=of_stage, moved=moved)
+
+
+def _spans(
+    c: Configuration, training_s: float, start_s: float, end_s: float, step_s: float
+) -> list[float]:
+    """Seconds of training in each life."""
+    if c.lifetime_s is None:
+        return [training_s]
+    spare_s = min(2 * step_s + 0.5, c.lifetime_s / 2)
+    most_s = max(step_s, c.lifetime_s - start_s - spare_s)
+    count = max(1, math.ceil(training_s / most_s - 1e-9))
+    return [most_s] * (count - 1) + [training_s - most_s * (count - 1)]
