@@ -5,32 +5,50 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import dayfly
 from dayfly.cli.flags import (
+    Aggregators,
     AsJson,
+    BatchSize,
     Channel,
+    CheckpointEvery,
     ColdStart,
+    Collective,
+    Compress,
     Cpu,
+    Cut,
     Downlink,
+    Epochs,
     Gpu,
     Imitate,
+    K,
     Latency,
     Lifetime,
     Memory,
+    MicroBatches,
     Own,
     Payload,
+    PlanFile,
     Platform,
+    Replicas,
     Resume,
     RunDir,
+    Schedule,
+    Several,
+    SeveralCollectives,
+    SeveralMemory,
+    SeveralMicroBatches,
+    StageMemory,
+    Sync,
     Uplink,
     WaitTimeout,
     Workers,
     function_settings,
-    numbers,
+    training_settings,
 )
 
 app = typer.Typer(
@@ -87,63 +105,17 @@ def train(
     workers: Workers = None,
     platform: Platform = None,
     channel: Channel = None,
-    sync: Annotated[
-        str | None,
-        typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
-    ] = None,
-    k: Annotated[
-        str | None,
-        typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
-    ] = None,
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
-            "ring, scatter-reduce.",
-            show_default="what suits the channel: overlapped over a store, scatter-reduce over "
-            "files at any speed, ring over tcp://, push-pull over ps://",
-        ),
-    ] = None,
-    aggregators: Annotated[
-        int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
-    ] = None,
-    compress: Annotated[
-        str | None,
-        typer.Option(
-            metavar="none|bf16|int8|powersgd[:RANK]",
-            help="Let gradients travel smaller, and less exactly.",
-            show_default="none",
-        ),
-    ] = None,
-    cut: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L,L,...",
-            help="Cut the model into stages before these layers, counted from 0.",
-            show_default="one stage",
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(help="Functions a stage.", show_default="1")
-    ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(
-            help="In which a function computes its share of a batch.",
-            show_default="the job's accumulate",
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
-            show_default="fill-drain",
-        ),
-    ] = None,
-    stage_memory: Annotated[
-        str | None,
-        typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
-    ] = None,
+    sync: Sync = None,
+    k: K = None,
+    collective: Collective = None,
+    aggregators: Aggregators = None,
+    compress: Compress = None,
+    cut: Cut = None,
+    replicas: Replicas = None,
+    micro_batches: MicroBatches = None,
+    schedule: Schedule = None,
+    stage_memory: StageMemory = None,
+    plan: PlanFile = None,
     memory: Memory = None,
     lifetime: Lifetime = None,
     cpu: Cpu = None,
@@ -154,22 +126,15 @@ def train(
     payload: Payload = None,
     gpu: Gpu = None,
     imitate: Imitate = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the data.", show_default="the job's")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
-    ] = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of all that is random.", show_default="the job's")
     ] = None,
     target_accuracy: Annotated[
         float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
     ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
-    ] = None,
+    checkpoint_every: CheckpointEvery = None,
     wait_timeout: WaitTimeout = None,
     log_budget: Annotated[
         int | None,
@@ -186,35 +151,23 @@ def train(
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
-    from dayfly.runs.api import checked_settings, overridden
+    from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.displays import StandardError, display_for
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
-    of_training: dict[str, Any] = {
-        "sync": sync,
-        "k": int(k) if k is not None and k.isdecimal() else k,
-        "collective": collective,
-        "aggregators": aggregators,
-        "compress": compress,
-        "target_accuracy": target_accuracy,
-        "checkpoint_every_s": checkpoint_every,
-        "replicas": replicas,
-        "micro_batches": micro_batches,
-        "schedule": schedule,
-    }
-    given = {name: value for name, value in of_training.items() if value is not None}
-    given |= function_settings(context, resumed=resume is not None)
+    given = function_settings(context, resumed=resume is not None)
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     display = display_for(StandardError())
 
     def action() -> Run:
-        if cut is not None:
-            given["cut"] = numbers("--cut", cut, "4,9")
-        if stage_memory is not None:
-            given["stage_memory_mib"] = numbers("--stage-memory", stage_memory, "1024,512")
+        given.update(training_settings(context))
         if resume is not None:
-            fixed: dict[str, object] = {"JOB.py": job_file, "--run-dir": run_dir}
+            fixed: dict[str, object] = {
+                "JOB.py": job_file,
+                "--run-dir": run_dir,
+                "--plan": plan,
+            }
             fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
             refused = [name for name, value in fixed.items() if value is not None]
             if refused:
@@ -226,18 +179,79 @@ def train(
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"
             )
-        checked = checked_settings(**given)
-        job = overridden(load_job_file(job_file), **of_the_job)
+        carried = None
+        if plan is None:
+            checked = checked_settings(**given)
+            job = overridden(load_job_file(job_file), **of_the_job)
+        else:
+            carried, place = opened(plan)
+            job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)
         return launch.begin(
             job,
             checked,
             directory=run_dir,
             name=job_file.stem,
             code=job_file.resolve().parent,
+            plan=carried,
             display=display,
         )
 
     raise typer.Exit(conclude(action, as_json=as_json))
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    profile: Annotated[
+        Path, typer.Argument(metavar="PROFILE.json", help="What dayfly profile wrote.")
+    ],
+    workers: Several = None,
+    memory: SeveralMemory = None,
+    channel: Channel = None,
+    sync: Sync = None,
+    k: K = None,
+    collective: SeveralCollectives = None,
+    aggregators: Aggregators = None,
+    compress: Compress = None,
+    cut: Cut = None,
+    replicas: Replicas = None,
+    micro_batches: SeveralMicroBatches = None,
+    schedule: Schedule = None,
+    stage_memory: StageMemory = None,
+    lifetime: Lifetime = None,
+    cold_start: ColdStart = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    checkpoint_every: CheckpointEvery = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(help="Price list: a platform's name.", show_default="a run's own"),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Store whose prices count.", show_default="none")
+    ] = None,
+    own: Own = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the plan, for dayfly train --plan.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a profiled job takes: seconds, dollars, memory, requests. Lists make a table."""
+    from dayfly.cli import predict as command
+    from dayfly.cli.outcome import shown
+
+    def action() -> None:
+        command.predict(
+            profile,
+            *command.asked(context),
+            {"epochs": epochs, "batch_size": batch_size},
+            prices=prices,
+            store=store,
+            output=output,
+            as_json=as_json,
+        )
+
+    raise typer.Exit(shown(action, as_json=as_json))
 
 
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
@@ -301,6 +315,104 @@ def run(
                 resume=resume,
                 as_json=as_json,
             ),
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
+def simulate(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")],
+    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
+    deaths_per_hour: Annotated[
+        float, typer.Option(help="Deaths of each function, at random moments.")
+    ] = 0.0,
+    cold_start: Annotated[
+        float, typer.Option(help="Added to each start of a function, in s.")
+    ] = 0.0,
+    cold_start_sigma: Annotated[
+        float, typer.Option(help="How much that varies (log-normal).")
+    ] = 0.0,
+    jitter: Annotated[
+        float, typer.Option(metavar="SIGMA", help="How much compute times vary (log-normal).")
+    ] = 0.0,
+    stragglers: Annotated[int, typer.Option(help="Workers that are slow throughout.")] = 0,
+    straggler_factor: Annotated[float, typer.Option(help="How much slower they compute.")] = 2.0,
+    store_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MB/s",
+            help="What the store carries for all functions together, each way.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    decline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N:F,N:F,...",
+            help="Part F of its bandwidth that a function has left when N run, linear between.",
+            show_default="all of it",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Store of the catalogue whose cap and prices count.",
+            show_default="the profile's channel, if it is one",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Functions at once.", show_default="the plan's")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(help="Functions a stage.", show_default="the plan's")
+    ] = None,
+    lifetime: Annotated[
+        float | None, typer.Option(help="A function's life, in s.", show_default="the plan's")
+    ] = None,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(
+            help="Longest time between run checkpoints, in s.", show_default="the plan's"
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the data.", show_default="the plan's")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Samples a step, all workers.", show_default="the plan's")
+    ] = None,
+    own: Own = None,
+    run_dir: RunDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
+    from dayfly.cli import simulate as command
+
+    raise typer.Exit(
+        command.simulate(
+            plan,
+            {
+                "seed": seed,
+                "deaths_per_hour": deaths_per_hour,
+                "cold_start_s": cold_start,
+                "cold_start_sigma": cold_start_sigma,
+                "straggler_sigma": jitter,
+                "stragglers": stragglers,
+                "straggler_factor": straggler_factor,
+                "store_bytes_per_s": None if store_rate is None else store_rate * 1e6,
+            },
+            decline=decline,
+            changes={
+                "workers": workers,
+                "replicas": replicas,
+                "lifetime_s": lifetime,
+                "checkpoint_every_s": checkpoint_every,
+            },
+            of_the_job={"epochs": epochs, "batch_size": batch_size},
+            own=own,
+            store=store,
+            run_dir=run_dir,
             as_json=as_json,
         )
     )

@@ -5,13 +5,7 @@ from __future__ import annotations
 import time
 
 from dayfly.life.platforms.base import Context
-from dayfly.pace import SPARE_S, end_in_order_s
-
-#: A worker at a checkpoint hands over if less than this share of its lifetime is left, or this many
-#: times what must be left at least: workers that started at about the same time hand over together,
-#: at one checkpoint, and their peers wait for their successors once.
-_LATE_SHARE = 0.25
-_LATE_TIMES = 1.5
+from dayfly.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
 
 
 class HandOver(Exception):
@@ -60,7 +54,7 @@ class Lifetime:
     def late(self) -> bool:
         """Whether to hand over at a checkpoint that is made for another reason."""
         left = self._context.remaining_s()
-        late = max(_LATE_SHARE * self._whole_s, _LATE_TIMES * self._needed_s())
+        late = max(LATE_SHARE * self._whole_s, LATE_TIMES * self._needed_s())
         return self._steps > 0 and left < late and left != float("inf")
 
     def _needed_s(self) -> float:

@@ -14,8 +14,10 @@ import torch
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
+from dayfly.plan.profile import Profile
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.profiled import check_profiled
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import PROTOCOLS
 from dayfly.runs.settings import Settings
@@ -56,15 +58,18 @@ def check_shares(job: Job, settings: Settings) -> None:
         )
 
 
-def prepare(job: Job, settings: Settings) -> Prepared:
-    """Check a request, trying one batch. Raises RequestError, in one sentence."""
+def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Prepared:
+    """Check a request, trying one batch. profile: of which the job should be.
+
+    Raises RequestError, in one sentence.
+    """
     check_shares(job, settings)
     # The generators stay as the caller has them; `open_sources` seeds the data function so, too.
     with seeded(DATA, job.seed):
-        return _prepared(job, settings)
+        return _prepared(job, settings, profile)
 
 
-def _prepared(job: Job, settings: Settings) -> Prepared:
+def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
     if callable(job.data):
         arrays, datasets = None, _datasets(job)
         samples = trained = len(datasets[0])
@@ -81,6 +86,8 @@ def _prepared(job: Job, settings: Settings) -> Prepared:
         given = "val" if "x_val" in arrays else "train"
         unseen = array_samples(arrays, given, "eval_transform", job.eval_transform)
     replica = Replica(job)
+    if profile is not None:
+        check_profiled(job, replica.model, profile)
     own = {name: tensor.clone() for name, tensor in model_tensors(replica.model).items()}
     try:
         if job.init is not None:

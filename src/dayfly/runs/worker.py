@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -68,7 +68,11 @@ def main(payload: Json, context: Context) -> Json:
 
     kept: where what it did is kept; see `life.rollback`.
     """
-    task = Task.load(payload)
+    return work(Task.load(payload), context, Worker)
+
+
+def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
+    """What `main` does, with the worker that `make` makes of what `Worker` is made of."""
     way = Way(task.rates) if task.rates is not None else None
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
@@ -81,7 +85,7 @@ def main(payload: Json, context: Context) -> Json:
     )
     here = channel_kind(task.channel).open(site, task.rank)
     with shaped_channel(here, way) as channel:
-        worker = Worker(task, context, store, channel, faults)
+        worker = make(task, context, store, channel, faults)
         try:
             status = worker.run()
         except BaseException:

@@ -1,0 +1,203 @@
+"""What a job's layers weigh: bytes of parameters, and what passes between them, a sample each.
+
+Found by forward passes with hooks, of the model as it is: real, or on torch's meta device, where
+they take neither memory nor time. What grows with the samples is told apart from what does not by
+two passes, of n samples and of 2n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import default_collate
+
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.plan.profile import LayerBytes
+from dayfly.train.devices import device_of
+from dayfly.train.randomness import DROPOUT, seeded
+from dayfly.train.replica import forward
+from dayfly.train.stages.layers import check_held, layers_of
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The layers of a model in the order in which they are applied; of another model, all of it.
+
+    listed: whether the model is a list of layers, and so can be cut.
+    """
+
+    model: nn.Module
+    modules: tuple[nn.Module, ...]
+    names: tuple[str, ...]
+    listed: bool
+
+    @classmethod
+    def of(cls, job: Job, model: nn.Module) -> Layers:
+        """Of a job's model. A job with a step of its own has a model that cannot be cut."""
+        whole = cls(model, (model,), (type(model).__name__,), listed=False)
+        if job.step is not None:
+            return whole
+        try:
+            modules = layers_of(model)
+            check_held(model, modules)
+        except RequestError:
+            return whole
+        paths = {id(module): path for path, module in reversed(list(model.named_modules()))}
+        names = [f"{paths[id(module)]} {type(module).__name__}" for module in modules]
+        return cls(model, tuple(modules), tuple(names), listed=True)
+
+
+def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[LayerBytes, ...]:
+    """Bytes of each layer of a job's model, the loss counted to the last; of one that is no list of
+    layers, of all of it.
+
+    samples: a few of the data, as `train.probe.array_samples` or `dataset_samples` give them. They
+    are brought to where the model is: on the meta device nothing is computed. Otherwise the model
+    computes, and stays as it is, its buffers and the random generators included. What one tensor
+    serves in several layers counts to the first.
+    """
+    several = list(samples) if len(samples) > 1 else list(samples) * 2
+    once, twice = (default_collate(some) for some in (several, several * 2))
+    return layer_bytes_of(job, Layers.of(job, model), once, twice, len(several))
+
+
+def layer_bytes_of(
+    job: Job, found: Layers, once: Any, twice: Any, each: int
+) -> tuple[LayerBytes, ...]:
+    """As `layer_bytes`, of two batches: of `each` samples, and of twice as many."""
+    one_pass, other_pass = (_passed(job, found, batch) for batch in (once, twice))
+    weighed = weights(found.modules)
+    return tuple(
+        LayerBytes(
+            name=name,
+            parameters=weight.parameters,
+            trained=weight.trained,
+            buffers=weight.buffers,
+            activations=max(0.0, (two.kept - one.kept) / each),
+            output=max(0.0, (two.output - one.output) / each),
+            gradient=max(0.0, (two.gradient - one.gradient) / each),
+        )
+        for name, weight, one, two in zip(found.names, weighed, one_pass, other_pass, strict=True)
+    )
+
+
+@dataclass(slots=True)
+class _Passed:
+    """Of a layer in one pass, in bytes."""
+
+    kept: int = 0
+    output: int = 0
+    gradient: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of a layer, in bytes; what another layer before it has, too, does not count."""
+
+    parameters: int
+    trained: int
+    buffers: int
+
+
+@dataclass(slots=True)
+class _Storages:
+    """Storages that were met, by identity; held, so that no identity is used twice."""
+
+    met: dict[int, torch.UntypedStorage] = field(default_factory=dict)
+
+    def new_bytes(self, tensor: torch.Tensor) -> int:
+        """Bytes of the tensor's memory, if it was not met before."""
+        storage = tensor.untyped_storage()
+        if id(storage) in self.met:
+            return 0
+        self.met[id(storage)] = storage
+        return storage.nbytes()
+
+
+def weights(modules: Sequence[nn.Module]) -> Iterator[Weights]:
+    """Of each layer of a model, in their order."""
+    seen: set[int] = set()
+    for module in modules:
+        own = [p for p in module.parameters() if id(p) not in seen]
+        buffers = [b for b in module.buffers() if id(b) not in seen]
+        seen.update(id(tensor) for tensor in chain(own, buffers))
+        yield Weights(
+            parameters=sum(p.nbytes for p in own),
+            trained=sum(p.nbytes for p in own if p.requires_grad),
+            buffers=sum(b.nbytes for b in buffers),
+        )
+
+
+def _passed(job: Job, found: Layers, batch: Any) -> list[_Passed]:
+    """What a forward pass, in training mode, leaves of each layer."""
+    model = found.model
+    device = device_of(model)
+    batch = tree_map(
+        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, batch
+    )
+    passed = [_Passed() for _ in found.modules]
+    storages = _Storages()
+    for tensor in chain(_tensors(batch), model.parameters(), model.buffers()):
+        storages.new_bytes(tensor)
+    number = -1
+
+    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+        nonlocal number
+        number += 1
+        if number < len(passed):
+            gradients = (tensor for tensor in _tensors(args) if tensor.requires_grad)
+            passed[number].gradient = sum(tensor.nbytes for tensor in gradients)
+
+    def leave(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if number < len(passed):
+            passed[number].output = sum(tensor.nbytes for tensor in _tensors(output))
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        passed[min(max(number, 0), len(passed) - 1)].kept += storages.new_bytes(tensor)
+        return tensor
+
+    with ExitStack() as stack:
+        stack.enter_context(_as_it_was(model))
+        stack.enter_context(seeded(DROPOUT, job.seed, 0))
+        if found.listed:
+            for module in dict.fromkeys(found.modules):
+                stack.callback(module.register_forward_pre_hook(enter).remove)
+                stack.callback(module.register_forward_hook(leave).remove)
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
+        model.train()
+        _, outputs = forward(job, model, batch)
+    if found.listed and number + 1 != len(passed):
+        raise RequestError(
+            f"the job's model has {len(passed)} layers, but its forward applied {number + 1}: let "
+            "layers() return those that forward applies, in their order"
+        )
+    if not found.listed and outputs is not None:
+        passed[0].output = sum(tensor.nbytes for tensor in _tensors(outputs))
+    return passed
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Give back modes and buffers, which training mode changes."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
