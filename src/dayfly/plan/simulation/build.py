@@ -345,5 +345,3 @@ class _Builder:
             rows[mine, 1] = self._members
             rows[mine, 3] = round(self._summed_bytes(stage))
         return rows
-
-

@@ -1,8 +1,8 @@
 """The functions of a run: when each was invoked, how long it may live, and how it ended.
 
-    invoked |init| ready |start| able |-- rounds ---| end      init: cold start; start: job, data and
-                   '---- lifetime ----------------->'          checkpoint are read
-    '---- life by chance ---------------> death
+invoked |init| ready |start| able |-- rounds ---| end      init: cold start; start: job, data and
+               '---- lifetime ----------------->'          checkpoint are read
+'---- life by chance ---------------> death
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ class _Run:
         self._course = course
         self._policy = policy
         self._chance = Chance(scenario, course.workers)
-        self._fleet = Fleet(
-            self._chance, policy, course.init_N, course.start_N, course.lifetime_s
-        )
+        self._fleet = Fleet(self._chance, policy, course.init_N, course.start_N, course.lifetime_s)
         self._story = Story()
         self._telling = Telling(self._story, self._fleet, watched)
         self._all = np.arange(course.workers)
@@ -196,8 +194,10 @@ class _Run:
             if isinstance(turn.rounds, LocalSteps):
                 every_s = course.checkpoint_every_s
                 begun_s = float(began_N[rank])
-                told_s = at_s if kept or how is End.HANDED_OVER else (
-                    begun_s + max(0.0, at_s - begun_s) // every_s * every_s
+                told_s = (
+                    at_s
+                    if kept or how is End.HANDED_OVER
+                    else (begun_s + max(0.0, at_s - begun_s) // every_s * every_s)
                 )
                 for number, _, end_s in turn.rounds.own_steps(taken, rank):
                     if end_s <= told_s:

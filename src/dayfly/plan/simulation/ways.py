@@ -1,8 +1,8 @@
 """A function's way to the store, when many functions run at once.
 
-    alone                          w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
-    with n functions               w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
-    of the whole store             C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
+alone                          w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
+with n functions               w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
+of the whole store             C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
 """
 
 from __future__ import annotations

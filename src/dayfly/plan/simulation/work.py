@@ -1,8 +1,8 @@
 """What workers compute: seconds by samples, and where in the backward pass gradients are whole.
 
-    backward pass   |layer 9|layer 8|layer 7| ...          buckets of gradients go out as soon as
-    bucket 0                |====|                         they are whole, the last layers first
-    bucket 1                        |====|
+backward pass   |layer 9|layer 8|layer 7| ...          buckets of gradients go out as soon as
+bucket 0                |====|                         they are whole, the last layers first
+bucket 1                        |====|
 """
 
 from __future__ import annotations
