@@ -181,6 +181,22 @@ def test_local_sgd_sums_once_a_round() -> None:
     assert whole.step_s == pytest.approx(20 * PASS_S + sum_s / 25, rel=0.01)
 
 
+def test_what_a_step_takes_beside_its_passes_goes_by_flat_buffers() -> None:
+    """One a step; of local SGD one a round; of stages each its parameters' part."""
+    fast = transfer(1e12)
+    slow = size(4, step_s=given(0.8), up=fast, down=fast)
+    quick = size(4, up=fast, down=fast)
+
+    def beside_s(**asked: Any) -> float:
+        took = [predicted(profile(FOUR, one), **asked).step_s for one in (slow, quick)]
+        return took[0] - took[1]
+
+    assert beside_s() == pytest.approx(0.8)
+    assert beside_s(sync="local-sgd", k=4) == pytest.approx(0.2)
+    # The second stage's, but for what the first passes on meanwhile of the step that follows.
+    assert beside_s(workers=2, cut=(1,)) == pytest.approx(0.6 - 40 * 0.003)
+
+
 def test_compressed_gradients_are_smaller() -> None:
     sizes = {
         form: predicted(over(0.0), workers=2, collective="scatter-reduce", compress=form)
