@@ -15,6 +15,7 @@ from typing import Any, Self
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.plan import trees
+from dayfly.plan.channels import channel_of
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
@@ -22,8 +23,11 @@ from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.profile_file import parse_profile
 from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
+from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
 
+#: What a profile calls the channel of runs that name none.
+FILES = "file:///"
 #: Settings that a plan does not keep: they are of the machine on which it was made.
 _OF_THE_MACHINE = ("catalogue",)
 
@@ -157,13 +161,16 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
     functions differ in more than memory and what an imitated platform gives with it.
     """
     own: dict[str, Any] = {"platform": profile.platform, "imitate": profile.imitate}
-    if "://" in profile.channel:
+    if "://" not in profile.channel:  # a store of the catalogue, which a run names by its URL
+        kind = channel_of(profile.channel).abilities
+        own["collective"] = default_collective(sums=kind.sums, direct=kind.direct, immediate=False)
+    elif profile.channel != FILES:
         own["channel"] = profile.channel
     for name in ("platform", "imitate", "channel"):
-        if name in asked and asked[name] != own.get(name):
+        if name in asked and asked[name] != (has := getattr(profile, name)):
             raise RequestError(
-                f"--{name} {asked[name]}: the profile of {profile.job} is of "
-                f"{own.get(name) or 'none'}: leave it out, or profile the job so"
+                f"--{name} {asked[name]}: the profile of {profile.job} is of {has or 'none'}: "
+                "leave it out, or profile the job so"
             )
     sizes = asked.get("stage_memory_mib") or (asked.get("memory_mib"),)
     ways = [_limits(profile.size(size), profile.imitate) for size in dict.fromkeys(sizes)]

@@ -38,7 +38,8 @@ def section(compared: Comparison | None) -> str:
 
 def cells(figure: Compared) -> tuple[str, str, str, str]:
     """Name, predicted, measured, and the error in %, as text."""
-    name, show = figure.name, shown
+    name = figure.name
+    show: Callable[[float], str] = shown
     if name.startswith("bytes_"):
         name, show = f"{name.removeprefix('bytes_')} (MB)", mb
     for ending, one in _UNITS.items():
@@ -66,7 +67,7 @@ def _words(compared: Comparison) -> str:
 
 _NOTE = (
     "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. The run "
-    "is the time in which functions lived. Of a step, transfer is what goes up or down while "
-    "nothing is computed, sync is waiting while nothing else goes on, overhead is the rest; "
-    "measured parts are medians of their own, and need not add up."
+    "is the time in which functions lived. Of a step, each moment counts once: for computing; else "
+    "for overhead, which is applying the sum and what no span tells of; else for transfers; else "
+    "for waiting (sync). Measured parts are medians of their own, and need not add up."
 )
