@@ -24,7 +24,7 @@ from typing import Any
 from dayfly.catalogue.metering import Bill, Moved, Used, bill
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.life import deaths, lifetimes
+from dayfly.life import deaths
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
@@ -52,10 +52,10 @@ _MOST_STEPS = 60_000
 ORIGIN_S = 946_684_800.0
 #: As life has it.
 POLICY = Policy(
-    spare_s=lifetimes.SPARE_S,
-    late_share=lifetimes.LATE_SHARE,
-    late_times=lifetimes.LATE_TIMES,
-    most_share=lifetimes.MOST_SHARE,
+    spare_s=pace.SPARE_S,
+    late_share=pace.LATE_SHARE,
+    late_times=pace.LATE_TIMES,
+    most_share=pace.MOST_SHARE,
     deaths_without_a_step=deaths.DEATHS_WITHOUT_A_STEP,
     deaths_of_one_cause=deaths.DEATHS_OF_ONE_CAUSE,
 )
