@@ -322,7 +322,9 @@ def run(
 
 @app.command()
 def simulate(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")
+    ],
     seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
     deaths_per_hour: Annotated[
         float, typer.Option(help="Deaths of each function, at random moments.")
@@ -372,9 +374,7 @@ def simulate(
     ] = None,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(
-            help="Longest time between run checkpoints, in s.", show_default="the plan's"
-        ),
+        typer.Option(help="Longest time between run checkpoints, in s.", show_default="the plan's"),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the data.", show_default="the plan's")

@@ -97,9 +97,7 @@ def declining(text: str) -> tuple[tuple[float, float], ...]:
 
 def _concluded(action: Callable[[], SimulatedRun], *, as_json: bool) -> int:
     errors = StandardError()
-    before = {
-        number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         run = action()
     except DayflyError as error:
@@ -160,9 +158,7 @@ def _print(run: SimulatedRun) -> None:
 
 def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
     result, outcome = run.result, run.outcome
-    kinds = ", ".join(
-        f"{_KINDS[kind]} ${usd:.6f}" for kind, usd in run.bill.by_kind.items() if usd
-    )
+    kinds = ", ".join(f"{_KINDS[kind]} ${usd:.6f}" for kind, usd in run.bill.by_kind.items() if usd)
     step = "-" if result.step_s is None else f"{result.step_s:.4f} s"
     predicted = run.request.plan.prediction
     rows = [

@@ -28,7 +28,7 @@ from dayfly.life import deaths
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
-from dayfly.plan.simulation.build import Means, course
+from dayfly.plan.simulation.build import course
 from dayfly.plan.simulation.chance import Chance
 from dayfly.plan.simulation.fleet import DEATHS, Attempt, End, Policy
 from dayfly.plan.simulation.outcome import Record, Simulated
@@ -41,8 +41,6 @@ from dayfly.runs.planning import Wanted, configuration, settings_of
 from dayfly.runs.record import FORMAT, SIMULATION, read_record
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
-from dayfly.wire.channels import channel_kind
-from dayfly.wire.pipelines.messages import message_bytes, worthwhile_bytes
 from dayfly.wire.store import FileStore
 
 #: Workers of which a page shows every step, and steps of all of them together, at most.
@@ -133,23 +131,6 @@ class Request:
         word = "".join(letter if letter.isalnum() else "-" for letter in self.name.lower())
         return f"{word[:24].strip('-') or 'plan'}-simulated-{digest[:10]}"
 
-    def means(self) -> Means:
-        """What its workers talk through."""
-        url = self.settings.channel or "file:///"
-        kind, facts = channel_kind(url), self.facts()
-        sizes = self.plan.profile.sizes
-        limited = any(size.rates is not None for size in sizes)
-        worth = worthwhile_bytes((size.rates for size in sizes), kind.abilities.in_flight)
-        chunk_bytes = kind.abilities.chunk_bytes
-        return Means(
-            replays=replays(self.settings, url),
-            chunk_bytes=chunk_bytes,
-            message_bytes=message_bytes(
-                chunk_bytes, worth, immediate=kind.immediate and not limited
-            ),
-            store_bytes_per_s=None if facts is None else facts.bytes_per_s,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
@@ -184,9 +165,15 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
     """
     asked, scenario = request.configuration, request.scenario
     shown = watched(asked, scenario)
-    outcome = simulate(
-        course(request.plan.profile, asked, scenario, request.means()), scenario, POLICY, shown
+    facts = request.facts()
+    planned = course(
+        request.plan.profile,
+        asked,
+        scenario,
+        replays=replays(request.settings, request.settings.channel or "file:///"),
+        store_bytes_per_s=None if facts is None else facts.bytes_per_s,
     )
+    outcome = simulate(planned, scenario, POLICY, shown)
     billed = _bill(request, asked, outcome)
     result = _result(request, outcome, billed)
     place = (directory or Path("runs") / request.run_id).absolute()

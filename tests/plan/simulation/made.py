@@ -8,7 +8,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
 from dayfly.plan.scenario import Scenario
-from dayfly.plan.simulation.build import Means, course
+from dayfly.plan.simulation.build import course
 from dayfly.plan.simulation.course import Course
 from dayfly.plan.simulation.fleet import Policy
 from dayfly.plan.simulation.outcome import Simulated
@@ -77,10 +77,6 @@ def configuration(workers: int = 4, **changes: Any) -> Configuration:
     return Configuration(**whole | changes)
 
 
-def means(*, replays: bool = True) -> Means:
-    return Means(replays=replays, chunk_bytes=65536, message_bytes=65536)
-
-
 def made_course(
     of: Configuration,
     scenario: Scenario | None = None,
@@ -88,7 +84,7 @@ def made_course(
     *,
     replays: bool = True,
 ) -> Course:
-    return course(known or profile(), of, scenario or Scenario(), means(replays=replays))
+    return course(known or profile(), of, scenario or Scenario(), replays=replays)
 
 
 def simulated(

@@ -16,13 +16,16 @@ Moved = Ints
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round to be taken: its first step, what it is, and, if an epoch ends with it, its number.
+    """A round to be taken: its first step, what it is, what it moves, and, if an epoch ends with
+    it, its number.
 
-    validation_N: what validating takes each worker before it is summed; None: nobody validates.
+    validation_N: what validating takes each worker before it is summed, which takes validated_s;
+    None: nobody validates.
     """
 
     first: int
     rounds: Rounds
+    moved: Moved
     epoch: int | None = None
     validation_N: Floats | None = None
     validated_s: float = 0.0
@@ -38,13 +41,12 @@ class Course:
     """A configuration in seconds and bytes.
 
     steps: of the run. turn: the round that begins with a step. init_N, start_N, end_N: of each
-    worker's functions. memory_mib: of each worker, by `memory_of`. lifetime_s: infinite: not
-    limited.
+    worker's functions. lifetime_s: infinite: not limited.
 
     replays: a worker that starts again catches up alone. log_N: seconds in which it takes a round
-    from the log; recomputes: as the log has its inputs alone. keeps_within: local SGD's workers keep their own
-    state within a round; keep_s: how long that takes. part_N: to write a share of a checkpoint.
-    moved, log_moved: what a round moves, and taking one from the log. validation_moved: as well.
+    from the log; recomputes: as the log has its inputs alone. keeps_within: local SGD's workers
+    keep their own state within a round; keep_s: how long that takes. part_N: to write a share of a
+    checkpoint. log_moved, validation_moved: what a round from the log moves, and a validation.
     """
 
     workers: int
@@ -53,7 +55,6 @@ class Course:
     init_N: Floats
     start_N: Floats
     end_N: Floats
-    memory_of: Callable[[int], int | None]
     lifetime_s: float
     replays: bool
     log_N: Floats
@@ -62,7 +63,6 @@ class Course:
     keep_s: float
     part_N: Floats
     checkpoint_every_s: float
-    moved: Moved
     log_moved: Moved
     validation_moved: Moved
 

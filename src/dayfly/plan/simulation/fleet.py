@@ -1,8 +1,10 @@
 """The functions of a run: when each was invoked, how long it may live, and how it ended.
 
-    invoked |init| ready |start| able |-- rounds ---| end      init: cold start; start: job, data and
-                   '---- lifetime ----------------->'          checkpoint are read
+    invoked |init| ready |start| able |-- rounds ---| end      init: the cold start
+                   '---- lifetime ----------------->'          start: job, data, checkpoint
     '---- life by chance ---------------> death
+
+All moments are seconds of the run.
 """
 
 from __future__ import annotations
@@ -138,7 +140,8 @@ class Fleet:
     def needed_s(self) -> Floats:
         """What must be left for another step and an end in order, (N,); see `life.lifetimes`."""
         needed_N = 2 * self.longest_s + 2 * self.checkpoint_s + self._policy.spare_s
-        return np.minimum(needed_N, self._policy.most_share * self._lifetime_s)
+        bounded_N: Floats = np.minimum(needed_N, self._policy.most_share * self._lifetime_s)
+        return bounded_N
 
     def due(self, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Who should hand over rather than take another step; nobody in a first step."""
@@ -168,7 +171,8 @@ class Fleet:
         it.
         """
         patient_N = np.where(self.steps > 0, self._policy.spare_s / 2, 0.0)
-        return np.minimum(self.dies_s, self.deadline_s - patient_N)
+        cut_N: Floats = np.minimum(self.dies_s, self.deadline_s - patient_N)
+        return cut_N
 
     def how(self, rank: int) -> End:
         """How a function ends at its `cut_s`."""

@@ -13,8 +13,9 @@ s = bytes of the buffer, n = ranks, w = bytes a second, t_lat = latency.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayfly.plan.simulation.ways import Way
 from dayfly.wire.collectives.overlapped import lag
@@ -27,7 +28,7 @@ from dayfly.wire.schedule import MOST_CHUNKS
 class Phase:
     """A stretch of a collective. up_s, down_s: how much of it the lines are busy.
 
-    late_s: of its length that is latency at its end, in which the lines may carry others' messages.
+    late_s: of its length that is latency, in which the lines may carry others' messages.
     """
 
     length_s: float
@@ -107,10 +108,11 @@ def _pipelined(s: Summing) -> tuple[Phase, ...]:
     up_late, down_late = s.way.up.latency_s, s.way.down.latency_s
     both_s = max(up_s + up_late, down_s + down_late)
     steps_s = up_s + up_late + (n - 2) * both_s + down_s + down_late
+    late_s = steps_s - (up_s + (n - 2) * max(up_s, down_s) + down_s)
     add_s = (n - 1) * part * s.reduce_s_per_byte
     last_s = (n - 1) * down_s
     return (
-        Phase(steps_s, up_s=(n - 1) * up_s, down_s=(n - 1) * down_s),
+        Phase(steps_s, up_s=(n - 1) * up_s, down_s=(n - 1) * down_s, late_s=late_s),
         Phase(add_s),
         Phase(up_s + up_late, up_s=up_s, late_s=up_late),
         Phase(last_s + down_late, down_s=last_s, late_s=down_late),
@@ -139,12 +141,13 @@ def _overlapped(s: Summing) -> tuple[Phase, ...]:
 def _ring(s: Summing) -> tuple[Phase, ...]:
     """As `wire.collectives.ring.chunked_ring_s`, over the slower of both directions."""
     n, chunk = s.ranks, s.nbytes / s.ranks / s.chunks()
-    rate = min(s.way.up.bytes_per_s(chunk, n * s.groups), s.way.down.bytes_per_s(chunk, n))
+    rate = chunk / max(s.up_s(chunk, n), s.down_s(chunk, n))
     late_s = (s.way.up.latency_s + s.way.down.latency_s) / 2
     add_s = (n - 1) / n * s.nbytes * s.reduce_s_per_byte
     whole_s = chunked_ring_s(s.nbytes, n, chunk, rate, late_s) + add_s
+    waits_s = whole_s - add_s - chunked_ring_s(s.nbytes, n, chunk, rate, 0.0)
     busy_s = 2 * (n - 1) / n * s.nbytes / rate
-    return (Phase(whole_s, up_s=busy_s, down_s=busy_s, late_s=2 * late_s),)
+    return (Phase(whole_s, up_s=busy_s, down_s=busy_s, late_s=waits_s),)
 
 
 def _push_pull(s: Summing) -> tuple[Phase, ...]:
@@ -152,7 +155,9 @@ def _push_pull(s: Summing) -> tuple[Phase, ...]:
     n = s.ranks
     chunk = s.nbytes / max(1, min(MOST_CHUNKS, s.nbytes // max(1.0, s.chunk_bytes)))
     up, down = s.way.up, s.way.down
-    own = min(line.transfer.throughput(chunk) * line.part for line in (up, down))
+    # A worker's own way is not that of all: that is the server's.
+    own_s = max(replace(line, store_bytes_per_s=math.inf).occupied_s(chunk) for line in (up, down))
+    own = chunk / own_s if own_s else math.inf
     late_s = (up.latency_s + down.latency_s) / 2
     server = up.store_bytes_per_s / s.groups
     whole_s = push_pull_s(s.nbytes, n, chunk, own, late_s, server)

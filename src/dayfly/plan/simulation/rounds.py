@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dayfly.plan.simulation.chance import Floats, Ints
-from dayfly.plan.simulation.phases import Phase, Summing
+from dayfly.plan.simulation.phases import Phase
 from dayfly.plan.simulation.work import Work
 
 #: Spans by kind, as a worker tells them: (from, to), absolute seconds.
@@ -55,9 +55,10 @@ class Rounds(ABC):
     steps: int
 
     @abstractmethod
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         """Take a round: from when each worker is able to, and how much slower it computes each of
-        the steps; 0 for a step that it has done before."""
+        the steps; 0 for a step that it has done before. credit_N: seconds of the sums that a
+        predecessor has brought about, as what it put stays where it is."""
 
     @abstractmethod
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
@@ -65,24 +66,22 @@ class Rounds(ABC):
 
 
 def summed(
-    ready: Sequence[Floats], phases: Sequence[Sequence[Phase]], over_s: float = 0.0
+    ready: Sequence[Floats], phases: Sequence[Sequence[Phase]]
 ) -> tuple[float, list[Window]]:
     """Sum buckets one after another, each from when all of its group have it.
 
-    ready: of each bucket, when each member has it, (n,). Latency at the end of a bucket is the next
-    one's transfer. over_s: what the last one takes longer. Returns when all have all sums.
+    ready: of each bucket, when each member has it, (n,). While one's latencies pass, the lines
+    carry the next one. Returns when all have all sums.
     """
     free_s, done_s = -np.inf, -np.inf
     windows: list[Window] = []
-    for number, (ready_n, row) in enumerate(zip(ready, phases, strict=True)):
-        at_s = max(free_s, float(ready_n.max()))
+    for ready_n, row in zip(ready, phases, strict=True):
+        began_s = at_s = max(free_s, float(ready_n.max()))
         for phase in row:
             windows.append(Window(at_s, phase))
             at_s += phase.length_s
-        if number == len(ready) - 1:
-            at_s = max(at_s + over_s, float(ready_n.max()))
         done_s = max(done_s, at_s)
-        free_s = at_s - (row[-1].late_s if row else 0.0)
+        free_s = began_s + sum(phase.length_s - phase.late_s for phase in row)
     return done_s, windows
 
 
@@ -116,7 +115,7 @@ class Synchronous(Rounds):
     """A step of synchronous replicas, each of all the model.
 
     samples_N: of each worker. data_N: seconds to get them. beside_s: what a step takes beside all
-    that. over_s: what sums take longer than their closed forms say.
+    that. over_s: what a step takes longer than that says, or less.
     """
 
     steps = 1
@@ -141,7 +140,7 @@ class Synchronous(Rounds):
         self._beside_s = beside_s
         self._over_s = over_s
 
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         slow_N = slow_NK[:, 0]
         whole_N = self._forward_N + self._backward_N
         busy_N = slow_N * whole_N
@@ -155,11 +154,9 @@ class Synchronous(Rounds):
             ]
             # What a step takes beside all that is work, too, before its sums are whole.
             ready[-1] = end_N
-            done_s, windows = summed(ready, self._phases, self._over_s)
+            done_s, windows = summed([ready_N - credit_N for ready_N in ready], self._phases)
             end_N = np.maximum(end_N, done_s)
-        else:
-            end_N = end_N + self._over_s
-        ended_N = end_N + self._work.apply_s
+        ended_N = end_N + self._work.apply_s + self._over_s
         return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
 
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
@@ -189,15 +186,15 @@ class LocalSteps(Rounds):
         self._apply_s = apply_s
         self._over_s = over_s
 
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         busy_N = (self.own_NK * slow_NK).sum(axis=1)
         computed_N = began_N + busy_N
         windows: list[Window] = []
         end_N = computed_N
         if self._phases:
-            done_s, windows = summed([computed_N], [self._phases], self._over_s)
+            done_s, windows = summed([computed_N - credit_N], [self._phases])
             end_N = np.maximum(computed_N, done_s)
-        ended_N = end_N + self._apply_s
+        ended_N = end_N + self._apply_s + self._over_s
         return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
 
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:

@@ -12,6 +12,7 @@ ends before the round does is replaced, until nobody does. What a round takes is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,6 +36,15 @@ class _Failed(Exception):
     """The run gives up."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Again:
+    """A round as it is taken, some by successors: see `Rounds.take`."""
+
+    began_N: Floats
+    slow_NK: Floats
+    credit_N: Floats
+
+
 class _Run:
     """One simulation under way.
 
@@ -49,9 +59,7 @@ class _Run:
         self._course = course
         self._policy = policy
         self._chance = Chance(scenario, course.workers)
-        self._fleet = Fleet(
-            self._chance, policy, course.init_N, course.start_N, course.lifetime_s
-        )
+        self._fleet = Fleet(self._chance, policy, course.init_N, course.start_N, course.lifetime_s)
         self._story = Story()
         self._telling = Telling(self._story, self._fleet, watched)
         self._all = np.arange(course.workers)
@@ -100,10 +108,9 @@ class _Run:
         course, fleet = self._course, self._fleet
         wish = self._wishes(turn, ready_N)
         slow_NK = self._chance.slowness(turn.rounds.steps)
-        left_NK = slow_NK.copy()
-        began_N = ready_N.copy()
+        again = _Again(ready_N.copy(), slow_NK, np.zeros(course.workers))
         while True:
-            taken = turn.rounds.take(began_N, left_NK)
+            taken = turn.rounds.take(again.began_N, again.slow_NK, again.credit_N)
             ended_N = self._validated(turn, taken)
             cut_N, hands_N = fleet.cut_s(), self._hand_over_s(turn, taken)
             first_N = np.minimum(cut_N, hands_N)
@@ -112,7 +119,7 @@ class _Run:
                 break
             if not course.replays:
                 return self._cut_short(turn, first_N, hands_N)
-            self._start_again(turn, taken, hit, cut_N, hands_N, began_N, left_NK)
+            self._start_again(turn, taken, hit, cut_N, hands_N, again)
         self._note(turn, taken, ended_N, ready_N)
         last = turn.stop >= course.steps
         if last:
@@ -167,8 +174,7 @@ class _Run:
         hit: Ints,
         cut_N: Floats,
         hands_N: Floats,
-        began_N: Floats,
-        left_NK: Floats,
+        again: _Again,
     ) -> None:
         """Replace workers that ended within a round; changes when they begin, and what is left."""
         course, fleet = self._course, self._fleet
@@ -195,16 +201,23 @@ class _Run:
                 self._telling.caught_up(rank, self._done, able_s, log_s, behind)
             if isinstance(turn.rounds, LocalSteps):
                 every_s = course.checkpoint_every_s
-                begun_s = float(began_N[rank])
-                told_s = at_s if kept or how is End.HANDED_OVER else (
-                    begun_s + max(0.0, at_s - begun_s) // every_s * every_s
+                begun_s = float(again.began_N[rank])
+                told_s = (
+                    at_s
+                    if kept or how is End.HANDED_OVER
+                    else (begun_s + max(0.0, at_s - begun_s) // every_s * every_s)
                 )
                 for number, _, end_s in turn.rounds.own_steps(taken, rank):
                     if end_s <= told_s:
-                        left_NK[rank, number] = 0.0
+                        again.slow_NK[rank, number] = 0.0
                     elif end_s <= at_s:
                         self._redone += 1
-            began_N[rank] = able_s + log_s
+            if at_s >= float(taken.computed_N[rank]):
+                # Its contributions are there, and what its peers have made of them.
+                summing_s = [row[0].began_s for row in taken.windows if row]
+                began_s = summing_s[rank * len(summing_s) // course.workers] if summing_s else at_s
+                again.credit_N[rank] = max(0.0, at_s - began_s)
+            again.began_N[rank] = able_s + log_s
 
     def _count(self, rank: int, how: End, step: int) -> None:
         """Deaths without a completed step between them end a run; see `life.deaths`."""
@@ -288,7 +301,7 @@ class _Run:
             longest_N = taken.ended_N - taken.began_N
         fleet.took(longest_N, turn.rounds.steps)
         self._computed_N += taken.busy_N
-        self._moved += course.moved
+        self._moved += turn.moved
         took_s = float(taken.ended_N[0] - ready_N[0]) / turn.rounds.steps
         for step in range(turn.first, turn.stop):
             self._step_s[step] = took_s

@@ -1,4 +1,4 @@
-"""A step of a pipeline with replicas, for any number of them: passes, transfers, sums of stages.
+r"""A step of a pipeline with replicas, for any number of them: passes, transfers, sums of stages.
 
     stage 0   |f0|f1|            |b0|b1|sum of its replicas |apply|
                  \  \            /  /
@@ -160,7 +160,8 @@ class Stages:
         earlier: _Passed | None,
     ) -> tuple[Floats, Floats, Floats]:
         """From when an input is read, when it is there, and when the downlink is free again."""
-        assert sent.up_R is not None and sent.gone_R is not None
+        assert sent.up_R is not None
+        assert sent.gone_R is not None
         up, down = self.ways[sender].up, self.ways[reader].down
         count = self._chunks(float(nbytes_R.max()))
         down_s = self._lane_s(down, nbytes_R)
@@ -198,7 +199,7 @@ class Staged(Rounds):
         self._beside_s = beside_s
         self._over_s = over_s
 
-    def take(self, began_N: Floats, slow_NK: Floats) -> Taken:
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         stages = self._stages
         shape = len(stages.works), stages.replicas
         slow_SR = slow_NK[:, 0].reshape(shape)
@@ -214,10 +215,13 @@ class Staged(Rounds):
             one = passed[stage, Pass(BACKWARD, last)]
             whole_R = one.end_R + self._beside_s
             took_R = one.end_R - one.start_R
-            done_s, row = -np.inf, []
+            done_s = -np.inf
+            row: list[Window] = []
             if any(self._phases[stage]):
+                credit_R = credit_N.reshape(shape)[stage]
                 ready = [one.end_R - took_R * (1 - b.whole_at) for b in work.buckets]
                 ready[-1] = whole_R
+                ready = [ready_R - credit_R for ready_R in ready]
                 done_s, row = summed(ready, self._phases[stage])
             sums_R = np.maximum(np.maximum(whole_R, done_s), tail_s) + self._over_s
             computed_SR[stage] = one.end_R

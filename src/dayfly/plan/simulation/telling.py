@@ -47,9 +47,7 @@ class Telling:
             while records and records[-1]["at"] > at_s and _of(records[-1], self._fleet, rank):
                 records.pop()
 
-    def caught_up(
-        self, rank: int, step: int, from_s: float, seconds: float, rounds: int
-    ) -> None:
+    def caught_up(self, rank: int, step: int, from_s: float, seconds: float, rounds: int) -> None:
         """A worker took so many rounds from the log, until it was level in a step."""
         if rank not in self._story.workers:
             return
@@ -80,12 +78,16 @@ class Telling:
     def _step(self, turn: Turn, taken: Taken, rank: int) -> None:
         began_s, ended_s = float(taken.began_N[rank]), float(taken.ended_N[rank])
         spans, passes = turn.rounds.spans(taken, rank)
-        told: Record = {} if not passes else {
-            "passes": [
-                [what, number, *(round(1000 * (at_s - began_s), 2) for at_s in times)]
-                for what, number, *times in passes
-            ]
-        }
+        told: Record = (
+            {}
+            if not passes
+            else {
+                "passes": [
+                    [what, number, *(round(1000 * (at_s - began_s), 2) for at_s in times)]
+                    for what, number, *times in passes
+                ]
+            }
+        )
         self._tell(
             rank,
             ended_s,
@@ -147,9 +149,7 @@ class Telling:
                 spans=_in_ms(spans, began_s),
             )
 
-    def checkpoint(
-        self, step: int, ended_N: Floats, written_N: Floats, commit_s: float
-    ) -> None:
+    def checkpoint(self, step: int, ended_N: Floats, written_N: Floats, commit_s: float) -> None:
         """All write their shares beside what follows; it counts when the last is written."""
         for rank in self._watched:
             began_s, written_s = float(ended_N[rank]), float(written_N[rank])
@@ -197,9 +197,7 @@ def _in_ms(spans: Spans, origin_s: float) -> dict[str, list[list[float]]]:
     return {kind: pairs for kind, pairs in found.items() if pairs}
 
 
-def _long(
-    pairs: Iterable[tuple[float, float]], origin_s: float
-) -> Iterable[list[float]]:
+def _long(pairs: Iterable[tuple[float, float]], origin_s: float) -> Iterable[list[float]]:
     for from_s, to_s in sorted(pairs):
         start, stop = 1000 * (from_s - origin_s), 1000 * (to_s - origin_s)
         if stop - start >= _SHORT_MS:

@@ -1,8 +1,8 @@
 """A function's way to the store, when many functions run at once.
 
-    alone                          w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
-    with n functions               w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
-    of the whole store             C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
+alone                          w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
+with n functions               w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
+of the whole store             C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dayfly.plan.figures import Transfer
+from dayfly.plan.channels import Means
 from dayfly.plan.profile import SizeProfile
+from dayfly.plan.work import direction
+from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.streams import Direction
 
 
 def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) -> float:
@@ -32,25 +35,35 @@ def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One direction of a way. part: of its rate that is left. store_bytes_per_s: of all functions
-    together, infinite if nothing limits them."""
+    """One direction of a way.
 
-    transfer: Transfer
+    part: of its rate that is left. store_bytes_per_s: of all functions together, infinite if
+    nothing limits them. speed: CPU seconds a second of the function. in_flight: messages at once.
+    """
+
+    direction: Direction
     part: float = 1.0
     store_bytes_per_s: float = math.inf
+    speed: float = 1.0
+    in_flight: int = 1
 
     @property
     def latency_s(self) -> float:
         """Of a message."""
-        return self.transfer.latency_s.value
-
-    def bytes_per_s(self, nbytes: float, at_once: float = 1.0) -> float:
-        """The rate of a message of this size when so many functions carry one."""
-        return min(self.transfer.throughput(nbytes) * self.part, self.store_bytes_per_s / at_once)
+        return self.direction.latency_s
 
     def occupied_s(self, nbytes: float, at_once: float = 1.0) -> float:
-        """How long a message keeps the line busy."""
-        return nbytes / self.bytes_per_s(nbytes, at_once) if nbytes else 0.0
+        """How long a message of a row of them keeps the line busy, when so many functions carry.
+
+        As long as its bytes take, or its work for the CPU, or its latency, of which as many pass
+        beside each other as are in flight; whichever is longest.
+        """
+        if not nbytes:
+            return 0.0
+        way, whole = self.direction, HEADER_BYTES + nbytes
+        carried_s = max(way.occupied_s(whole) / self.part, whole * at_once / self.store_bytes_per_s)
+        of_cpu_s = (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed
+        return max(carried_s, of_cpu_s, way.latency_s / self.in_flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +74,19 @@ class Way:
     down: Line
 
     @classmethod
-    def of(cls, size: SizeProfile, part: float, store_bytes_per_s: float | None) -> Way:
-        """Of functions of this size, with so much of their bandwidth left, at such a store."""
-        whole = math.inf if store_bytes_per_s is None else store_bytes_per_s
-        return cls(
-            Line(transfer=size.up, part=part, store_bytes_per_s=whole),
-            Line(transfer=size.down, part=part, store_bytes_per_s=whole),
+    def of(
+        cls, size: SizeProfile, means: Means, part: float = 1.0, store: float | None = None
+    ) -> Way:
+        """Of functions of this size, with so much of their bandwidth left, at a store of so many
+        bytes a second; None: it is not limited."""
+        up, down = (
+            Line(
+                direction=direction(size, transfer),
+                part=part,
+                store_bytes_per_s=math.inf if store is None else store,
+                speed=size.speed,
+                in_flight=means.in_flight,
+            )
+            for transfer in (size.up, size.down)
         )
+        return cls(up, down)

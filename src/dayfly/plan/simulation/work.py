@@ -1,26 +1,28 @@
 """What workers compute: seconds by samples, and where in the backward pass gradients are whole.
 
-    backward pass   |layer 9|layer 8|layer 7| ...          buckets of gradients go out as soon as
-    bucket 0                |====|                         they are whole, the last layers first
-    bucket 1                        |====|
+backward pass   |layer 9|layer 8|layer 7| ...          buckets of gradients go out as soon as
+bucket 0                |====|                         they are whole, the last layers first
+bucket 1                        |====|
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.plan.figures import NOTHING, Affine
+from dayfly.plan.figures import Affine
+from dayfly.plan.flat import ITEM_BYTES, Flat
 from dayfly.plan.profile import LayerBytes, SizeProfile
+from dayfly.plan.rank import travelling_bytes
 from dayfly.plan.simulation.chance import Floats, Ints
-from dayfly.wire.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends
+from dayfly.plan.stages import total
+from dayfly.plan.work import cut_backward
 
 
-def shares(total: int, parts: int) -> Ints:
+def shares(whole: int, parts: int) -> Ints:
     """How many of so many samples each part has, (parts,): they differ by one at most."""
-    bounds = np.arange(parts + 1, dtype=np.int64) * total // parts
+    bounds = np.arange(parts + 1, dtype=np.int64) * whole // parts
     return np.diff(bounds)
 
 
@@ -37,36 +39,36 @@ class Bucket:
 class Work:
     """The layers that a worker has: seconds of so many samples.
 
-    forward, backward: of all its layers. trained, parameters, buffers: bytes. apply_s: of the
-    optimizer.
+    forward, backward: of all its layers. trained, kept: bytes that the optimizer trains, and of all
+    parameters and buffers. apply_s: of the optimizer.
     """
 
     forward: Affine
     backward: Affine
     trained: float
-    parameters: float
-    buffers: float
+    kept: float
     apply_s: float
     buckets: tuple[Bucket, ...]
 
     @classmethod
     def of(
-        cls, size: SizeProfile, layers: Sequence[LayerBytes], first: int, factor: float = 1.0
+        cls,
+        size: SizeProfile,
+        layers: tuple[LayerBytes, ...],
+        first: int,
+        buffer: Flat,
+        codec: str = "none",
     ) -> Work:
-        """Of the layers from number `first` on. factor: of what compression leaves of gradients."""
-        stop = first + len(layers)
-        forward = sum(size.forward[first:stop], start=NOTHING)
-        backward = sum(size.backward[first:stop], start=NOTHING)
+        """Of the layers from number `first` on. codec: in which gradients travel."""
+        times = size.backward[first : first + len(layers)]
         trained = float(sum(layer.trained for layer in layers))
-        buffers = float(sum(layer.buffers for layer in layers))
         return cls(
-            forward=forward,
-            backward=backward,
+            forward=total(size.forward[first : first + len(layers)]),
+            backward=total(times),
             trained=trained,
-            parameters=float(sum(layer.parameters for layer in layers)),
-            buffers=buffers,
+            kept=float(sum(layer.parameters + layer.buffers for layer in layers)),
             apply_s=size.apply(trained) if trained else 0.0,
-            buckets=_buckets(layers, size.backward[first:stop], buffers, factor),
+            buckets=_buckets(buffer, times, codec),
         )
 
     def computing_s(self, samples_N: Ints, pieces: int) -> tuple[Floats, Floats]:
@@ -80,32 +82,14 @@ class Work:
         return found[0], found[1]
 
 
-def _buckets(
-    layers: Sequence[LayerBytes], backward: Sequence[Affine], buffers: float, factor: float
-) -> tuple[Bucket, ...]:
-    """A parameter is never cut. The moves of buffers travel with the last one, uncompressed.
-
-    Of a layer of several parameters, those of a bucket are whole in step with its backward pass.
-    """
-    times = [one(1) for one in backward]
-    whole_s = sum(times)
-    sizes, passed = [], []
-    passed_s = 0.0
-    for layer, time_s in zip(reversed(layers), reversed(times), strict=True):
-        tensors = tuple(4 * size for size in reversed(layer.tensors))
-        tensors = tensors or ((layer.trained,) if layer.trained else ())
-        for number, size in enumerate(tensors, 1):
-            sizes.append(size)
-            passed.append(passed_s + time_s * number / len(tensors))
-        passed_s += time_s
-    if not sizes:
-        return (Bucket(buffers, 1.0),)
-    made, first = [], 0
-    ends = bucket_ends(sizes, FIRST_BUCKET_BYTES, BUCKET_BYTES)
-    for end in ends:
-        last = end == len(sizes)
-        whole_at = 1.0 if last or not whole_s else passed[end - 1] / whole_s
-        nbytes = sum(sizes[first:end]) * factor + (buffers if last else 0.0)
-        made.append(Bucket(nbytes, whole_at))
-        first = end
+def _buckets(buffer: Flat, times: tuple[Affine, ...], codec: str) -> tuple[Bucket, ...]:
+    """What is no gradient travels in the last one, and is not compressed then."""
+    pieces = np.cumsum(cut_backward(times, 1, buffer.whole_after))
+    last = len(buffer.buckets) - 1
+    made = []
+    for number, length in enumerate(buffer.buckets):
+        packed = codec != "none" and number < last
+        nbytes = travelling_bytes(codec, length) if packed else ITEM_BYTES * length
+        early = number < len(buffer.whole_after) and pieces[-1] > 0
+        made.append(Bucket(nbytes, float(pieces[number] / pieces[-1]) if early else 1.0))
     return tuple(made)

@@ -224,7 +224,7 @@ def _deaths(times: Timeline) -> tuple[str, str, str]:
 
 
 def _detail_note(chosen: detail.Detail, times: Timeline, first: str | None) -> str:
-    """What is drawn, and what is left out or joined: nothing in silence. first: what to say before."""
+    """What is drawn, and what is left out or joined: not in silence. first: said before."""
     parts = [] if first is None else [first]
     parts += [
         f"{shown(chosen.total)} spans{_also(times)}; "

@@ -78,4 +78,8 @@ def deaths(record: Json) -> tuple[str, str, str]:
     """A tile: of all workers, also those that are not shown."""
     back = record.get("rollbacks") or 0
     also = f", {back} rollback{'s' * (back > 1)}" if back else ""
-    return "deaths", shown(record.get("deaths")), f"{shown(record.get('hand_overs'))} hand-overs{also}"
+    return (
+        "deaths",
+        shown(record.get("deaths")),
+        f"{shown(record.get('hand_overs'))} hand-overs{also}",
+    )
