@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from dayfly import pace
 from dayfly.catalogue.metering import Bill, Moved, Used, bill
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
