@@ -1,4 +1,4 @@
-"""`dayfly profile`, as a user types it: what it measures makes sense, and nothing is left behind."""
+"""`dayfly profile`, as a user types it: what it measures makes sense, and nothing stays."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_a_small_model(tmp_path: Path) -> None:
     assert size.backward[0](32) == 0 or size.backward[0](32) < size.backward[1](32)
     assert size.base_mib.value > 100
     # What a line is shaped to cannot be beaten.
-    assert size.up.latency_s.value >= 0.005
-    assert size.up.message_s(2**22) > 2**22 / 20e6
-    assert size.down.latency_s.value >= 0.005
+    assert size.up.message_s(1024) > 0.0049
+    assert size.up.message_s(2**22) > 0.95 * 2**22 / 20e6
+    assert size.down.message_s(1024) > 0.0049
     assert profile.fit is None  # of one memory size
 
 
