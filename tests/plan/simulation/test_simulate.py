@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import mean, median
 
 import pytest
@@ -99,7 +100,7 @@ def test_lives_follow_each_other(
     for rank in range(4):
         mine = sorted((one for one in found.attempts if one.rank == rank), key=lambda a: a.number)
         assert [one.number for one in mine] == list(range(len(mine)))
-        for before, after in zip(mine, mine[1:], strict=False):
+        for before, after in pairwise(mine):
             assert after.invoked_s >= before.end_s - 1e-9
             assert before.end is not End.DONE
         if lifetime is not None and found.status == "done":
@@ -151,9 +152,7 @@ def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:
     assert step_s(decline=((2, 1.0), (4, 0.5))) > 1.2 * usual
     assert step_s(decline=((4, 1.0), (8, 0.5))) == pytest.approx(usual)
     # A whole store of half of what four functions can carry is as half of it for each of them.
-    assert step_s(store_bytes_per_s=100e6) == pytest.approx(
-        step_s(decline=((4, 0.5),)), rel=1e-3
-    )
+    assert step_s(store_bytes_per_s=100e6) == pytest.approx(step_s(decline=((4, 0.5),)), rel=1e-3)
 
 
 def test_stragglers_decide_how_long_a_step_takes() -> None:
