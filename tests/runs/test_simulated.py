@@ -84,6 +84,7 @@ def test_a_page_says_that_it_was_simulated_and_under_which_scenario(
     page = write_report(run.directory).read_text()
     assert "Simulated, in virtual time, from a plan: nothing of it ran." in page
     assert "seed 3: 120 deaths an hour of each function" in page
+    assert '"figures":[]' in page  # there is no place for any
     assert page.count('"death"') >= run.result.restarts
     assert rebill(run.directory).cost_usd == pytest.approx(run.result.cost_usd, rel=1e-12)
     with pytest.raises(RequestError, match="simulated run"):
@@ -127,8 +128,8 @@ def test_a_store_of_the_catalogue_has_its_cap_and_its_prices(tmp_path: Path) -> 
 
 
 def test_the_command_prints_an_object_and_a_table(plan: Path, tmp_path: Path) -> None:
-    flags = (plan, "--seed", 2, "--deaths-per-hour", 90, "--jitter", 0.1, "--workers", 6)
-    flags += ("--batch-size", 48, "--decline", "2:1,8:0.5", "--store-rate", 500)
+    flags: list[object] = [plan, "--seed", 2, "--deaths-per-hour", 90, "--jitter", 0.1]
+    flags += ["--workers", 6, "--batch-size", 48, "--decline", "2:1,8:0.5", "--store-rate", 500]
     told = command(*flags, "--run-dir", tmp_path / "json", "--json")
     assert told.exit_code == 0
     result = json.loads(told.stdout.splitlines()[-1])

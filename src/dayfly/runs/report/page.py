@@ -78,7 +78,9 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     epochs = history.get("epochs") or curves.epochs(of_rank_0)
     losses = history.get("step_loss") or curves.step_losses(of_rank_0)
     figures = [curves.loss_by_step(losses)] if losses else []
-    figures += [] if simulation.is_simulation(run.record) else curves.by_epoch(epochs)
+    figures += curves.by_epoch(epochs)
+    if simulation.is_simulation(run.record):
+        figures = []  # nothing is learnt
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     sums = tables.traffic(run.workers)
     return Template(_asset("template.html")).substitute(
