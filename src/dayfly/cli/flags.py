@@ -159,6 +159,36 @@ CheckpointEvery = Annotated[
     typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
 ]
 
+# Several at once, to compare.
+
+Several = Annotated[
+    str | None, typer.Option(metavar="N,N,...", help="Functions at once.", show_default="1")
+]
+SeveralMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MIB,MIB,...",
+        help="A function's memory, in MiB.",
+        show_default="all of the profile's",
+    ),
+]
+SeveralCollectives = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="All-reduce algorithms, as of dayfly train.",
+        show_default="what suits the channel",
+    ),
+]
+SeveralMicroBatches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...",
+        help="In which a function computes its share of a batch.",
+        show_default="the job's accumulate",
+    ),
+]
+
 #: The settings of a run's functions, by the name of their flag.
 _SETTINGS = {
     "workers": "workers",

@@ -7,6 +7,7 @@ terminated.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -88,12 +89,17 @@ def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     return DONE if result.status == "done" else FAILED
 
 
-def shown(action: Callable[[], None]) -> int:
-    """Do what only prints; return the exit code, and say what was wrong with the request."""
+def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
+    """Do what only prints; return the exit code, and say what was wrong with the request.
+
+    as_json: as an object on standard output, too.
+    """
     try:
         action()
     except RequestError as error:
         StandardError().print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            _say(json.dumps({"error": str(error)}))
         return WRONG
     return DONE
 

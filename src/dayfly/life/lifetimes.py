@@ -5,16 +5,7 @@ from __future__ import annotations
 import time
 
 from dayfly.life.platforms.base import Context
-
-#: Seconds to end in order that do not depend on the job.
-SPARE_S = 0.5
-#: A worker at a checkpoint hands over if less than this share of its lifetime is left, or this many
-#: times what must be left at least: workers that started at about the same time hand over together,
-#: at one checkpoint, and their peers wait for their successors once.
-LATE_SHARE = 0.25
-LATE_TIMES = 1.5
-#: Nor does it hand over before this share of its lifetime has passed, whatever its steps took.
-MOST_SHARE = 0.5
+from dayfly.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
 
 
 class HandOver(Exception):
@@ -68,9 +59,7 @@ class Lifetime:
 
     def _needed_s(self) -> float:
         """What must be left for another step and an end in order."""
-        needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + SPARE_S
-        # A step that waited long for a peer must not have every later one handed over.
-        return min(needed, MOST_SHARE * self._whole_s)
+        return end_in_order_s(self._longest_step_s, self._checkpoint_s, self._whole_s)
 
     def fits(self, steps: int) -> bool:
         """Whether so many more steps end in this life, even if each takes twice the longest.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayfly.batches import micro_batches, share
+from dayfly.batches import Batches, Rounds, micro_batches, share
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
@@ -33,6 +33,13 @@ def flat_of(profile: Profile, configuration: Configuration) -> Flat:
     """What a step of bsp sums."""
     apart = configuration.compress != "none" and configuration.workers > 1
     return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
+
+
+def averaged_of(profile: Profile, configuration: Configuration) -> int:
+    """Elements of what a round of local SGD sums."""
+    epochs = Batches(profile.samples, configuration.batch_size)
+    losses = Rounds(epochs, configuration.k).longest
+    return averaged(profile.layers, profile.state_per_trained_byte, losses)
 
 
 def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
@@ -126,7 +133,7 @@ def _averaging(
         ]
         ending = size.apply(trained_bytes) if micros else 0.0
         seconds.append(speed * (sum(steps) + ending + size.step_s.value))
-    length = averaged(profile.layers, profile.state_per_trained_byte, len(batches))
+    length = averaged_of(profile, c)
     copy_s = size.reduce_s_per_byte * ITEM_BYTES * length
     seconds.append(_PASSES_BEFORE * copy_s)
     average = all_reduce(

@@ -2,9 +2,10 @@
 
     {"version": 1, "settings": {...}, "job": {...}, "profile": {...}, "prediction": {...} | null}
 
-`settings` are those of `dayfly train` (`runs.settings.Settings`, by their names), `job` says
-batch_size and epochs in place of the job's (and validate_every, if it is not 1). So a plan is all
-that `dayfly train JOB.py --plan` and `dayfly simulate` need, and can be written by hand.
+`settings` are those of `dayfly train` (`runs.settings.Settings`, by their names). `job` says
+batch_size and epochs in place of the job's, and where they are not the usual ones validate_every,
+and clips: whether gradients are clipped. So a plan is all that `dayfly train JOB.py --plan` and
+`dayfly simulate` need, and can be written by hand.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dayfly.errors import RequestError
 from dayfly.plan import trees
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile
+from dayfly.plan.profile_file import dump_profile, load_profile
 
 VERSION = 1
 
 _KEYS = {"version", "settings", "job", "profile", "prediction"}
-_OF_THE_JOB = {"batch_size", "epochs", "validate_every"}
+_OF_THE_JOB = {"batch_size", "epochs", "validate_every", "clips"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Plan:
             "version": VERSION,
             "settings": trees.dump(self.settings),
             "job": trees.dump(self.job),
-            "profile": trees.dump(self.profile),
+            "profile": dump_profile(self.profile),
             "prediction": None if self.prediction is None else trees.dump(self.prediction),
         }
 
@@ -69,7 +71,7 @@ class Plan:
         return cls(
             settings=dict(settings),
             job=_job(whole["job"], f"{place}: job"),
-            profile=trees.load(Profile, whole["profile"], f"{place}: profile"),
+            profile=load_profile(whole["profile"], f"{place}: profile"),
             prediction=None
             if predicted is None
             else trees.load(Prediction, predicted, f"{place}: prediction"),
@@ -81,6 +83,10 @@ class Plan:
         return cls.load(trees.parse(text, place), place)
 
 
-def _job(tree: Any, place: str) -> dict[str, int]:
-    given = trees.keys(tree, place, needed=_OF_THE_JOB - {"validate_every"}, known=_OF_THE_JOB)
-    return {name: trees.whole(value, f"{place}.{name}", least=1) for name, value in given.items()}
+def _job(tree: Any, place: str) -> dict[str, Any]:
+    given = dict(trees.keys(tree, place, needed={"batch_size", "epochs"}, known=_OF_THE_JOB))
+    if not isinstance(given.get("clips", False), bool):
+        raise RequestError(f"{place}.clips is {given['clips']!r}: give true or false")
+    for name in given.keys() - {"clips"}:
+        trees.whole(given[name], f"{place}.{name}", least=1)
+    return given

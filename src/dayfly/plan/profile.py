@@ -46,6 +46,24 @@ class LayerBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
+
+    forward, backward: of each layer. data: to read the samples.
+    """
+
+    samples: int
+    forward: tuple[Figure, ...]
+    backward: tuple[Figure, ...]
+    data: Figure
+
+    @property
+    def compute_s(self) -> float:
+        """Of all layers, forward and backward."""
+        return sum(figure.value for figure in (*self.forward, *self.backward))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeProfile:
     """Functions of one memory size.
 
@@ -58,7 +76,8 @@ class SizeProfile:
     transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
     there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
     base_mib: memory of a worker before it has a model. rates: to which its way to the store is
-    limited, if it is; what `up` and `down` were measured over.
+    limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
+    spread; none in a profile that was not measured.
     """
 
     memory_mib: int | None
@@ -78,6 +97,7 @@ class SizeProfile:
     end_s: Figure
     base_mib: Figure
     rates: Rates | None = None
+    passes: tuple[Pass, ...] = ()
 
     @property
     def speed(self) -> float:
@@ -112,6 +132,9 @@ class Profile:
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. measures: numbers that a validation sums, four and one a metric of the job.
+
+    batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
+    clips gradients. A prediction is of these unless others are asked for.
     """
 
     job: str
@@ -130,6 +153,11 @@ class Profile:
     took_s: float = 0.0
     machine: Mapping[str, Any] | None = None
     measures: int = 4
+    batch_size: int | None = None
+    epochs: int = 1
+    accumulate: int = 1
+    validate_every: int = 1
+    clips: bool = False
 
     def size(self, memory_mib: int | None) -> SizeProfile:
         """Of functions of this memory. Raises RequestError, naming those that there are."""

@@ -28,10 +28,9 @@ _WORDS = {
 
 
 def dump(value: Any) -> Any:
-    """For JSON: what `load` takes. What is infinite is left out: JSON has no such number."""
+    """For JSON: what `load` takes."""
     if is_dataclass(value):
-        given = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: dump(one) for name, one in given.items() if one != math.inf}
+        return {field.name: dump(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {name: dump(one) for name, one in value.items()}
     if isinstance(value, tuple | list):

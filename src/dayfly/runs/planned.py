@@ -120,6 +120,7 @@ def _compared(settings: Settings, wanted: Wanted) -> dict[str, Any]:
         "batch_size": wanted.batch_size,
         "epochs": wanted.epochs,
         "validate_every": wanted.validate_every,
+        "clips": wanted.clips,
         "micro_batches": settings.micro_batches or wanted.accumulate,
         "collective": settings.algorithm,
     }

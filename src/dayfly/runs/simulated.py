@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -21,12 +22,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from dayfly import pace
 from dayfly.batches import Batches
 from dayfly.catalogue.metering import Bill, Moved, Used, bill
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.life import deaths, lifetimes
+from dayfly.life import deaths
+from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
+from dayfly.plan.lives import told_by
 from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
 from dayfly.plan.simulation.build import course
@@ -34,6 +38,7 @@ from dayfly.plan.simulation.chance import Chance
 from dayfly.plan.simulation.fleet import DEATHS, Attempt, End, Policy
 from dayfly.plan.simulation.outcome import Record, Simulated
 from dayfly.plan.simulation.simulate import simulate
+from dayfly.plan.traffic import together
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import RECORD, fresh_directory
 from dayfly.runs.events import OTHERS
@@ -53,10 +58,10 @@ _MOST_STEPS = 200_000
 ORIGIN_S = 946_684_800.0
 #: As life has it.
 POLICY = Policy(
-    spare_s=lifetimes.SPARE_S,
-    late_share=lifetimes.LATE_SHARE,
-    late_times=lifetimes.LATE_TIMES,
-    most_share=lifetimes.MOST_SHARE,
+    spare_s=pace.SPARE_S,
+    late_share=pace.LATE_SHARE,
+    late_times=pace.LATE_TIMES,
+    most_share=pace.MOST_SHARE,
     deaths_without_a_step=deaths.DEATHS_WITHOUT_A_STEP,
     deaths_of_one_cause=deaths.DEATHS_OF_ONE_CAUSE,
 )
@@ -181,13 +186,14 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
         store_bytes_per_s=None if facts is None else facts.bytes_per_s,
     )
     outcome = simulate(planned, scenario, POLICY, shown)
-    billed = _bill(request, asked, outcome)
-    result = _result(request, outcome, billed)
+    moved = _all_moved(request, asked, outcome)
+    billed = _bill(request, asked, outcome, moved)
+    result = _result(request, outcome, billed, moved)
     place = (directory or Path("runs") / request.run_id).absolute()
     _clear(place, request.run_id)
     with fresh_directory(place) if not place.exists() or any(place.iterdir()) else nullcontext():
         place.mkdir(parents=True, exist_ok=True)
-        _write(place, request, asked, outcome, result, billed, shown)
+        _write(place, request, asked, outcome, result, billed, moved, shown)
     return SimulatedRun(place, request, result, outcome, billed)
 
 
@@ -212,13 +218,27 @@ def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int
     return tuple(sorted(chosen))
 
 
-def _bill(request: Request, asked: Configuration, outcome: Simulated) -> Bill:
+def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> list[Moved]:
+    """Of each worker: its steps' messages, and its reports."""
+    profile = request.plan.profile
+    steps = Batches(profile.samples, asked.batch_size).steps
+    lives = Counter(one.rank for one in outcome.attempts)
+    means = Means.of(profile)
+    return [
+        together((_moved(row), told_by(asked, means, outcome.run_s, lives[rank], steps, rank)))
+        for rank, row in enumerate(outcome.moved.tolist())
+    ]
+
+
+def _bill(
+    request: Request, asked: Configuration, outcome: Simulated, moved: Sequence[Moved]
+) -> Bill:
     used = [_used(one, _memory(asked, one.rank), request.settings) for one in outcome.attempts]
     settings = request.settings
     facts = request.facts()
     priced = facts if facts is not None and facts.usd_per_put is not None else None
-    moved = {f"worker-{rank}": _moved(row) for rank, row in enumerate(outcome.moved.tolist())}
-    return bill(used, catalogue(settings).platform(price_list(settings)), priced, moved)
+    by_name = {f"worker-{rank}": one for rank, one in enumerate(moved)}
+    return bill(used, catalogue(settings).platform(price_list(settings)), priced, by_name)
 
 
 def _memory(asked: Configuration, rank: int) -> int | None:
@@ -243,8 +263,10 @@ def _moved(row: Sequence[int]) -> Moved:
     return Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
 
 
-def _result(request: Request, outcome: Simulated, billed: Bill) -> Result:
-    totals = _moved(outcome.moved.sum(axis=0).tolist())
+def _result(
+    request: Request, outcome: Simulated, billed: Bill, moved: Sequence[Moved]
+) -> Result:
+    totals = together(moved)
     predicted = request.plan.prediction
     return Result(
         run_id=request.run_id,
@@ -286,6 +308,7 @@ def _write(
     outcome: Simulated,
     result: Result,
     billed: Bill,
+    moved: Sequence[Moved],
     shown: Sequence[int],
 ) -> None:
     """All files; `run.json` last, as it makes the directory a run's."""
@@ -293,13 +316,13 @@ def _write(
     told = place / "events"
     told.mkdir()
     _lines(told / "coordinator.jsonl", _coordinator(request, asked, outcome))
-    rows, run_s = outcome.moved.tolist(), outcome.run_s
+    run_s = outcome.run_s
     last = {one.rank: one.number for one in outcome.attempts}
     for rank in shown:
         traffic = {
             "at": run_s,
             "kind": "traffic",
-            **asdict(_moved(rows[rank])),
+            **asdict(moved[rank]),
             "generation": outcome.generation,
             "attempt": last.get(rank, 0),
         }
@@ -314,7 +337,7 @@ def _write(
                     "at": run_s,
                     "kind": "traffic",
                     "function": f"worker-{rank}",
-                    **asdict(_moved(rows[rank])),
+                    **asdict(moved[rank]),
                 }
                 for rank in others
             ),

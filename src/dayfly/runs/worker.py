@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -31,6 +31,7 @@ from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
 from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
+from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
@@ -61,17 +62,17 @@ from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore, open_store
 
-#: Longest time between two looks for a wish to stop, in seconds: in memory, and over a link.
-_LOOK_FOR_STOP_S = 0.1
-_LOOK_FOR_STOP_OVER_LINK_S = 1.0
-
 
 def main(payload: Json, context: Context) -> Json:
     """The handler of a training function; returns its status and the step it got to.
 
     kept: where what it did is kept; see `life.rollback`.
     """
-    task = Task.load(payload)
+    return work(Task.load(payload), context, Worker)
+
+
+def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
+    """What `main` does, with the worker that `make` makes of what `Worker` is made of."""
     way = Way(task.rates) if task.rates is not None else None
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
@@ -84,7 +85,7 @@ def main(payload: Json, context: Context) -> Json:
     )
     here = channel_kind(task.channel).open(site, task.rank)
     with shaped_channel(here, way) as channel:
-        worker = Worker(task, context, store, channel, faults)
+        worker = make(task, context, store, channel, faults)
         try:
             status = worker.run()
         except BaseException:
@@ -275,7 +276,7 @@ class Worker:
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         # A wish of one is a wish of all, so one looks for all.
-        every_s = _LOOK_FOR_STOP_S if self._channel.immediate else _LOOK_FOR_STOP_OVER_LINK_S
+        every_s = LOOK_FOR_STOP_S if self._channel.immediate else LOOK_FOR_STOP_OVER_LINK_S
         if task.rank == 0 and now - self._looked_for_stop > every_s:
             self._looked_for_stop = now
             wishes.stop = bool(self._channel.stored([STOP]))

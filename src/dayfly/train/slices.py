@@ -34,7 +34,8 @@ class Slices:
     """The slices of one rank, by step. Close it to end its thread.
 
     They are fetched in blocks of up to `block_bytes`, at most 32 steps of an epoch: to find the
-    samples of one step, and to read them, costs nearly as much as for many.
+    samples of one step, and to read them, costs nearly as much as for many. block_steps: of most
+    blocks.
     """
 
     def __init__(
@@ -46,13 +47,13 @@ class Slices:
         pieces: int,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._source = source
+        self.source = source
         self._epochs = epochs
         self._rank = rank
         self._world_size = world_size
         self._pieces = pieces
         most_bytes = source.sample_bytes * -(-epochs.batch_size // world_size)
-        self._block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
+        self.block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-data")
         self._coming: dict[range, Future[_Block]] = {}
 
@@ -72,7 +73,7 @@ class Slices:
             if piece:
                 within = range(first + piece.start, first + piece.stop)
                 epoch = self._epochs.epoch(step)
-                batch = self._source.batch(block.fetched, block.indices, within, epoch)
+                batch = self.source.batch(block.fetched, block.indices, within, epoch)
                 # A slice's last piece has a sample, if any piece has (see `share`).
                 yield Piece(number, len(piece), batch, last=number == self._pieces - 1)
 
@@ -83,14 +84,14 @@ class Slices:
     def _block(self, step: int) -> range:
         """The steps that are fetched together with this one, all of its epoch."""
         epoch = self._epochs.epoch(step) * self._epochs.steps
-        first = step - (step - epoch) % self._block_steps
-        return range(first, min(first + self._block_steps, epoch + self._epochs.steps))
+        first = step - (step - epoch) % self.block_steps
+        return range(first, min(first + self.block_steps, epoch + self._epochs.steps))
 
     def _fetch(self, steps: range) -> _Block:
         slices = self._epochs.slices(steps, self._rank, self._world_size)
         indices = np.concatenate(slices)
         cuts = [0, *accumulate(len(one) for one in slices)]
-        return _Block(indices, cuts, self._source.fetch(indices))
+        return _Block(indices, cuts, self.source.fetch(indices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Layers:
     listed: whether the model is a list of layers, and so can be cut.
     """
 
+    model: nn.Module
     modules: tuple[nn.Module, ...]
     names: tuple[str, ...]
     listed: bool
@@ -41,7 +42,7 @@ class Layers:
     @classmethod
     def of(cls, job: Job, model: nn.Module) -> Layers:
         """Of a job's model. A job with a step of its own has a model that cannot be cut."""
-        whole = cls((model,), (type(model).__name__,), listed=False)
+        whole = cls(model, (model,), (type(model).__name__,), listed=False)
         if job.step is not None:
             return whole
         try:
@@ -51,7 +52,7 @@ class Layers:
             return whole
         paths = {id(module): path for path, module in reversed(list(model.named_modules()))}
         names = [f"{paths[id(module)]} {type(module).__name__}" for module in modules]
-        return cls(tuple(modules), tuple(names), listed=True)
+        return cls(model, tuple(modules), tuple(names), listed=True)
 
 
 def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[LayerBytes, ...]:
@@ -63,10 +64,16 @@ def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Lay
     computes, and stays as it is, its buffers and the random generators included. What one tensor
     serves in several layers counts to the first.
     """
-    found = Layers.of(job, model)
     several = list(samples) if len(samples) > 1 else list(samples) * 2
-    once, twice = (_passed(job, model, found, some) for some in (several, several * 2))
-    each = len(several)
+    once, twice = (default_collate(some) for some in (several, several * 2))
+    return layer_bytes_of(job, Layers.of(job, model), once, twice, len(several))
+
+
+def layer_bytes_of(
+    job: Job, found: Layers, once: Any, twice: Any, each: int
+) -> tuple[LayerBytes, ...]:
+    """As `layer_bytes`, of two batches: of `each` samples, and of twice as many."""
+    one_pass, other_pass = (_passed(job, found, batch) for batch in (once, twice))
     weighed = weights(found.modules)
     return tuple(
         LayerBytes(
@@ -77,8 +84,10 @@ def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Lay
             activations=max(0.0, (two.kept - one.kept) / each),
             output=max(0.0, (two.output - one.output) / each),
             gradient=max(0.0, (two.gradient - one.gradient) / each),
+            tensors=weight.tensors,
+            moving=weight.moving,
         )
-        for name, weight, one, two in zip(found.names, weighed, once, twice, strict=True)
+        for name, weight, one, two in zip(found.names, weighed, one_pass, other_pass, strict=True)
     )
 
 
@@ -93,11 +102,16 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of a layer, in bytes; what another layer before it has, too, does not count."""
+    """Of a layer, in bytes; what another layer before it has, too, does not count.
+
+    tensors: elements of each parameter that is trained. moving: of all buffers.
+    """
 
     parameters: int
     trained: int
     buffers: int
+    tensors: tuple[int, ...]
+    moving: int
 
 
 @dataclass(slots=True)
@@ -126,15 +140,17 @@ def weights(modules: Sequence[nn.Module]) -> Iterator[Weights]:
             parameters=sum(p.nbytes for p in own),
             trained=sum(p.nbytes for p in own if p.requires_grad),
             buffers=sum(b.nbytes for b in buffers),
+            tensors=tuple(p.numel() for p in own if p.requires_grad),
+            moving=sum(b.numel() for b in buffers),
         )
 
 
-def _passed(job: Job, model: nn.Module, found: Layers, samples: Sequence[Any]) -> list[_Passed]:
+def _passed(job: Job, found: Layers, batch: Any) -> list[_Passed]:
     """What a forward pass, in training mode, leaves of each layer."""
+    model = found.model
     device = device_of(model)
     batch = tree_map(
-        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf,
-        default_collate(list(samples)),
+        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, batch
     )
     passed = [_Passed() for _ in found.modules]
     storages = _Storages()

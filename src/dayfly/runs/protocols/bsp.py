@@ -26,15 +26,15 @@ from dayfly.train.synchronous import Synchronous
 
 
 class Bsp(WholeModel):
-    """Steps of synchronous replicas."""
+    """Steps of synchronous replicas. steps: what this one computes in them."""
 
     def __init__(self, station: Station) -> None:
         super().__init__(station)
         # With one worker nothing travels.
         asked = compression(station.task.compress if station.task.world_size > 1 else "none")
         compressed = asked.method != "none"
-        self._steps = Synchronous(station.job, station.replica, apart=compressed)
-        self._exchange = asked.exchange(self._steps.flat, station.job.seed, station.engine.schedule)
+        self.steps = Synchronous(station.job, station.replica, apart=compressed)
+        self._exchange = asked.exchange(self.steps.flat, station.job.seed, station.engine.schedule)
         self._buckets = Buckets(station.engine, self._exchange)
 
     @staticmethod
@@ -69,7 +69,7 @@ class Bsp(WholeModel):
         reduced = time.monotonic()
         here.faults.at(step, "reduced")
         with here.spans.during("apply"):
-            loss, granted = self._steps.apply()
+            loss, granted = self.steps.apply()
         here.faults.at(step, "applied")
         here.progress.add(loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
@@ -82,7 +82,7 @@ class Bsp(WholeModel):
         here.faults.at(step, "compute")
         try:
             with here.spans.during("compute"):
-                self._steps.compute(
+                self.steps.compute(
                     here.slices.pieces(step),
                     len(here.epochs.batch(step)),
                     step,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dayfly.runs.report.comparison import Compared, Comparison
 from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 
-#: How a figure is shown, by the unit that ends its name, and the unit's name there.
-_UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "_usd": ("USD", usd),
-    "_mib": ("MiB", lambda value: f"{value:.0f}"),
-    "_s": ("s", lambda value: f"{value:.4g}"),
+#: How a figure is shown, by the unit that ends its name.
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_usd": lambda value: usd(value) if value >= 0.01 else f"${value:.8f}",
+    "_mib": lambda value: f"{value:.0f}",
+    "_s": lambda value: f"{value:.4g}",
 }
 
 
@@ -21,13 +21,14 @@ def section(compared: Comparison | None) -> str:
         return ""
     parts = [_words(compared)]
     if compared.unpredicted is None:
-        parts.append(_figures("The run", compared.totals))
-        pairs = [
-            _figures("A step, by what rank 0 did", compared.parts),
-            _figures("Dollars by kind", compared.kinds),
-        ]
-        parts.append(f'<div class="columns">{"".join(f"<div>{one}</div>" for one in pairs)}</div>')
-        parts.append(_figures("Through the store, all workers", compared.traffic))
+        figures = {
+            "The run": compared.totals,
+            "A step, by what rank 0 did": compared.parts,
+            "Dollars by kind": compared.kinds,
+            "Through the store, all workers": compared.traffic,
+        }
+        tables = "".join(f"<div>{_figures(name, of)}</div>" for name, of in figures.items())
+        parts.append(f'<div class="columns">{tables}</div>')
         parts.append(f'<p class="note">{_NOTE}</p>')
     return (
         '<section aria-labelledby="plan-title"><h2 id="plan-title">Predicted and measured</h2>'
@@ -37,10 +38,11 @@ def section(compared: Comparison | None) -> str:
 
 def cells(figure: Compared) -> tuple[str, str, str, str]:
     """Name, predicted, measured, and the error in %, as text."""
-    name, show = figure.name, shown
+    name = figure.name
+    show: Callable[[float], str] = shown
     if name.startswith("bytes_"):
         name, show = f"{name.removeprefix('bytes_')} (MB)", mb
-    for ending, (_, one) in _UNITS.items():
+    for ending, one in _UNITS.items():
         if figure.name.endswith(ending):
             show = one
     known = (figure.predicted, figure.measured)
@@ -65,7 +67,7 @@ def _words(compared: Comparison) -> str:
 
 _NOTE = (
     "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. The run "
-    "is the time in which functions lived. Of a step, transfer is what goes up or down while nothing "
-    "is computed, sync is waiting while nothing else goes on, overhead is the rest; measured parts "
-    "are medians of their own, and need not add up."
+    "is the time in which functions lived. Of a step, each moment counts once: for computing; else "
+    "for overhead, which is applying the sum and what no span tells of; else for transfers; else "
+    "for waiting (sync). Measured parts are medians of their own, and need not add up."
 )

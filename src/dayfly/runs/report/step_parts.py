@@ -17,8 +17,8 @@ from dayfly.runs.spans import without
 
 Json = Mapping[str, Any]
 
-PARTS = ("compute", "transfer", "sync", "overhead")
-_COMPUTE = ("compute", "forward", "backward", "apply")
+PARTS = ("compute", "overhead", "transfer", "sync")
+_COMPUTE = ("compute", "forward", "backward")
 _TRANSFER = ("upload", "download")
 
 
@@ -42,14 +42,15 @@ def step_parts(records: Sequence[Json]) -> dict[str, float]:
 
 
 def _parts(records: Sequence[Json], seconds: float, steps: int) -> dict[str, float]:
-    compute = transfer = sync = 0.0
+    taken = dict.fromkeys(PARTS, 0.0)
     for record in records:
         own = _joined(record, _COMPUTE)
+        busy = _joined(record, (*_COMPUTE, "apply"))
         moved = _joined(record, _TRANSFER)
-        compute += _length(own)
-        transfer += _length(without(moved, own))
-        sync += _length(without(_joined(record, ("wait",)), _joined(record, _COMPUTE + _TRANSFER)))
-    taken = {"compute": compute / 1000, "transfer": transfer / 1000, "sync": sync / 1000}
+        waited = without(_joined(record, ("wait",)), _joined(record, ("apply", *_COMPUTE)))
+        taken["compute"] += _length(own) / 1000
+        taken["transfer"] += _length(without(moved, busy)) / 1000
+        taken["sync"] += _length(without(waited, moved)) / 1000
     taken["overhead"] = max(0.0, seconds - sum(taken.values()))
     return {name: part / steps for name, part in taken.items()}
 

@@ -1,0 +1,324 @@
+"""Two functions that send each other messages: latency, throughput, CPU time, and contention.
+
+    rank 0    put put put   done?                    reads what comes back
+    rank 1                  get get get   done!      puts as many
+
+A row of messages of one size is timed as a whole, puts apart from gets: who gets begins when all
+are there. Before a row both pause, so that a function with a share of the CPU has it; and a row is
+no longer than what that share lets through at once. Last come sums by the run's own collective, as
+lanes and threads take their time, too, and passes of the job beside messages without end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from dayfly.life.platforms.base import Context, Json
+from dayfly.runs.profiling.passes import Passes
+from dayfly.runs.shipping import receive
+from dayfly.runs.task import RENDEZVOUS, Task
+from dayfly.train.order import Epochs
+from dayfly.train.replica import Replica
+from dayfly.train.sources import open_sources
+from dayfly.train.synchronous import Synchronous
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.credentials import channel_password
+from dayfly.wire.channels.kind import Site
+from dayfly.wire.collectives import collective
+from dayfly.wire.engine import Engine
+from dayfly.wire.keys import Key
+from dayfly.wire.message import Header
+from dayfly.wire.schedule import Kind
+from dayfly.wire.shaped import shaped_channel
+from dayfly.wire.shaping import Way
+from dayfly.wire.store import open_store
+from dayfly.wire.summation import add_up
+from dayfly.wire.tensors import as_bytes
+
+#: Before a row: longer than the period after which a function gets its share of the CPU anew.
+_PAUSE_S = 0.03
+#: Most messages of a row.
+_ROW = 8
+#: Of the CPU time that a function may use at once, how much a row may take.
+_PART = 0.6
+#: Elements of the sum whose messages take no time but their latency.
+FEW = 16
+#: Bytes of the terms that are added, to see how long that takes.
+_TERM_BYTES = 2**22
+#: What travels beside passes; how often, and for how long at a time, passes are timed beside it.
+_BESIDE_BYTES = 2**20
+_MOST_PAIRS = 12
+_WHILE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to measure.
+
+    sizes: of messages, rising. rows: of each size. sums: how many small all-reduces. at_once_s: CPU
+    time that the function may use at once; None: any. samples: of the passes beside which messages
+    travel. budget_s: of the rows of one size, beyond which no larger ones are sent, and of the
+    passes. name: of the measurements in the store, of each rank.
+    """
+
+    sizes: tuple[int, ...]
+    rows: int
+    sums: int
+    at_once_s: float | None
+    samples: int
+    budget_s: float
+    name: str
+
+
+def main(payload: Json, context: Context) -> Json:
+    """The handler, of both ranks."""
+    task = Task.load(payload["task"])
+    request = Request(**{**payload["request"], "sizes": tuple(payload["request"]["sizes"])})
+    way = Way(task.rates) if task.rates is not None else None
+    site = Site(
+        url=task.channel,
+        namespace=Namespace(task.run, task.generation),
+        rendezvous=open_store(task.store).below(RENDEZVOUS),
+        password=channel_password(os.environ),
+    )
+    with shaped_channel(channel_kind(task.channel).open(site, task.rank), way) as channel:
+        end = _End(task, request, channel)
+        measured = end.lead() if task.rank == 0 else end.follow()
+    name = f"{request.name}-{task.rank}"
+    open_store(task.store).put(name, json.dumps(measured).encode())
+    return {}
+
+
+class _End:
+    """One of the two. Both count their turns, so each knows the other's keys."""
+
+    def __init__(self, task: Task, request: Request, channel: Channel) -> None:
+        self._task = task
+        self._request = request
+        self._channel = channel
+        self._rank = task.rank
+        self._peer = 1 - task.rank
+        self._turn = 0
+        self._rows: list[tuple[int, float, float]] = []  # size, wall and CPU seconds of a message
+        most = channel.abilities.largest_bytes
+        self._sizes = [size for size in request.sizes if most is None or size <= most]
+        self._memory = torch.zeros(max(self._sizes), dtype=torch.uint8)
+
+    def lead(self) -> Mapping[str, Any]:
+        """Rank 0: decide what comes next, until all is measured."""
+        for size in self._sizes:
+            began = time.monotonic()
+            self._send(size, 1)  # memory is touched, connections are made
+            _, wall_s, cpu_s = self._rows.pop()
+            if not (count := self._count(wall_s, cpu_s)):
+                break
+            for _ in range(self._request.rows):
+                self._send(size, count)
+            if time.monotonic() - began > self._request.budget_s:
+                break
+        self._tell("sum")
+        sums = self._sum()
+        measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
+        self._tell("end")
+        return {"rows": self._rows, "sums": sums, **measured}
+
+    def follow(self) -> Mapping[str, Any]:
+        """Rank 1: do what rank 0 says."""
+        sums: Mapping[str, Any] = {}
+        while (told := self._told())["do"] != "end":
+            if told["do"] == "sum":
+                sums = self._sum()
+                continue
+            self._get(told["size"], told["count"], timed=told["timed"])
+            if told["back"]:
+                self._put(told["size"], told["count"], timed=False)
+            else:
+                self._channel.put_bytes(self._key("done"), b"done")
+            self._turn += 1
+        return {"rows": self._rows, "sums": sums}
+
+    def _count(self, wall_s: float, cpu_s: float) -> int:
+        """Messages of a row; 0 if not even one fits in what the function may use at once."""
+        at_once_s = self._request.at_once_s
+        by_cpu = _ROW if at_once_s is None else int(_PART * at_once_s / max(cpu_s, 1e-9))
+        by_time = int(self._request.budget_s / max(wall_s, 1e-9) / self._request.rows / 4)
+        return min(_ROW, by_cpu, max(1, by_time))
+
+    def _send(self, size: int, count: int, *, timed: bool = True, back: bool = False) -> None:
+        """Rank 0: put a row for rank 1, and wait until it has all, or put as many back."""
+        self._put(size, count, timed=timed)
+        self._tell("get", size=size, count=count, timed=timed, back=back)
+        if back:
+            self._get(size, count, timed=False)
+        else:
+            done = self._key("done", of=self._peer)
+            self._channel.get_bytes(done, self._task.wait_timeout_s)
+            self._channel.drop([done])
+        self._turn += 1
+
+    def _put(self, size: int, count: int, *, timed: bool) -> None:
+        header = Header("row", torch.uint8, (size,))
+        payload = as_bytes(self._memory[:size])
+        if timed:
+            time.sleep(_PAUSE_S)
+        began, whole = time.perf_counter(), time.process_time()
+        for number in range(count):
+            self._channel.put(self._key("row", number), header, payload)
+        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
+        if timed:
+            self._rows.append((size, wall_s / count, cpu_s / count))
+
+    def _get(self, size: int, count: int, *, timed: bool) -> None:
+        header = Header("row", torch.uint8, (size,))
+        keys = [self._key("row", number, of=self._peer) for number in range(count)]
+        timeout_s = self._task.wait_timeout_s
+        if timed:
+            time.sleep(_PAUSE_S)
+        began, whole = time.perf_counter(), time.process_time()
+        for number, key in enumerate(keys):
+            # As a collective does: it holds the terms that it adds, and gets what is to stay.
+            if number % 2:
+                self._channel.hold(key, header, timeout_s)
+            else:
+                self._channel.get(key, self._memory[:size], timeout_s)
+        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
+        self._channel.drop(keys)
+        if timed:
+            self._rows.append((size, wall_s / count, cpu_s / count))
+
+    def _sum(self) -> Mapping[str, Any]:
+        """Small sums by the run's collective: they take what their messages do, and lanes."""
+        found = collective(self._task.collective, self._task.aggregators, 2)
+        numbers = torch.ones(FEW)
+        walls, cpus = [], []
+        with Engine(
+            self._channel, found, self._rank, 2, timeout_s=self._task.wait_timeout_s
+        ) as engine:
+            schedule = engine.schedule(numbers)
+            for number in range(1 + self._request.sums):
+                if self._rank == 0:
+                    time.sleep(_PAUSE_S)  # so that the other waits for this one, always
+                began, whole = time.perf_counter(), time.process_time()
+                engine.all_reduce(numbers, number, "tiny")
+                walls.append(time.perf_counter() - began)
+                cpus.append(time.process_time() - whole)
+        kinds = [op.kind for op in schedule]
+        return {
+            "wall_s": walls[1:],
+            "cpu_s": cpus[1:],
+            "puts": kinds.count(Kind.PUT),
+            "gets": kinds.count(Kind.GET) + kinds.count(Kind.HOLD),
+        }
+
+    def _reduce(self) -> list[float]:
+        """CPU seconds a byte that is added, of contributions to a sum."""
+        one, other = torch.ones(_TERM_BYTES // 4), torch.ones(_TERM_BYTES // 4)
+        times = []
+        for _ in range(2 + 3 * self._request.rows):
+            began = time.thread_time()
+            add_up([one, other], one, torch.empty_like)
+            times.append((time.thread_time() - began) / _TERM_BYTES)
+        return times[2:]
+
+    def _compute_beside(self) -> list[tuple[float, float, float, float]]:
+        """A pass's wall and CPU seconds: alone, and beside messages to and fro."""
+        run = self._pass()
+        run()
+        pairs: list[tuple[float, float, float, float]] = []
+        until = time.monotonic() + self._request.budget_s
+        while len(pairs) < 2 or (time.monotonic() < until and len(pairs) < _MOST_PAIRS):
+            alone = _several(run)
+            with _Beside(self._to_and_fro):
+                beside = _several(run)
+            pairs.append((*alone, *beside))
+        return pairs
+
+    def _to_and_fro(self) -> None:
+        self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, timed=False, back=True)
+
+    def _pass(self) -> Callable[[], None]:
+        """A forward and a backward pass of the job."""
+        task, store = self._task, open_store(self._task.store)
+        job = receive(task.shipped, store, Path(task.scratch))
+        replica = Replica(job)
+        source, _ = open_sources(job, task.parts, store)
+        epochs = Epochs(task.samples, job.batch_size, job.seed)
+        passes = Passes(job, replica, Synchronous(job, replica), source, epochs)
+        batch = passes.samples(self._request.samples)
+
+        def run() -> None:
+            passes.compute(batch, by_layer=False)
+
+        return run
+
+    def _key(self, operation: str, number: int = 0, of: int | None = None) -> Key:
+        """A message's of this turn. of: whose it is; None: one's own."""
+        source = self._rank if of is None else of
+        return Key(self._turn * _ROW + number, operation, source, 1 - source)
+
+    def _tell(self, do: str, **more: Any) -> None:
+        self._channel.put_bytes(self._key("told"), json.dumps({"do": do, **more}).encode())
+        if do != "get":
+            self._turn += 1
+
+    def _told(self) -> Mapping[str, Any]:
+        key = self._key("told", of=self._peer)
+        told: Mapping[str, Any] = json.loads(
+            self._channel.get_bytes(key, self._task.wait_timeout_s)
+        )
+        self._channel.drop([key])
+        if told["do"] != "get":
+            self._turn += 1
+        return told
+
+
+def _several(run: Callable[[], None]) -> tuple[float, float]:
+    """Wall and CPU seconds of a run, by the mean of as many as a while takes."""
+    began, thread, count = time.perf_counter(), time.thread_time(), 0
+    while not count or time.perf_counter() - began < _WHILE_S:
+        run()
+        count += 1
+    return (time.perf_counter() - began) / count, (time.thread_time() - thread) / count
+
+
+class _Beside:
+    """Does something again and again in a thread of its own, while the `with` lasts."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="dayfly-beside", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                self._action()
+        except BaseException as failure:
+            self._failure = failure

@@ -1,0 +1,243 @@
+"""From what functions measured to the figures of a profile. Pure.
+
+    CPU seconds of a part / the share of the CPU that the function really gets = its wall seconds
+
+What a step takes beside its parts is what rounds of a real worker take, less the parts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from statistics import median
+from typing import Any
+
+from dayfly.plan.figures import Affine, Figure, Transfer
+from dayfly.plan.fits import fit_affine, fit_transfer
+from dayfly.plan.profile import Pass, SizeProfile
+from dayfly.wire.collectives import Collective
+from dayfly.wire.virtual import Link, finish_s, simulate
+
+Json = Mapping[str, Any]
+#: size of a message, wall seconds, CPU seconds
+Row = tuple[int, float, float]
+
+#: A message that takes more of the CPU time that a function may use at once may have been held up.
+_FREE_PART = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Of functions of one size.
+
+    cpu_cores: None: not limited. period_s, at_once_s: how often it gets CPU time anew, and how
+    much; None: any. samples: of passes, the most first. step_samples: of a worker's whole step.
+    trained_bytes: of the model. inits_s, bases_mib: of functions that did nothing. life: of the
+    worker, with its run_s and last_s. lead, follow: of the two that sent each other messages.
+    collective: by which they summed, elements of `few`. in_flight, chunk: of their channel.
+    """
+
+    memory_mib: int | None
+    cpu_cores: float | None
+    period_s: float
+    at_once_s: float | None
+    samples: tuple[int, ...]
+    step_samples: int
+    trained_bytes: int
+    inits_s: tuple[float, ...]
+    bases_mib: tuple[float, ...]
+    life: Json
+    run_s: float
+    last_s: float
+    lead: Json
+    follow: Json
+    collective: Collective
+    few: int
+    in_flight: int
+
+    @property
+    def limited(self) -> bool:
+        """Whether the function's threads share less than one core."""
+        return self.cpu_cores is not None and self.cpu_cores < 1
+
+    @property
+    def share(self) -> float:
+        """CPU seconds a second of a thread that only computes."""
+        shares = self.life["parts"]["share"]
+        cpu_s, wall_s = sum(cpu_s for cpu_s, _ in shares), sum(wall_s for _, wall_s in shares)
+        return min(1.0, float(cpu_s) / float(wall_s))
+
+
+def size_profile(measured: Measured) -> SizeProfile:
+    """The profile of functions of this size."""
+    passes = tuple(_pass(measured, samples) for samples in sorted(measured.samples))
+    count = len(passes[0].forward)
+    applied = zip(*measured.life["parts"]["apply"], strict=True)
+    apply, nothing = (_figure(times, measured.share) for times in applied)
+    up, down = transfers(measured)
+    rounds = measured.life["rounds"] or [measured.life["first"]]
+    late_s = measured.life["first"][0] - median(wall for wall, _, _ in rounds)
+    start_s = measured.life["start_s"] + max(0.0, late_s)
+    return SizeProfile(
+        memory_mib=measured.memory_mib,
+        cpu_cores=measured.cpu_cores,
+        cpu_period_s=measured.period_s,
+        forward=tuple(_line((p.samples, p.forward[n].value) for p in passes) for n in range(count)),
+        backward=tuple(
+            _line((p.samples, p.backward[n].value) for p in passes) for n in range(count)
+        ),
+        data=_line((p.samples, p.data.value) for p in passes),
+        apply=Affine(
+            nothing.value, max(0.0, apply.value - nothing.value) / max(1, measured.trained_bytes)
+        ),
+        step_s=_beside(measured, passes[-1], apply.value),
+        reduce_s_per_byte=median(measured.lead["reduce"]) / measured.share,
+        up=up,
+        down=down,
+        beta=_beta(measured),
+        init_s=Figure.of(measured.inits_s),
+        start_s=Figure.of([start_s]),
+        end_s=Figure.of([max(0.0, measured.run_s - measured.last_s)]),
+        base_mib=Figure.of(measured.bases_mib),
+        passes=passes,
+    )
+
+
+def step_points(profile: SizeProfile, trained_bytes: int) -> list[tuple[float, float]]:
+    """Seconds of a step of one worker, by samples: for FasDL's fit."""
+    fixed = profile.apply(trained_bytes) + profile.step_s.value
+    return [(p.samples, p.compute_s + p.data.value + fixed) for p in profile.passes]
+
+
+def _line(points: Any) -> Affine:
+    return fit_affine(points)
+
+
+def _pass(measured: Measured, samples: int) -> Pass:
+    """Layers' times, scaled so that they add up to what passes take without hooks."""
+    parts, share = measured.life["parts"], measured.share
+    plain, split = parts[f"plain {samples}"], parts[f"split {samples}"]
+    reading = [fetch * _fetched(measured) + batch for fetch, batch in parts[f"read {samples}"]]
+    sides = []
+    for side in range(2):
+        layers = list(zip(*(one[side] for one in split), strict=True))
+        whole = median(one[side] for one in plain)
+        summed = sum(median(times) for times in layers)
+        scale = whole / summed if summed else 1.0
+        sides.append(tuple(_figure(times, share / scale) for times in layers))
+    return Pass(samples=samples, forward=sides[0], backward=sides[1], data=_figure(reading, share))
+
+
+def _fetched(measured: Measured) -> float:
+    """How much of fetching is the training thread's loss: it is done beside, if there is a core."""
+    return 1.0 if measured.cpu_cores is not None and measured.cpu_cores < 2 else 0.0
+
+
+def _beside(measured: Measured, most: Pass, apply_s: float) -> Figure:
+    """What rounds take beside passes, data and the optimizer's step."""
+    share, parts = measured.share, measured.life["parts"]
+    samples = most.samples
+    putting = median(batch for _, batch in parts[f"read {samples}"]) / share
+    times = measured.step_samples / samples  # passes of a step
+    known_s = times * (most.compute_s + putting) + apply_s
+    rounds = measured.life["rounds"] or [measured.life["first"]]
+    if not measured.limited:
+        return Figure.of([max(0.0, wall - known_s) for wall, _, _ in rounds])
+    # Threads beside, such as those of buckets, use up the same share. If samples are fetched in
+    # each step, that is among what they do, and counted as data.
+    threads = median(process - thread for _, thread, process in rounds)
+    if measured.life["block_steps"] == 1:
+        threads -= median(fetch for fetch, _ in parts[f"read {samples}"])
+    more_s = max(0.0, threads) / share
+    return Figure.of([max(0.0, thread / share + more_s - known_s) for _, thread, _ in rounds])
+
+
+def _beta(measured: Measured) -> Figure:
+    """A pass beside messages, over one alone.
+
+    Of a function with a part of a core by its CPU time, as what messages take of that is theirs.
+    """
+    side = 1 if measured.limited else 0
+    pairs = measured.lead["beside"]
+    return Figure.of([pair[2 + side] / pair[side] for pair in pairs if pair[side] > 0] or [1.0])
+
+
+def transfers(measured: Measured) -> tuple[Transfer, Transfer]:
+    """Up and down; with what the engine's lanes add to each message, in CPU time and in latency."""
+    up, down = (
+        _transfer(end["rows"], measured.at_once_s) for end in (measured.lead, measured.follow)
+    )
+    sums = [measured.lead["sums"], measured.follow["sums"]]
+    puts, gets = (sum(one[what] for one in sums) for what in ("puts", "gets"))
+    cpu_s = sum(median(one["cpu_s"]) for one in sums)
+    more_cpu_s = max(0.0, cpu_s - puts * up.cpu_s - gets * down.cpu_s) / max(1, puts + gets)
+    ranks = [
+        measured.collective.schedule(rank, 2, measured.few, frozenset(), chunk=measured.few)
+        for rank in range(2)
+    ]
+    link = Link(
+        up_bytes_per_s=up.peak_bytes_per_s.value,
+        down_bytes_per_s=down.peak_bytes_per_s.value,
+        latency_s=(up.message_s(1) + down.message_s(1)) / 2,
+        in_flight=measured.in_flight,
+    )
+    taken_s = median(measured.lead["sums"]["wall_s"])
+    slower = max(1.0, taken_s / max(1e-9, finish_s(simulate(ranks, link))))
+    return _laned(up, slower, more_cpu_s), _laned(down, slower, more_cpu_s)
+
+
+def _laned(way: Transfer, slower: float, more_cpu_s: float) -> Transfer:
+    return Transfer(
+        latency_s=_times(way.latency_s, slower),
+        peak_bytes_per_s=way.peak_bytes_per_s,
+        saturation_per_byte=way.saturation_per_byte,
+        cpu_s=way.cpu_s + more_cpu_s,
+        cpu_s_per_byte=way.cpu_s_per_byte,
+    )
+
+
+def _transfer(rows: Sequence[Row], at_once_s: float | None) -> Transfer:
+    """One way, by the medians of each size; its spread is that of fits of one row a size."""
+    by_size: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for size, wall_s, cpu_s in rows:
+        by_size[size].append((wall_s, cpu_s))
+    middle = {
+        size: tuple(median(side) for side in zip(*found, strict=True))
+        for size, found in by_size.items()
+    }
+    free = [
+        size
+        for number, size in enumerate(sorted(middle))
+        if number < 2 or at_once_s is None or middle[size][1] < _FREE_PART * at_once_s
+    ]
+    latency_s, peak, saturation = fit_transfer([(size, middle[size][0]) for size in free])
+    turns = zip_longest(*(by_size[size] for size in free))
+    each = [
+        fit_transfer([(size, one[0]) for size, one in zip(free, turn, strict=True) if one])
+        for turn in turns
+        if sum(one is not None for one in turn) > 1
+    ]
+    cpu = fit_affine((size, middle[size][1]) for size in free)
+    return Transfer(
+        latency_s=_around(latency_s, [one[0] for one in each]),
+        peak_bytes_per_s=_around(peak, [one[1] for one in each]),
+        saturation_per_byte=saturation,
+        cpu_s=cpu.fixed,
+        cpu_s_per_byte=cpu.each,
+    )
+
+
+def _around(value: float, each: Sequence[float]) -> Figure:
+    """A figure that was fitted to all, with the spread of those that were fitted to parts."""
+    spread = Figure.of([*each, value])
+    return Figure(value, min(value, spread.low), max(value, spread.high), len(each))
+
+
+def _figure(cpu_s: Sequence[float], share: float) -> Figure:
+    return _times(Figure.of(cpu_s), 1 / share)
+
+
+def _times(figure: Figure, factor: float) -> Figure:
+    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, figure.count)

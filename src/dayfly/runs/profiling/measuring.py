@@ -1,0 +1,399 @@
+"""`dayfly profile`: invokes functions that measure, size by size, and puts it all together.
+
+    a few that do nothing       how long one takes to start, and what it weighs
+    a worker of a run of one    parts of a step; start and end; that is where memory runs out
+    two with messages           the way to the store
+
+A size in which the worker runs out of memory is tried again with its batch in more pieces, as a
+run would be, with more workers or `accumulate`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from dayfly.errors import RequestError, RunFailed
+from dayfly.job import Job
+from dayfly.life import checkpoints
+from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.life.platforms.cgroups import cpu_quota_us
+from dayfly.life.reports import read_reports
+from dayfly.plan.fits import fit_fasdl
+from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
+from dayfly.runs.allotment import Allotment, allotment, crowding
+from dayfly.runs.directory import new_run_id
+from dayfly.runs.one_life import PRELOAD
+from dayfly.runs.planning import Wanted
+from dayfly.runs.prepare import prepare
+from dayfly.runs.profiling import exchange, life
+from dayfly.runs.profiling.figures import Measured, size_profile, step_points
+from dayfly.runs.record import made_with
+from dayfly.runs.settings import Settings
+from dayfly.runs.shipping import Shipped, ship
+from dayfly.runs.task import Task
+from dayfly.runs.workplace import Workplace, site_of
+from dayfly.train.arrays import Part, place
+from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.kind import Plan
+from dayfly.wire.shaping import Rates
+from dayfly.wire.store import FileStore
+
+_PRELOAD = (*PRELOAD, "dayfly.runs.profiling.life", "dayfly.runs.profiling.exchange")
+_LIFE = "dayfly.runs.profiling.life:main"
+_NOTHING = "dayfly.runs.profiling.life:nothing"
+_EXCHANGE = "dayfly.runs.profiling.exchange:main"
+
+#: In how many pieces a batch is computed, at most, if it does not fit into memory as it is.
+_MOST_PIECES = 8
+#: Messages: sizes, and what they may take in the channel.
+_SIZES = tuple(2**power for power in range(10, 25, 2))
+_CHANNEL_BYTES, _AHEAD_BYTES = 512 * 2**20, 80 * 2**20
+#: Longest wait between two looks at what functions report, in seconds.
+_LOOK_S = 0.2
+
+
+class TooSmall(RunFailed):
+    """A function ran out of memory."""
+
+
+def profile(
+    job: Job,
+    settings: Settings,
+    memory_mib: Sequence[int] = (),
+    *,
+    name: str = "job",
+    code: Path | None = None,
+    quick: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Profile:
+    """Measure a job by functions of each memory size; none: that of the settings.
+
+    quick: less often. told: what is being measured. note: what is to be known of the profile.
+    Raises RequestError for what cannot be, leaving nothing, and RunFailed if a function fails.
+    """
+    began = time.monotonic()
+    sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
+    each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
+    for one in each:
+        allotment(one)  # before anything is made
+    with _directory() as directory, Workplace.open(directory, _PRELOAD) as workplace:
+        workplace.session.record_directory(directory)
+        bench = _Bench(job, each[0], workplace, directory, name, code, quick=quick)
+        found: list[SizeProfile] = []
+        facts: Mapping[str, Any] = {}
+        failed: list[str] = []
+        for one in each:
+            told(f"functions of {in_words(one.memory_mib)}")
+            try:
+                facts, size = bench.measure(one, told, note)
+                found.append(size)
+            except TooSmall as error:
+                failed.append(str(error))
+                if len(each) > 1:
+                    note(f"{error}: left out")
+        if not found:
+            raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
+    layers = tuple(
+        LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
+    )
+    trained = sum(layer.trained for layer in layers)
+    points = [
+        (samples, float(size.memory_mib), seconds)
+        for size in found
+        if size.memory_mib is not None
+        for samples, seconds in step_points(size, trained)
+    ]
+    return Profile(
+        job=name,
+        platform=settings.platform,
+        imitate=settings.imitate,
+        channel=settings.channel or "file:///",
+        listed=facts["listed"],
+        samples=facts["samples"],
+        validation_samples=facts["validation_samples"],
+        sample_bytes=facts["sample_bytes"],
+        state_per_trained_byte=facts["state_bytes"] / max(1, trained),
+        layers=layers,
+        sizes=tuple(found),
+        fit=fit_fasdl(points),
+        how="measured",
+        took_s=time.monotonic() - began,
+        measures=4 + len(job.metrics),
+        machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
+        **asdict(Wanted.of(job)),
+    )
+
+
+def in_words(memory_mib: int | None) -> str:
+    """`512 MiB`, or that memory is not limited."""
+    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """For what functions read and write; removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="dayfly-profile-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Bench:
+    """A job, ready to be measured at a workplace."""
+
+    def __init__(
+        self,
+        job: Job,
+        settings: Settings,
+        workplace: Workplace,
+        directory: Path,
+        name: str,
+        code: Path | None,
+        *,
+        quick: bool,
+    ) -> None:
+        self._workplace = workplace
+        self._job = job
+        self._quick = quick
+        self._store = store = FileStore(directory)
+        self._run = new_run_id(name)
+        self._generation = 0
+        self._shipped: Shipped = ship(job, code, store)
+        prepared = prepare(job, settings)
+        self._parts: tuple[Part, ...] = ()
+        if prepared.arrays is not None:
+            self._parts = place(prepared.arrays, store, job.seed)
+        self._samples = self._parts[0].samples if self._parts else prepared.training_samples
+        written = checkpoints.write_stages(store, 0, prepared.states)
+        self._checkpoint: Checkpoint = checkpoints.commit(store, 0, written)
+
+    def measure(
+        self, settings: Settings, told: Callable[[str], None], note: Callable[[str], None]
+    ) -> tuple[Mapping[str, Any], SizeProfile]:
+        """What is known of the job, and of functions of this size. Raises TooSmall."""
+        allotted = allotment(settings)
+        # Neither is of a step: both are added where they count.
+        limits = replace(allotted.limits, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
+        size = in_words(settings.memory_mib)
+        try:
+            said = self._workplace.check(limits, 2)
+        except RequestError as error:
+            if limits.memory_mib is None:
+                raise
+            raise TooSmall(f"functions of {size} cannot be: {error}") from error
+        if said is not None:
+            note(said)
+        if (crowded := crowding([limits.cpu_cores] * 2)) is not None:
+            note(crowded)
+        allotted = Allotment(limits, allotted.rates)
+        with self._channel(settings, senders=1) as channel:
+            told(f"{size}: starting functions")
+            idle = self._idle(limits, channel)
+            told(f"{size}: layers and steps")
+            ended, facts, samples = self._live(settings, allotted, channel, note)
+        told(f"{size}: messages")
+        lead, follow = self._exchange(settings, allotted, samples)
+        period_us, quota_us = (0, 0) if limits.cpu_cores is None else cpu_quota_us(limits.cpu_cores)
+        part_of_core = limits.cpu_cores is not None and limits.cpu_cores < 1
+        assert ended.result is not None
+        kind = channel_kind(self._url(settings))
+        measured = Measured(
+            memory_mib=settings.memory_mib,
+            cpu_cores=limits.cpu_cores,
+            period_s=period_us / 1e6,
+            at_once_s=quota_us / 1e6 if part_of_core else None,
+            samples=samples,
+            step_samples=min(self._job.batch_size, self._samples),
+            trained_bytes=sum(layer["trained"] for layer in facts["layers"]),
+            inits_s=tuple(one.init_s for one in idle),
+            bases_mib=tuple(one.peak_mib or 0.0 for one in idle),
+            life=facts,
+            run_s=ended.run_s,
+            last_s=ended.result["last_s"],
+            lead=lead,
+            follow=follow,
+            collective=replace(settings, workers=2).reducing,
+            few=exchange.FEW,
+            in_flight=kind.abilities.in_flight,
+        )
+        return facts, replace(size_profile(measured), rates=allotted.rates)
+
+    def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
+        """Functions that do nothing, one after another."""
+        return [
+            self._call([self._invocation(f"idle-{number}", _NOTHING, {}, limits)], channel)[0]
+            for number in range(3 if self._quick else 7)
+        ]
+
+    def _live(
+        self, settings: Settings, allotted: Allotment, channel: Channel, note: Callable[[str], None]
+    ) -> tuple[Ended, Mapping[str, Any], tuple[int, ...]]:
+        """The worker; in as many pieces as its memory wants."""
+        pieces = settings.micro_batches or self._job.accumulate
+        whole = min(self._job.batch_size, self._samples)
+        for more in (1, 2, 4, _MOST_PIECES):
+            most = -(-whole // (pieces * more))
+            # Of one sample some models cannot learn, and nobody would have them.
+            least = min(2, most)
+            samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
+            request = life.Request(
+                samples=samples, budget_s=2.0 if self._quick else 6.0, name="measured/life"
+            )
+            task = self._task(settings, allotted.rates, 0, 1, pieces * more)
+            payload = {"task": task.dump(), "request": asdict(request)}
+            try:
+                call = self._invocation("profiled", _LIFE, payload, allotted.limits)
+                (ended,) = self._call([call], channel)
+            except TooSmall:
+                if more == _MOST_PIECES or most == 1:
+                    raise
+                continue
+            if more > 1:
+                note(
+                    f"functions of {in_words(settings.memory_mib)} have no room for {whole} "
+                    f"samples at once: measured up to {most}"
+                )
+            return ended, self._measured(request.name), samples
+        raise AssertionError("the loop returns or raises")
+
+    def _exchange(
+        self, settings: Settings, allotted: Allotment, samples: Sequence[int]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Two functions that send each other messages; smaller ones, if memory is short."""
+        cores = allotted.limits.cpu_cores
+        at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
+        for sizes in (_SIZES, _SIZES[:-2]):
+            request = exchange.Request(
+                sizes=sizes,
+                rows=3 if self._quick else 7,
+                sums=10 if self._quick else 30,
+                at_once_s=at_once_s,
+                samples=samples[0],
+                budget_s=0.5 if self._quick else 1.5,
+                name="measured/exchange",
+            )
+            pair = replace(settings, workers=2)
+            with self._channel(pair, senders=2) as channel:
+                calls = [
+                    self._invocation(
+                        f"end-{rank}",
+                        _EXCHANGE,
+                        {
+                            "task": self._task(pair, allotted.rates, rank, 2, 1).dump(),
+                            "request": asdict(request),
+                        },
+                        allotted.limits,
+                    )
+                    for rank in range(2)
+                ]
+                try:
+                    self._call(calls, channel)
+                except TooSmall:
+                    if sizes is not _SIZES:
+                        raise
+                    continue
+            return self._measured(f"{request.name}-0"), self._measured(f"{request.name}-1")
+        raise AssertionError("the loop returns or raises")
+
+    @contextmanager
+    def _channel(self, settings: Settings, senders: int) -> Iterator[Channel]:
+        """A fresh one. Its URL, and the run's and the generation's names, are in the tasks."""
+        self._generation += 1
+        url = self._url(settings)
+        site = site_of(url, self._store, self._run, self._generation)
+        plan = Plan(senders=senders, budget_bytes=_CHANNEL_BYTES, ahead_bytes=_AHEAD_BYTES)
+        with self._workplace.fresh_channel(site, plan) as channel:
+            yield channel
+
+    def _url(self, settings: Settings) -> str:
+        return settings.channel or self._workplace.own_channel
+
+    def _measured(self, name: str) -> Mapping[str, Any]:
+        measured: Mapping[str, Any] = json.loads(self._store.get(name))
+        self._store.delete(name)
+        return measured
+
+    def _invocation(
+        self, function: str, handler: str, payload: Mapping[str, Any], limits: Limits
+    ) -> Invocation:
+        return Invocation(
+            function=function, attempt=0, handler=handler, payload=payload, limits=limits
+        )
+
+    def _call(self, calls: Sequence[Invocation], channel: Channel) -> list[Ended]:
+        """Invoke functions, wait for all, and throw away what they report."""
+        platform = self._workplace.platform
+        for call in calls:
+            platform.invoke(call)
+        ended: dict[str, Ended] = {}
+        try:
+            while len(ended) < len(calls):
+                for one in platform.wait(_LOOK_S):
+                    _check(one)
+                    ended[one.invocation.function] = one
+                for _ in read_reports(channel):
+                    pass
+        finally:
+            for call in calls:
+                platform.cancel(call.function)
+            while platform.running():
+                platform.wait(_LOOK_S)
+        return [ended[call.function] for call in calls]
+
+    def _task(
+        self, settings: Settings, rates: Rates | None, rank: int, world_size: int, pieces: int
+    ) -> Task:
+        return Task(
+            run=self._run,
+            generation=self._generation,
+            rank=rank,
+            attempt=0,
+            world_size=world_size,
+            store=self._store.url,
+            channel=self._url(settings),
+            shipped=self._shipped,
+            parts=self._parts,
+            samples=self._samples,
+            steps=10**8,  # it ends when all is measured
+            sync="bsp",
+            k=1,
+            collective=settings.algorithm,
+            aggregators=settings.aggregators,
+            compress="none",
+            target_accuracy=None,
+            log_rounds=None,
+            replays=True,
+            checkpoint_every_s=settings.checkpoint_every_s,
+            wait_timeout_s=settings.wait_timeout_s,
+            scratch=str(self._workplace.session.root / "scratch"),
+            checkpoint=self._checkpoint,
+            trimmed_step=0,
+            checkpoint_age_s=0.0,
+            faults=(),
+            pieces=pieces,
+            rates=rates,
+        )
+
+
+def _check(ended: Ended) -> None:
+    """Raise what became of a function, unless it returned."""
+    size = in_words(ended.invocation.limits.memory_mib)
+    if ended.outcome is Outcome.RETURNED:
+        return
+    if ended.outcome is Outcome.OUT_OF_MEMORY:
+        raise TooSmall(f"functions of {size} are too small for the job: they run out of memory")
+    what = ended.error or ended.detail or ended.outcome.value
+    raise RunFailed(f"a function of {size} that measured failed: {what}")

@@ -1,0 +1,161 @@
+"""The parts of a step, timed one by one in a function: reading, passes, the optimizer's step.
+
+    forward(...)   | layer 0 | layer 1 | ... | layer L-1, loss |
+    backward()     | loss, layer L-1 | ... | layer 1 | layer 0 |
+
+Layers are told apart by hooks: before a layer is applied, and when the gradient of what it put out
+is there. Hooks take time, too, so passes without them say how long the whole takes.
+
+All are seconds of CPU time of the thread that trains: a function that has used its share of the CPU
+stands still, which says nothing of the layer at which that happens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from dayfly.job import Job
+from dayfly.runs.profiling.layers import Layers
+from dayfly.train.devices import to_device
+from dayfly.train.order import Epochs
+from dayfly.train.randomness import DROPOUT, seed_generators
+from dayfly.train.replica import Replica, forward
+from dayfly.train.slices import Slices
+from dayfly.train.sources import Source
+from dayfly.train.synchronous import Synchronous
+
+#: CPU time of the thread that asks, in seconds.
+clock: Callable[[], float] = time.thread_time
+
+
+@dataclass(slots=True)
+class Marks:
+    """When it came to what, in one pass. begun: of each layer's forward. back: of each layer's
+    backward, where a gradient reaches it."""
+
+    start: float = 0.0
+    begun: list[float] = field(default_factory=list)
+    loss: float = 0.0
+    back: dict[int, float] = field(default_factory=dict)
+    end: float = 0.0
+
+    def forward(self) -> list[float]:
+        """Of each layer; the first with what comes before it, the last with the loss."""
+        edges = [self.start, *self.begun[1:], self.loss]
+        return [after - before for before, after in pairwise(edges)]
+
+    def backward(self) -> list[float]:
+        """Of each layer, in the order of the layers; 0 where no gradient comes."""
+        count = len(self.begun)
+        spent = [0.0] * count
+        since = self.loss
+        for number in range(count - 1, -1, -1):
+            # What lies between the gradients of its output and of its input.
+            before = self.back.get(number - 1)
+            if before is None:
+                spent[number] = self.end - since
+                break
+            spent[number] = max(0.0, before - since)
+            since = max(since, before)
+        return spent
+
+
+class Passes:
+    """Times what a replica does. steps: of the replica, whose buffer takes the gradients."""
+
+    def __init__(
+        self, job: Job, replica: Replica, steps: Synchronous, source: Source, epochs: Epochs
+    ) -> None:
+        self._job = job
+        self._replica = replica
+        self._steps = steps
+        self._source = source
+        self._epochs = epochs
+        self.layers = Layers.of(job, replica.model)
+        self._blocks = 0
+
+    def samples(self, count: int) -> Any:
+        """A batch of so many samples, of the first of the data; fewer if there are not as many."""
+        found = np.arange(min(count, self._source.samples))
+        return self._source.batch(self._source.fetch(found), found, range(len(found)), 0)
+
+    def read(self, samples: int) -> tuple[float, float]:
+        """Reading a worker's share of so many samples of a step: fetching, as it is done for
+        several steps at once, and putting together."""
+        world_size = max(1, self._epochs.batch_size // samples)
+        slices = Slices(self._source, self._epochs, 0, world_size, 1)
+        slices.close()  # what it would do beside is to be timed
+        steps = range(min(slices.block_steps, self._epochs.steps))
+        began = clock()
+        found = self._epochs.slices(steps, 0, world_size)
+        indices = np.concatenate(found)
+        fetched = self._source.fetch(indices)
+        fetching = (clock() - began) / len(steps)
+        began = clock()
+        self._source.batch(fetched, indices, range(len(found[0])), 0)
+        return fetching, clock() - began
+
+    def compute(self, batch: Any, *, by_layer: bool) -> Marks:
+        """A forward and a backward pass of a batch."""
+        model, flat = self._replica.model, self._steps.flat
+        marks = Marks()
+        model.train()
+        flat.begin()
+        seed_generators(DROPOUT, self._job.seed, 0, 0, 0)
+        with ExitStack() as stack:
+            if by_layer and self.layers.listed:
+                self._watch(marks, stack)
+            marks.start = clock()
+            loss, _ = forward(self._job, model, to_device(batch, self._replica.device))
+            marks.loss = clock()
+        flat.announce(lambda bucket: None)
+        began = clock()
+        loss.backward()  # type: ignore[no-untyped-call]
+        marks.end = clock() - (began - marks.loss)
+        flat.end(1.0)
+        if not marks.begun:
+            marks.begun = [marks.start]
+        return marks
+
+    def apply(self) -> tuple[float, float]:
+        """The optimizer's step by the gradients of the last pass, and by none."""
+        times = []
+        for _ in range(2):
+            began = clock()
+            self._steps.flat.spread()
+            if self._job.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self._steps.flat.parameters, self._job.clip_norm)
+            self._replica.step()
+            times.append(clock() - began)
+            self._steps.flat.data.zero_()
+        return times[0], times[1]
+
+    def _watch(self, marks: Marks, stack: ExitStack) -> None:
+        """Note when it comes to each layer, forward and backward."""
+
+        def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+            marks.begun.append(clock())
+
+        def leave(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            number = len(marks.begun) - 1
+
+            def came(gradient: torch.Tensor) -> None:
+                marks.back[number] = clock()
+
+            for tensor in tree_leaves(output):
+                if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+                    tensor.register_hook(came)  # type: ignore[no-untyped-call]
+
+        for module in dict.fromkeys(self.layers.modules):
+            stack.callback(module.register_forward_pre_hook(enter).remove)
+            stack.callback(module.register_forward_hook(leave).remove)
