@@ -229,7 +229,11 @@ def predict(
         typer.Option(help="Price list: a platform's name.", show_default="a run's own"),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Store whose prices count.", show_default="none")
+        str | None,
+        typer.Option(
+            help="Store whose prices count.",
+            show_default="the profile's channel, if it is one of the catalogue",
+        ),
     ] = None,
     own: Own = None,
     output: Annotated[
