@@ -20,7 +20,8 @@ from dayfly.runs.billing import rebill
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import read_plan
 from dayfly.runs.report import write_report
-from dayfly.runs.simulated import POLICY, Request, simulated_run
+from dayfly.runs.simulated import POLICY, simulated_run
+from dayfly.runs.simulation_request import Request
 from tests.plan.simulation.made import profile
 
 SETTINGS: dict[str, Any] = {
