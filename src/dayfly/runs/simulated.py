@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any
 
 from dayfly import pace
+from dayfly.batches import Batches
 from dayfly.catalogue.metering import Bill, Moved, Used, bill
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
@@ -44,9 +45,11 @@ from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
 from dayfly.wire.store import FileStore
 
-#: Workers of which a page shows every step, and steps of all of them together, at most.
+#: Workers of which a page shows every step, at most, and however many steps there are; and steps
+#: of all of them together, at most.
 MOST_SHOWN = 48
-_MOST_STEPS = 60_000
+_LEAST_SHOWN = 8
+_MOST_STEPS = 200_000
 #: When simulated runs begin, in Unix seconds: 2000-01-01 00:00:00 UTC, which the page does not say.
 ORIGIN_S = 946_684_800.0
 #: As life has it.
@@ -95,6 +98,10 @@ class Request:
 
         Raises RequestError for what cannot be.
         """
+        for name, value in of_the_job.items():
+            if value < 1:
+                flag = f"--{name.replace('_', '-')}"
+                raise RequestError(f"{flag} {value}: give a number from 1")
         settings = settings_of(plan, place, **changes)
         wanted = replace(Wanted.by(plan), **of_the_job)
         return cls(
@@ -165,7 +172,7 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
     RequestError for what cannot be simulated, and for a directory with something else in it.
     """
     asked, scenario = request.configuration, request.scenario
-    shown = watched(asked, scenario)
+    shown = watched(asked, scenario, request.plan.profile.samples)
     facts = request.facts()
     planned = course(
         request.plan.profile,
@@ -185,21 +192,24 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
     return SimulatedRun(place, request, result, outcome, billed)
 
 
-def watched(asked: Configuration, scenario: Scenario) -> tuple[int, ...]:
+def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int, ...]:
     """The workers whose steps are told: all, or of many evenly chosen ones, some of those that are
-    slow, and those that die first; of each stage some."""
-    # Of a run of many steps, fewer workers.
-    most = MOST_SHOWN
+    slow, and those that die first. samples: of the data; of a run of many steps, fewer are told."""
+    steps = Batches(samples, asked.batch_size).steps * asked.epochs
+    most = max(_LEAST_SHOWN, min(MOST_SHOWN, _MOST_STEPS // steps))
     if asked.workers <= most:
         return tuple(range(asked.workers))
     chance = Chance(scenario, asked.workers)
-    chosen = dict.fromkeys(int(rank) for rank in chance.stragglers[:4])
+    chosen = dict.fromkeys(int(rank) for rank in chance.stragglers[: most // 8])
     if scenario.deaths_per_hour:
         everybody = chance.everybody
         lives = chance.life_s(everybody, everybody * 0)
-        chosen |= dict.fromkeys(int(rank) for rank in lives.argsort(kind="stable")[:8])
+        chosen |= dict.fromkeys(int(rank) for rank in lives.argsort(kind="stable")[: most // 4])
     left = most - len(chosen)
-    chosen |= dict.fromkeys(number * asked.workers // left for number in range(left))
+    evenly = (number * asked.workers // left for number in range(left))
+    for rank in (*evenly, *range(asked.workers)):
+        if len(chosen) < most:
+            chosen.setdefault(rank)
     return tuple(sorted(chosen))
 
 
@@ -284,11 +294,11 @@ def _write(
     told = place / "events"
     told.mkdir()
     _lines(told / "coordinator.jsonl", _coordinator(request, asked, outcome))
-    rows = outcome.moved.tolist()
+    rows, run_s = outcome.moved.tolist(), outcome.run_s
     last = {one.rank: one.number for one in outcome.attempts}
     for rank in shown:
         traffic = {
-            "at": outcome.run_s,
+            "at": run_s,
             "kind": "traffic",
             **asdict(_moved(rows[rank])),
             "generation": outcome.generation,
@@ -296,13 +306,13 @@ def _write(
         }
         records = sorted(outcome.story.workers[rank], key=lambda record: record["at"])
         _lines(told / f"worker-{rank}.jsonl", [*records, traffic])
-    others = [rank for rank in range(asked.workers) if rank not in set(shown)]
+    others = sorted(set(range(asked.workers)) - set(shown))
     if others:
         _lines(
             told / OTHERS,
             (
                 {
-                    "at": outcome.run_s,
+                    "at": run_s,
                     "kind": "traffic",
                     "function": f"worker-{rank}",
                     **asdict(_moved(rows[rank])),
