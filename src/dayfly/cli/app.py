@@ -390,6 +390,53 @@ def profile(
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
     ] = False,
+    from_catalogue: Annotated[
+        bool,
+        typer.Option(
+            "--from-catalogue",
+            help="Measure nothing: look up --platform and --store in the catalogue, and count "
+            "FLOPs.",
+        ),
+    ] = False,
+    store: Annotated[
+        str | None, typer.Option(help="Store of the catalogue, with --from-catalogue.")
+    ] = None,
+    flops_per_vcpu: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GFLOP/S",
+            help="What training gets out of a vCPU, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="The most vCPUs that a worker computes with, with --from-catalogue.",
+            show_default="all that it has",
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="How much longer computing takes beside transfers, with --from-catalogue.",
+            show_default="1",
+        ),
+    ] = None,
+    cold_start: Annotated[
+        float | None,
+        typer.Option(
+            help="From the request to the handler, in s, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    base_memory: Annotated[
+        float | None,
+        typer.Option(
+            help="A worker's memory without a model, in MiB, with --from-catalogue.",
+            show_default="a process's on this machine",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what the job in JOB.py takes in functions, for plans and predictions."""
@@ -405,6 +452,7 @@ def profile(
             quick=quick,
             force=force,
             as_json=as_json,
+            catalogued=context.params,
         )
     )
 

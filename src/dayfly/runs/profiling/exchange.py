@@ -119,10 +119,16 @@ class _End:
 
     def lead(self) -> Mapping[str, Any]:
         """Rank 0: decide what comes next, until all is measured."""
+        last_s_per_byte = 0.0
         for size in self._sizes:
+            # By what the size before took, so that the first too large is not even tried.
+            expected_s = self._request.rows * size * last_s_per_byte
+            if size > self._sizes[1] and expected_s > 2 * self._request.budget_s:
+                break
             wall_s, cpu_s = self._send(size, 1, counts=False)
             if wall_s < _SLOW_S:  # before, memory was touched, and connections were made
                 wall_s, cpu_s = self._send(size, 1, counts=False)
+            last_s_per_byte = wall_s / size
             count = self._count(wall_s, cpu_s)
             too_long = self._request.rows * wall_s > self._request.budget_s
             if size > self._sizes[1] and (too_long or not count):

@@ -105,7 +105,7 @@ def profile(
                 if len(each) > 1:
                     note(f"{error}: left out")
         if not found:
-            raise RequestError(f"{failed[-1]}: give more --memory")
+            raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
     layers = tuple(
         LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
     )
