@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dayfly.cli.app import app
 from dayfly.errors import RequestError
-from dayfly.life import lifetimes
+from dayfly.life import deaths
 from dayfly.plan.figures import Figure
 from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
@@ -20,7 +20,8 @@ from dayfly.runs.billing import rebill
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import read_plan
 from dayfly.runs.report import write_report
-from dayfly.runs.simulated import POLICY, Request, simulated_run
+from dayfly.runs.simulated import POLICY, simulated_run
+from dayfly.runs.simulation_request import Request
 from tests.plan.simulation.made import profile
 
 SETTINGS: dict[str, Any] = {
@@ -187,9 +188,9 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
     assert command(tmp_path / "missing.json").exit_code == 2
 
 
-def test_hand_overs_are_those_of_life() -> None:
-    assert POLICY.spare_s == lifetimes.SPARE_S
-    assert 0 < POLICY.late_share < POLICY.most_share < 1
+def test_a_run_gives_up_when_life_does() -> None:
+    assert POLICY.deaths_without_a_step == deaths.DEATHS_WITHOUT_A_STEP
+    assert POLICY.deaths_of_one_cause == deaths.DEATHS_OF_ONE_CAUSE
 
 
 def test_times_of_the_profile_are_those_of_the_run(plan: Path, tmp_path: Path) -> None:

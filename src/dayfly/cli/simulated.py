@@ -23,7 +23,8 @@ from dayfly.plan.scenario import Scenario
 from dayfly.runs.displays import StandardError
 from dayfly.runs.planning import read_plan
 from dayfly.runs.result import Result
-from dayfly.runs.simulated import Request, SimulatedRun, simulated_run
+from dayfly.runs.simulated import SimulatedRun, simulated_run
+from dayfly.runs.simulation_request import Request
 
 _KINDS = {
     "compute": "compute",

@@ -79,20 +79,20 @@ def lives_of(profile: Profile, c: Configuration, means: Means, epoch: Epoch) -> 
         together((times(trained, c.epochs), times(validated, measured)))
         for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
     ]
-    run_s = sum(ready_s + span + ending_s for span in spans)
-    told = [_told(c, means, run_s, len(spans), epoch, rank) for rank in range(c.workers)]
+    run_s = sum(ready_s + span + end_s for span in spans)
+    told = [told_by(c, means, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
     return Lives(run_s=run_s, of_stage=of_stage, moved=moved, told=told)
 
 
-def _told(
-    c: Configuration, means: Means, run_s: float, lives: int, epoch: Epoch, rank: int
+def told_by(
+    c: Configuration, means: Means, run_s: float, lives: int, epoch_steps: int, rank: int
 ) -> Moved:
     """Of one worker, about: a report every so often, and at once when it started, after an epoch
     and at its end; rank 0 looks for a wish to stop as it goes on."""
     every_s, look_s = REPORT_EVERY_OVER_LINK_S, LOOK_FOR_STOP_OVER_LINK_S
     if means.immediate:
         every_s, look_s = REPORT_EVERY_S, LOOK_FOR_STOP_S
-    steps = c.epochs * epoch.steps
+    steps = c.epochs * epoch_steps
     puts = min(steps, round(run_s / every_s)) + c.epochs + _URGENT * lives
     looks = min(steps, round(run_s / look_s)) if rank == 0 else 0
     nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
