@@ -154,9 +154,7 @@ def between_passes(configuration: Configuration, stage: int) -> int:
     return min(c.micro_batches, c.stages - stage) if c.schedule == "1f1b" else c.micro_batches
 
 
-def _boundary(
-    layers: tuple[LayerBytes, ...], c: Configuration, stage: int, held: int
-) -> float:
+def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int, held: int) -> float:
     """Of a micro-batch's samples: what comes in and goes out, ahead and behind, and what was sent
     and has still to go back."""
     first, last = layers[0], layers[-1]

@@ -31,9 +31,7 @@ _ONE_THREAD = (
 #: and go back to it; in huge pages, where the kernel has them, which costs less time than keeping
 #: them in small ones (docs/planning.md).
 _MALLOC = (
-    "glibc.malloc.mmap_threshold=4194304:"
-    "glibc.malloc.trim_threshold=8388608:"
-    "glibc.malloc.hugetlb=1"
+    "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
 )
 _TUNABLES = "GLIBC_TUNABLES"
 #: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
