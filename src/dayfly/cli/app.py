@@ -358,6 +358,106 @@ def report(
 
 
 @app.command()
+def profile(
+    context: typer.Context,
+    job_file: Annotated[
+        Path, typer.Argument(metavar="JOB.py", help="Python file with the variable `job`.")
+    ],
+    memory_sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="MIB,MIB,...",
+            help="Memory of functions, in MiB: each is measured.",
+            show_default="not limited",
+        ),
+    ] = None,
+    platform: Platform = None,
+    channel: Channel = None,
+    cpu: Cpu = None,
+    uplink: Uplink = None,
+    downlink: Downlink = None,
+    latency: Latency = None,
+    imitate: Imitate = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Samples that are computed at once, at most.", show_default="the job's"),
+    ] = None,
+    wait_timeout: WaitTimeout = None,
+    own: Own = None,
+    output: Annotated[Path, typer.Option(help="The profile's file.")] = Path("profile.json"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
+    ] = False,
+    from_catalogue: Annotated[
+        bool,
+        typer.Option(
+            "--from-catalogue",
+            help="Measure nothing: look up --platform and --store in the catalogue, and count "
+            "FLOPs.",
+        ),
+    ] = False,
+    store: Annotated[
+        str | None, typer.Option(help="Store of the catalogue, with --from-catalogue.")
+    ] = None,
+    flops_per_vcpu: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GFLOP/S",
+            help="What training gets out of a vCPU, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="The most vCPUs that a worker computes with, with --from-catalogue.",
+            show_default="all that it has",
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="How much longer computing takes beside transfers, with --from-catalogue.",
+            show_default="1",
+        ),
+    ] = None,
+    cold_start: Annotated[
+        float | None,
+        typer.Option(
+            help="From the request to the handler, in s, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    base_memory: Annotated[
+        float | None,
+        typer.Option(
+            help="A worker's memory without a model, in MiB, with --from-catalogue.",
+            show_default="a process's on this machine",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what the job in JOB.py takes in functions, for plans and predictions."""
+    from dayfly.cli.profile import measure
+
+    raise typer.Exit(
+        measure(
+            job_file,
+            output,
+            memory_sizes,
+            function_settings(context, resumed=False),
+            batch_size=batch_size,
+            quick=quick,
+            force=force,
+            as_json=as_json,
+            catalogued=context.params,
+        )
+    )
+
+
+@app.command()
 def catalogue(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A platform or a store; none: list them.")

@@ -19,7 +19,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.epochs import Epoch
 from dayfly.plan.prediction import Volume
 from dayfly.plan.profile import Profile
-from dayfly.plan.stages import stage_size
+from dayfly.plan.stages import end_s, stage_size, start_s
 from dayfly.plan.traffic import times, together, volume
 from dayfly.wire.message import HEADER_BYTES
 
@@ -66,19 +66,20 @@ def lives_of(profile: Profile, c: Configuration, means: Means, epoch: Epoch) -> 
     training_s = c.epochs * epoch.trained.seconds + measured * epoch.validation.seconds
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     inits = [size.init_s.value + c.cold_start_s for size in sizes]
-    ready_s = max(i + size.start_s.value for i, size in zip(inits, sizes, strict=True))
-    end_s = max(size.end_s.value for size in sizes)
-    spans = _spans(c, training_s, max(size.start_s.value for size in sizes), end_s, epoch.step_s)
+    starts = [start_s(profile, c, stage) for stage in range(c.stages)]
+    ready_s = max(init_s + its_s for init_s, its_s in zip(inits, starts, strict=True))
+    ending_s = max(end_s(profile, c, stage) for stage in range(c.stages))
+    spans = _spans(c, training_s, max(starts), ending_s, epoch.step_s)
     # Stages that are ready earlier wait for the others in their first step.
     of_stage = [
-        [Life(init_s=init_s, run_s=ready_s - init_s + span + end_s) for span in spans]
+        [Life(init_s=init_s, run_s=ready_s - init_s + span + ending_s) for span in spans]
         for init_s in inits
     ]
     moved = [
         together((times(trained, c.epochs), times(validated, measured)))
         for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
     ]
-    run_s = sum(ready_s + span + end_s for span in spans)
+    run_s = sum(ready_s + span + ending_s for span in spans)
     told = [told_by(c, means, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
     return Lives(run_s=run_s, of_stage=of_stage, moved=moved, told=told)
 
@@ -99,12 +100,12 @@ def told_by(
 
 
 def _spans(
-    c: Configuration, training_s: float, start_s: float, end_s: float, step_s: float
+    c: Configuration, training_s: float, starting_s: float, ending_s: float, step_s: float
 ) -> list[float]:
     """Seconds of training in each life."""
     if c.lifetime_s is None:
         return [training_s]
-    spare_s = end_in_order_s(step_s, end_s, c.lifetime_s)
-    most_s = max(step_s, c.lifetime_s - start_s - spare_s)
+    spare_s = end_in_order_s(step_s, ending_s, c.lifetime_s)
+    most_s = max(step_s, c.lifetime_s - starting_s - spare_s)
     count = max(1, math.ceil(training_s / most_s - 1e-9))
     return [most_s] * (count - 1) + [training_s - most_s * (count - 1)]
