@@ -33,9 +33,11 @@ from dayfly.plan.simulation.ways import Way, left_of_bandwidth
 from dayfly.plan.simulation.work import Work, shares
 from dayfly.plan.stages import (
     check_configuration,
+    end_s,
     stage_layers,
     stage_range,
     stage_size,
+    start_s,
 )
 from dayfly.wire.pipelines.orders import ORDERS
 
@@ -103,8 +105,8 @@ class _Builder:
             steps=self._batches.steps * c.epochs,
             turn=self._turn,
             init_N=self._by_stage([size.init_s.value + c.cold_start_s for size in sizes]),
-            start_N=self._by_stage([size.start_s.value for size in sizes]),
-            end_N=np.full(c.workers, max(size.end_s.value for size in sizes)),
+            start_N=self._by_stage([start_s(self._profile, c, stage) for stage in range(c.stages)]),
+            end_N=np.full(c.workers, max(end_s(self._profile, c, s) for s in range(c.stages))),
             lifetime_s=math.inf if c.lifetime_s is None else c.lifetime_s,
             replays=replays and c.workers > 1,
             log_N=self._by_stage([self._log_s(stage) for stage in range(c.stages)]),

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.plan.figures import Affine
+from dayfly.plan.figures import NOTHING, Affine
 from dayfly.plan.flat import ITEM_BYTES, Flat
 from dayfly.plan.profile import LayerBytes, SizeProfile
 from dayfly.plan.rank import travelling_bytes
 from dayfly.plan.simulation.chance import Floats, Ints
-from dayfly.plan.stages import total
 from dayfly.plan.work import cut_backward
 
 
@@ -63,8 +62,8 @@ class Work:
         times = size.backward[first : first + len(layers)]
         trained = float(sum(layer.trained for layer in layers))
         return cls(
-            forward=total(size.forward[first : first + len(layers)]),
-            backward=total(times),
+            forward=sum(size.forward[first : first + len(layers)], NOTHING),
+            backward=sum(times, NOTHING),
             trained=trained,
             kept=float(sum(layer.parameters + layer.buffers for layer in layers)),
             apply_s=size.apply(trained) if trained else 0.0,
