@@ -38,10 +38,6 @@ from dayfly.cli.flags import (
     Resume,
     RunDir,
     Schedule,
-    Several,
-    SeveralCollectives,
-    SeveralMemory,
-    SeveralMicroBatches,
     StageMemory,
     Sync,
     Uplink,
@@ -50,6 +46,7 @@ from dayfly.cli.flags import (
     function_settings,
     training_settings,
 )
+from dayfly.cli.plans import plans
 
 app = typer.Typer(
     name="dayfly",
@@ -199,65 +196,6 @@ def train(
     raise typer.Exit(conclude(action, as_json=as_json))
 
 
-@app.command()
-def predict(
-    context: typer.Context,
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE.json", help="What dayfly profile wrote.")
-    ],
-    workers: Several = None,
-    memory: SeveralMemory = None,
-    channel: Channel = None,
-    sync: Sync = None,
-    k: K = None,
-    collective: SeveralCollectives = None,
-    aggregators: Aggregators = None,
-    compress: Compress = None,
-    cut: Cut = None,
-    replicas: Replicas = None,
-    micro_batches: SeveralMicroBatches = None,
-    schedule: Schedule = None,
-    stage_memory: StageMemory = None,
-    lifetime: Lifetime = None,
-    cold_start: ColdStart = None,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    checkpoint_every: CheckpointEvery = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(help="Price list: a platform's name.", show_default="a run's own"),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Store whose prices count.",
-            show_default="the profile's channel, if it is one of the catalogue",
-        ),
-    ] = None,
-    own: Own = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the plan, for dayfly train --plan.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what a profiled job takes: seconds, dollars, memory, requests. Lists make a table."""
-    from dayfly.cli import predict as command
-    from dayfly.cli.outcome import shown
-
-    def action() -> None:
-        command.predict(
-            profile,
-            *command.asked(context),
-            {"epochs": epochs, "batch_size": batch_size},
-            prices=prices,
-            store=store,
-            output=output,
-            as_json=as_json,
-        )
-
-    raise typer.Exit(shown(action, as_json=as_json))
-
-
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 def run(
     context: typer.Context,
@@ -325,104 +263,6 @@ def run(
 
 
 @app.command()
-def simulate(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")
-    ],
-    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
-    deaths_per_hour: Annotated[
-        float, typer.Option(help="Deaths of each function, at random moments.")
-    ] = 0.0,
-    cold_start: Annotated[
-        float, typer.Option(help="Added to each start of a function, in s.")
-    ] = 0.0,
-    cold_start_sigma: Annotated[
-        float, typer.Option(help="How much that varies (log-normal).")
-    ] = 0.0,
-    jitter: Annotated[
-        float, typer.Option(metavar="SIGMA", help="How much compute times vary (log-normal).")
-    ] = 0.0,
-    stragglers: Annotated[int, typer.Option(help="Workers that are slow throughout.")] = 0,
-    straggler_factor: Annotated[float, typer.Option(help="How much slower they compute.")] = 2.0,
-    store_rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MB/s",
-            help="What the store carries for all functions together, each way.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    decline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N:F,N:F,...",
-            help="Part F of its bandwidth that a function has left when N run, linear between.",
-            show_default="all of it",
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Store of the catalogue whose cap and prices count.",
-            show_default="the profile's channel, if it is one",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Functions at once.", show_default="the plan's")
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(help="Functions a stage.", show_default="the plan's")
-    ] = None,
-    lifetime: Annotated[
-        float | None, typer.Option(help="A function's life, in s.", show_default="the plan's")
-    ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(help="Longest time between run checkpoints, in s.", show_default="the plan's"),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the data.", show_default="the plan's")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Samples a step, all workers.", show_default="the plan's")
-    ] = None,
-    own: Own = None,
-    run_dir: RunDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
-    from dayfly.cli import simulate as command
-
-    raise typer.Exit(
-        command.simulate(
-            plan,
-            {
-                "seed": seed,
-                "deaths_per_hour": deaths_per_hour,
-                "cold_start_s": cold_start,
-                "cold_start_sigma": cold_start_sigma,
-                "straggler_sigma": jitter,
-                "stragglers": stragglers,
-                "straggler_factor": straggler_factor,
-                "store_bytes_per_s": None if store_rate is None else store_rate * 1e6,
-            },
-            decline=decline,
-            changes={
-                "workers": workers,
-                "replicas": replicas,
-                "lifetime_s": lifetime,
-                "checkpoint_every_s": checkpoint_every,
-            },
-            of_the_job={"epochs": epochs, "batch_size": batch_size},
-            own=own,
-            store=store,
-            run_dir=run_dir,
-            as_json=as_json,
-        )
-    )
-
-
-@app.command()
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")],
     prices: Annotated[
@@ -447,58 +287,6 @@ def report(
             lambda: command.report(
                 directory, output, prices=prices, store=store, given=own, browse=browse
             )
-        )
-    )
-
-
-@app.command()
-def profile(
-    context: typer.Context,
-    job_file: Annotated[
-        Path, typer.Argument(metavar="JOB.py", help="Python file with the variable `job`.")
-    ],
-    memory_sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="MIB,MIB,...",
-            help="Memory of functions, in MiB: each is measured.",
-            show_default="not limited",
-        ),
-    ] = None,
-    platform: Platform = None,
-    channel: Channel = None,
-    cpu: Cpu = None,
-    uplink: Uplink = None,
-    downlink: Downlink = None,
-    latency: Latency = None,
-    imitate: Imitate = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Samples that are computed at once, at most.", show_default="the job's"),
-    ] = None,
-    wait_timeout: WaitTimeout = None,
-    own: Own = None,
-    output: Annotated[Path, typer.Option(help="The profile's file.")] = Path("profile.json"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure what the job in JOB.py takes in functions, for plans and predictions."""
-    from dayfly.cli.profile import measure
-
-    raise typer.Exit(
-        measure(
-            job_file,
-            output,
-            memory_sizes,
-            function_settings(context, resumed=False),
-            batch_size=batch_size,
-            quick=quick,
-            force=force,
-            as_json=as_json,
         )
     )
 
@@ -530,6 +318,9 @@ def bench(
     from dayfly.cli.bench import measure
 
     raise typer.Exit(measure(name, context.args, as_json=as_json))
+
+
+app.add_typer(plans)
 
 
 def main() -> None:
