@@ -1,1 +1,1 @@
-"""Tests of how a job is profiled."""
+"""`dayfly profile`: what functions measure of a job."""

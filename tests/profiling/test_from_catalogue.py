@@ -11,14 +11,16 @@ from torch import nn
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.cli.from_catalogue import profile_from_catalogue
+from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
 from dayfly.errors import RequestError
 from dayfly.plan.catalogued import Assumed
 from dayfly.plan.profile import Profile
+from dayfly.plan.profile_file import parse_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import Wanted, profile_settings
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile, job_facts
+from tests.cli.command import run
 
 SAMPLES = 60
 
@@ -122,14 +124,16 @@ def test_an_optimizer_that_reads_values(tmp_path: Any) -> None:
 
 
 def test_a_worker_without_a_model_takes_what_torch_takes() -> None:
-    """Some 100 MiB at least, and not a model's."""
-    assert 100 < base_mib() < 2000
+    """Some 100 MiB at least, whatever the process has that asks."""
+    held = np.ones(2**30 // 8)
+    assert 100 < base_mib() < 1000
+    assert held.nbytes == 2**30
 
 
 def by_flags(made: dayfly.Job, **flags: Any) -> Profile:
     """As `dayfly profile --from-catalogue` makes it, of functions of 1769 MiB."""
     usual = {"platform": "aws-lambda", "store": "s3", "base_memory": 200.0, "cold_start": 0.5}
-    return profile_from_catalogue(made, "small", (1769,), usual | flags, None)
+    return profile_from_catalogue(made, "small", (1769,), usual | flags)
 
 
 def test_flags_have_the_units_of_other_commands(tmp_path: Any) -> None:
@@ -164,4 +168,35 @@ def test_flags_that_lack_or_cannot_be(tmp_path: Any, flags: dict[str, Any], word
     with pytest.raises(RequestError, match=words):
         by_flags(job(tmp_path), **flags)
     with pytest.raises(RequestError, match="needs --memory"):
-        profile_from_catalogue(job(tmp_path), "small", (), {"platform": "a", "store": "b"}, None)
+        profile_from_catalogue(job(tmp_path), "small", (), {"platform": "a", "store": "b"})
+
+
+def test_flags_that_say_nothing_of_what_is_asked() -> None:
+    assert check_flags({"from_catalogue": True, "store": "s3", "quick": False})
+    assert not check_flags({"from_catalogue": False, "store": None, "quick": True})
+    with pytest.raises(RequestError, match="--store is for a profile that is looked up: add"):
+        check_flags({"from_catalogue": False, "store": "s3"})
+    with pytest.raises(RequestError, match="--wait-timeout is for a profile that is measured"):
+        check_flags({"from_catalogue": True, "wait_timeout": 60.0})
+
+
+def test_the_command(tmp_path: Any) -> None:
+    """It writes a profile that can be read, and refuses what no row says, with exit code 2."""
+    (tmp_path / "small.py").write_text(
+        "import torch, dayfly\n"
+        "from torch import nn\n"
+        "job = dayfly.Job(\n"
+        "    model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), data='digits',\n"
+        "    loss=nn.functional.cross_entropy, batch_size=64, epochs=1,\n"
+        "    optimizer=lambda params: torch.optim.SGD(params, lr=0.1))\n"
+    )
+    usual = ("profile", "small.py", "--from-catalogue", "--platform", "aws-lambda")
+    sizes = ("--memory", "1769,3538", "--base-memory", "200")
+    done = run(*usual, *sizes, "--store", "s3", "--cold-start", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = parse_profile((tmp_path / "profile.json").read_text(), "profile.json")
+    assert (made.job, made.imitate, made.how) == ("small", "aws-lambda", "catalogue")
+    assert [size.memory_mib for size in made.sizes] == [1769, 3538]
+    refused = run(*usual, *sizes, "--store", "s3", "--force", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no cold_start_s of aws-lambda: give --cold-start" in refused.stderr

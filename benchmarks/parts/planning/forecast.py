@@ -13,9 +13,9 @@ from benchmarks.parts.spread import say
 from dayfly.errors import RunFailed
 from dayfly.plan.profile import Profile
 from dayfly.plan.profile_file import profile_text
-from dayfly.runs.profiling import measuring
 from dayfly.runs.planning import Wanted, read_profile
 from dayfly.runs.predicting import predict_run
+from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
 
 

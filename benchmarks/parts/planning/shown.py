@@ -29,6 +29,7 @@ def table(result: Json) -> Table:
         "error: predicted / measured - 1; spread: (most - least) / median of the runs;",
         "single: how far a run is from the median of the others, on average",
         _dollars(rows),
+        _memory(rows),
         "run: the time in which functions lived; MiB: the most that a function of a stage held",
         _parts(rows),
         "of rank 0's step: computing; transfers while it does not; only waiting; neither",
@@ -39,7 +40,7 @@ def table(result: Json) -> Table:
 
 def _seconds(rows: Sequence[Json]) -> Table:
     made = columns(
-        ["configuration"], ["steps", "predicted ms", "measured", "error", "spread", "single"]
+        ["configuration"], ["steps", "predicted", "measured ms", "error", "spread", "single"]
     )
     for row in rows:
         step = row["step_s"]
@@ -55,29 +56,25 @@ def _seconds(rows: Sequence[Json]) -> Table:
 
 
 def _dollars(rows: Sequence[Json]) -> Table:
-    made = columns(
-        ["configuration"],
-        [
-            "predicted m$",
-            "measured",
-            "error",
-            "spread",
-            "single",
-            "run s",
-            "error",
-            "predicted MiB",
-            "measured",
-            "error",
-        ],
-    )
+    made = columns(["configuration"], ["predicted m$", "measured", "error", "spread", "single"])
     for row in rows:
-        cost, run, memory = row["cost_usd"], row["run_s"], row["memory_mib"]
+        cost = row["cost_usd"]
         made.add_row(
             row["name"],
             f"{1e3 * cost['predicted']:.4f}",
             f"{1e3 * cost['measured']:.4f}",
             _signed(cost["error"]),
             *_repeats(cost),
+        )
+    return made
+
+
+def _memory(rows: Sequence[Json]) -> Table:
+    made = columns(["configuration"], ["run s", "error", "predicted MiB", "measured", "error"])
+    for row in rows:
+        run, memory = row["run_s"], row["memory_mib"]
+        made.add_row(
+            row["name"],
             f"{run['measured']:.2f}",
             _signed(run["error"]),
             "/".join(f"{one:.0f}" for one in memory["predicted"]),

@@ -27,8 +27,32 @@ _ASSUMED = {
 }
 
 
+#: Flags of a platform that is looked up, and of one that is measured, alone.
+_OF_ROWS = ("store", "flops_per_vcpu", "threads", "beta", "cold_start", "base_memory")
+_OF_MEASURING = ("channel", "imitate", "wait_timeout", "quick")
+
+
+def check_flags(flags: Mapping[str, Any]) -> bool:
+    """Whether a profile is to be made from the catalogue.
+
+    Raises RequestError for flags that say nothing then, or otherwise.
+    """
+    looked_up = bool(flags["from_catalogue"])
+    for flag in _OF_MEASURING if looked_up else _OF_ROWS:
+        if flags.get(flag) not in (None, False):
+            raise RequestError(
+                f"--{flag.replace('_', '-')} is for a profile that is "
+                + (
+                    "measured: leave out --from-catalogue"
+                    if looked_up
+                    else "looked up: add --from-catalogue"
+                )
+            )
+    return looked_up
+
+
 def profile_from_catalogue(
-    job: Job, name: str, memory_mib: tuple[int, ...], flags: Mapping[str, Any], own: Path | None
+    job: Job, name: str, memory_mib: tuple[int, ...], flags: Mapping[str, Any]
 ) -> Profile:
     """The job's profile on the platform and over the store that the flags name.
 
@@ -51,7 +75,7 @@ def profile_from_catalogue(
         if flags.get(flag) is not None
     }
     base = flags.get("base_memory")
-    directory = own_catalogue(own)
+    directory = own_catalogue(flags.get("own"))
     return catalogued_profile(
         job,
         name=name,

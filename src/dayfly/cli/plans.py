@@ -26,7 +26,6 @@ from dayfly.cli.flags import (
     Own,
     Platform,
     Replicas,
-    RunDir,
     Schedule,
     Several,
     SeveralCollectives,
@@ -38,6 +37,7 @@ from dayfly.cli.flags import (
     WaitTimeout,
     function_settings,
 )
+from dayfly.cli.simulate import simulate
 
 plans = typer.Typer()
 
@@ -75,6 +75,53 @@ def profile(
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
     ] = False,
+    from_catalogue: Annotated[
+        bool,
+        typer.Option(
+            "--from-catalogue",
+            help="Measure nothing: look up --platform and --store in the catalogue, and count "
+            "FLOPs.",
+        ),
+    ] = False,
+    store: Annotated[
+        str | None, typer.Option(help="Store of the catalogue, with --from-catalogue.")
+    ] = None,
+    flops_per_vcpu: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GFLOP/S",
+            help="What training gets out of a vCPU, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="The most vCPUs that a worker computes with, with --from-catalogue.",
+            show_default="all that it has",
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="How much longer computing takes beside transfers, with --from-catalogue.",
+            show_default="1",
+        ),
+    ] = None,
+    cold_start: Annotated[
+        float | None,
+        typer.Option(
+            help="From the request to the handler, in s, with --from-catalogue.",
+            show_default="the catalogue's",
+        ),
+    ] = None,
+    base_memory: Annotated[
+        float | None,
+        typer.Option(
+            help="A worker's memory without a model, in MiB, with --from-catalogue.",
+            show_default="a process's on this machine",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what the job in JOB.py takes in functions, for plans and predictions."""
@@ -90,6 +137,7 @@ def profile(
             quick=quick,
             force=force,
             as_json=as_json,
+            catalogued=context.params,
         )
     )
 
@@ -153,99 +201,4 @@ def predict(
     raise typer.Exit(shown(action, as_json=as_json))
 
 
-@plans.command()
-def simulate(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")
-    ],
-    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
-    deaths_per_hour: Annotated[
-        float, typer.Option(help="Deaths of each function, at random moments.")
-    ] = 0.0,
-    cold_start: Annotated[
-        float, typer.Option(help="Added to each start of a function, in s.")
-    ] = 0.0,
-    cold_start_sigma: Annotated[
-        float, typer.Option(help="How much that varies (log-normal).")
-    ] = 0.0,
-    jitter: Annotated[
-        float, typer.Option(metavar="SIGMA", help="How much compute times vary (log-normal).")
-    ] = 0.0,
-    stragglers: Annotated[int, typer.Option(help="Workers that are slow throughout.")] = 0,
-    straggler_factor: Annotated[float, typer.Option(help="How much slower they compute.")] = 2.0,
-    store_rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MB/s",
-            help="What the store carries for all functions together, each way.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    decline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N:F,N:F,...",
-            help="Part F of its bandwidth that a function has left when N run, linear between.",
-            show_default="all of it",
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Store of the catalogue whose cap and prices count.",
-            show_default="the profile's channel, if it is one",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Functions at once.", show_default="the plan's")
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(help="Functions a stage.", show_default="the plan's")
-    ] = None,
-    lifetime: Annotated[
-        float | None, typer.Option(help="A function's life, in s.", show_default="the plan's")
-    ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(help="Longest time between run checkpoints, in s.", show_default="the plan's"),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the data.", show_default="the plan's")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Samples a step, all workers.", show_default="the plan's")
-    ] = None,
-    own: Own = None,
-    run_dir: RunDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
-    from dayfly.cli import simulate as command
-
-    raise typer.Exit(
-        command.simulate(
-            plan,
-            {
-                "seed": seed,
-                "deaths_per_hour": deaths_per_hour,
-                "cold_start_s": cold_start,
-                "cold_start_sigma": cold_start_sigma,
-                "straggler_sigma": jitter,
-                "stragglers": stragglers,
-                "straggler_factor": straggler_factor,
-                "store_bytes_per_s": None if store_rate is None else store_rate * 1e6,
-            },
-            decline=decline,
-            changes={
-                "workers": workers,
-                "replicas": replicas,
-                "lifetime_s": lifetime,
-                "checkpoint_every_s": checkpoint_every,
-            },
-            of_the_job={"epochs": epochs, "batch_size": batch_size},
-            own=own,
-            store=store,
-            run_dir=run_dir,
-            as_json=as_json,
-        )
-    )
+plans.command()(simulate)

@@ -132,9 +132,9 @@ def _averaging(
             for one in micros
         ]
         ending = size.apply(trained_bytes) if micros else 0.0
-        seconds.append(speed * (sum(steps) + ending + size.step_s.value))
+        seconds.append(speed * (sum(steps) + ending))
     length = averaged_of(profile, c)
-    copy_s = size.reduce_s_per_byte * ITEM_BYTES * length
+    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * length
     seconds.append(_PASSES_BEFORE * copy_s)
     average = all_reduce(
         c.collective,
@@ -147,7 +147,9 @@ def _averaging(
         after=((0, None),),
         pool="caller",
     )
-    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking([_PASSES_AFTER * copy_s]))
+    # What a step takes beside passes is the flat buffer's, of which a round has one.
+    adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
+    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking(adopting))
     return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
 
 

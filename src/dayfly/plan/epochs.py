@@ -18,7 +18,7 @@ from dayfly.plan.traffic import moved_by, times, together, volume
 from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
-_ENOUGH = 4000
+_ENOUGH = 2500
 #: Steps at most: the CPU's periods begin anywhere in a step, so several are looked at.
 _MOST_STEPS = 6
 

@@ -148,12 +148,13 @@ def many_step(
     if c.cut:
         return _staged_step(profile, c, means, batches)
     size = profile.size(c.memory_mib[0])
-    ending_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if c.sync == "local-sgd":
         length = data_parallel.averaged_of(profile, c)
         summed = [sum_of(c.collective, c.aggregators, c.workers, length, means, size)]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
-        overhead_s, reduced_s = len(batches) * ending_s, compute_s + summed[0].seconds
+        overhead_s = len(batches) * apply_s + size.step_s.value
+        reduced_s = compute_s + summed[0].seconds
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1
@@ -174,7 +175,7 @@ def many_step(
         samples = -(-mine // c.micro_batches)
         pieces = cut_backward(size.backward, samples, buffer.whole_after)
         reduced_s = _reduced_s(compute_s, pieces, summed)
-        overhead_s = ending_s
+        overhead_s = apply_s + size.step_s.value
     return _steps(compute_s, reduced_s, overhead_s), _shared(summed, c.workers)
 
 

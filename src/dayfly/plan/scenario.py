@@ -61,7 +61,8 @@ class Scenario:
         if self.straggler_sigma:
             said.append(f"compute times vary by {self.straggler_sigma:g} (log-normal)")
         if self.stragglers:
-            said.append(f"{self.stragglers} stragglers, slower by {self.straggler_factor:g}")
+            plural = "s" * (self.stragglers > 1)
+            said.append(f"{self.stragglers} straggler{plural}, slower by {self.straggler_factor:g}")
         if self.store_bytes_per_s is not None:
             said.append(f"a store of {self.store_bytes_per_s / 1e6:g} MB/s each way")
         if self.decline:

@@ -31,8 +31,9 @@ def rebill(
 
     prices: name of a platform; None: the run's own list. store: whose prices the store's part has;
     None: it costs nothing, but in a simulation of a store that was named. own: a catalogue of the
-    user's; None: the run's, if it had one. Raises RequestError if the directory holds no run, or the
-    catalogue lacks what is asked for.
+    user's; None: the run's, if it had one.
+
+    Raises RequestError if the directory holds no run, or the catalogue lacks what is asked for.
     """
     settings = recorded_settings(directory)
     known = Catalogue(own.expanduser()) if own is not None else catalogue(settings)

@@ -49,7 +49,12 @@ def size(memory_mib: int | None = 2048, **changes: Any) -> SizeProfile:
 
 def profile(samples: int = 320, validation_samples: int = 32, **changes: Any) -> Profile:
     """Of four layers of 2 MB, whose output is 10 kB a sample."""
-    layer = {"parameters": 2_000_000, "trained": 2_000_000, "output": 1e4, "gradient": 1e4}
+    layer: dict[str, Any] = {
+        "parameters": 2_000_000,
+        "trained": 2_000_000,
+        "output": 1e4,
+        "gradient": 1e4,
+    }
     whole: dict[str, Any] = {
         "job": "made-up",
         "platform": "local",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import mean, median
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from dayfly.plan.simulation.fleet import End
 from dayfly.plan.simulation.outcome import Simulated
 from tests.plan.simulation.made import configuration, made_course, profile, simulated
 
-PIPELINE = {"cut": (2,), "replicas": 2, "micro_batches": 4}
+PIPELINE: dict[str, Any] = {"cut": (2,), "replicas": 2, "micro_batches": 4}
 
 
 def billed_s(outcome: Simulated) -> float:
@@ -93,13 +95,17 @@ def test_more_deaths_cost_more(asked: Configuration, replays: bool) -> None:
 def test_lives_follow_each_other(
     seed: int, rate: float, lifetime: float | None, kind: str, replays: bool
 ) -> None:
-    more = {"bsp": {}, "local": {"sync": "local-sgd", "k": 3}, "pipeline": PIPELINE}[kind]
+    more: dict[str, Any] = {
+        "bsp": {},
+        "local": {"sync": "local-sgd", "k": 3},
+        "pipeline": PIPELINE,
+    }[kind]
     asked = configuration(lifetime_s=lifetime, **more)
     found = simulated(asked, Scenario(seed=seed, deaths_per_hour=rate), replays=replays)
     for rank in range(4):
         mine = sorted((one for one in found.attempts if one.rank == rank), key=lambda a: a.number)
         assert [one.number for one in mine] == list(range(len(mine)))
-        for before, after in zip(mine, mine[1:], strict=False):
+        for before, after in pairwise(mine):
             assert after.invoked_s >= before.end_s - 1e-9
             assert before.end is not End.DONE
         if lifetime is not None and found.status == "done":
@@ -142,8 +148,8 @@ def test_a_hundred_deaths_without_a_step_fail_the_run() -> None:
 
 
 def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:
-    def step_s(**scenario: object) -> float:
-        return simulated(configuration(), Scenario(**scenario)).step_s[0]  # type: ignore[arg-type]
+    def step_s(**scenario: Any) -> float:
+        return simulated(configuration(), Scenario(**scenario)).step_s[0]
 
     usual = step_s()
     assert step_s(store_bytes_per_s=4 * 50e6) == pytest.approx(usual)
@@ -151,9 +157,7 @@ def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:
     assert step_s(decline=((2, 1.0), (4, 0.5))) > 1.2 * usual
     assert step_s(decline=((4, 1.0), (8, 0.5))) == pytest.approx(usual)
     # A whole store of half of what four functions can carry is as half of it for each of them.
-    assert step_s(store_bytes_per_s=100e6) == pytest.approx(
-        step_s(decline=((4, 0.5),)), rel=1e-3
-    )
+    assert step_s(store_bytes_per_s=100e6) == pytest.approx(step_s(decline=((4, 0.5),)), rel=1e-3)
 
 
 def test_stragglers_decide_how_long_a_step_takes() -> None:
@@ -174,7 +178,7 @@ def test_cold_starts_come_before_every_life() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {**PIPELINE, "replicas": 5000}], ids=["bsp", "pipeline"])
-def test_ten_thousand_workers_come_to_an_end(more: dict[str, object]) -> None:
+def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
     asked = configuration(10_000, collective="k-reduce", aggregators=100, epochs=2, **more)
     scenario = Scenario(straggler_sigma=0.1, stragglers=3, deaths_per_hour=0.001)
     found = simulated(asked, scenario, profile(samples=400_000), watched=(0, 9_999))
@@ -194,9 +198,9 @@ def test_ten_thousand_workers_come_to_an_end(more: dict[str, object]) -> None:
         {"cold_start_s": float("nan")},
     ],
 )
-def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=next(iter(wrong))):
-        Scenario(**wrong)  # type: ignore[arg-type]
+        Scenario(**wrong)
 
 
 def test_what_cannot_be_run_is_not_simulated() -> None:

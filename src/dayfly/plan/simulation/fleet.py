@@ -101,6 +101,7 @@ class Fleet:
 
     @property
     def workers(self) -> int:
+        """How many."""
         return len(self.attempt)
 
     def invoke(self, ranks: Ints, at_s: Floats) -> None:

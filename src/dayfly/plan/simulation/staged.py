@@ -56,6 +56,7 @@ class Stages:
 
     @property
     def replicas(self) -> int:
+        """Of each stage."""
         return len(self.samples_RM)
 
     def passes(

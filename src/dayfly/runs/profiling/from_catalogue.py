@@ -7,6 +7,7 @@ model is measured, in a process of its own: that depends on Python and torch, no
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,10 +29,9 @@ from dayfly.train.replica import build_optimizer
 from dayfly.train.stages.build import build_skeleton
 
 _BASE_TIMEOUT_S = 120
-#: What a worker imports, and then the most memory that it had.
-_BASE = (
-    "import dayfly.runs.worker, resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-)
+#: What a worker imports, and then the most memory that it had; ru_maxrss may be its parent's.
+_BASE = "import dayfly.runs.worker; print(open('/proc/self/status').read())"
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def catalogued_profile(
@@ -95,7 +95,9 @@ def base_mib() -> float:
             f"the memory of a worker without a model cannot be measured: {in_short(error)}: say it "
             "with --base-memory"
         ) from error
-    return int(done.stdout) / 1024
+    peak = _PEAK.search(done.stdout)
+    assert peak is not None, "Linux says VmHWM of every process"
+    return int(peak[1]) / 1024
 
 
 def _state_per_trained_byte(job: Job, model: nn.Module) -> float:

@@ -105,8 +105,10 @@ def profile(
                 if len(each) > 1:
                     note(f"{error}: left out")
         if not found:
-            raise RequestError(f"{failed[-1]}: give more --memory")
-    layers = tuple(LayerBytes(**layer) for layer in facts["layers"])
+            raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
+    layers = tuple(
+        LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
+    )
     trained = sum(layer.trained for layer in layers)
     points = [
         (samples, float(size.memory_mib), seconds)
@@ -129,6 +131,7 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
+        measures=4 + len(job.metrics),
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),
     )
@@ -228,7 +231,7 @@ class _Bench:
             few=exchange.FEW,
             in_flight=kind.abilities.in_flight,
         )
-        return facts, size_profile(measured)
+        return facts, replace(size_profile(measured), rates=allotted.rates)
 
     def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""

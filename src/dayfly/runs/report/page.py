@@ -79,6 +79,8 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     losses = history.get("step_loss") or curves.step_losses(of_rank_0)
     figures = [curves.loss_by_step(losses)] if losses else []
     figures += curves.by_epoch(epochs)
+    if simulation.is_simulation(run.record):
+        figures = []  # nothing is learnt
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     sums = tables.traffic(run.workers)
     return Template(_asset("template.html")).substitute(
