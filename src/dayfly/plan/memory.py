@@ -4,8 +4,8 @@
     step         model, gradients, optimizer's state, activations, what is computed with
     checkpoint   model, gradients, optimizer's state, and a copy of what is to be written
 
-FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations of mu micro-batches, parameters s
-and as much of gradients, twice as much again of serialized data if replicas are summed, and the
+FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations of mu micro-batches, parameters
+s and as much of gradients, twice as much again of serialized data if replicas are summed, and the
 framework's base. Ours differs. A schedule may hold fewer micro-batches. Nothing is serialized:
 messages leave the flat buffer and the model where they lie, and only contributions under way lie
 beside them. An optimizer has a state. A whole model's checkpoint is copied. And a pass needs room
@@ -49,8 +49,8 @@ class Holding:
     gradients of their own under local SGD. average: local SGD's flat buffer (`train/averaging.py`).
     state: the optimizer's. before: where buffers were when the step began (`train/moves.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
-    the backward pass, of all micro-batches that are between their passes. work: what a pass computes
-    with beside them. boundary: messages of a cut model that come, wait or go
+    the backward pass, of all micro-batches that are between their passes. work: what a pass
+    computes with beside them. boundary: messages of a cut model that come, wait or go
     (`wire/pipelines/slots.py`). wire: contributions under way, and what a codec holds
     (`wire/buffers.py`). samples: read ahead. read: the checkpoint, until the model is filled.
     copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not copied.

@@ -39,7 +39,7 @@ class Request:
         name: str,
         *,
         changes: Mapping[str, Any],
-        of_the_job: Mapping[str, int],
+        of_the_job: Mapping[str, Any],
         store: str | None = None,
     ) -> Request:
         """Of a plan, with changes of its settings and of what it says of its job.

@@ -30,8 +30,8 @@ class LocalCall:
     pidfd: its process, -1 before the hello. tries: how often the last zygote was asked for it.
     retry_at: time.monotonic() from which the same zygote may be asked again.
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
-    lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at its
-    memory again; None as long as it is not known. stopped: why we killed it, or shall.
+    lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
+    its memory again; None as long as it is not known. stopped: why we killed it, or shall.
     gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be

@@ -25,11 +25,11 @@ _ONE_THREAD = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-#: The C library's allocator, so that functions need what they hold, and no more. By itself it learns
-#: to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too short for
-#: the next of its size, so peaks were up to a quarter higher. Here large blocks come from the kernel
-#: and go back to it; in huge pages, where the kernel has them, which costs less time than keeping
-#: them in small ones (docs/planning.md).
+#: The C library's allocator, so that functions need what they hold, and no more. By itself it
+#: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
+#: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
+#: the kernel and go back to it; in huge pages, where the kernel has them, which costs less time
+#: than keeping them in small ones (docs/planning.md).
 _MALLOC = (
     "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
 )

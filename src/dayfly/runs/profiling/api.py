@@ -33,7 +33,7 @@ def profile(
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
     lines = Lines(StandardError())
-    more = {"told": lines.note, "note": lines.note} if progress else {}
+    more: dict[str, Any] = {"told": lines.note, "note": lines.note} if progress else {}
     return measuring.profile(
         overridden(job, batch_size=batch_size),
         checked_settings(**settings),
