@@ -19,7 +19,7 @@ from dayfly.cli.flags import function_settings, numbers, training_settings
 from dayfly.errors import RequestError
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction, Volume
-from dayfly.plan.profile import Profile
+from dayfly.plan.profile import Profile, in_words
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import (
     Wanted,
@@ -202,7 +202,7 @@ def _functions(plan: Plan) -> str:
             f"{settings.algorithm}"
         )
     how = f"{asked.sync}, {settings.algorithm}" if asked.workers > 1 else asked.sync
-    return f"{asked.workers} of {_mib(asked.memory_mib[0])}, {how}"
+    return f"{asked.workers} of {in_words(asked.memory_mib[0])}, {how}"
 
 
 def _memory(said: Prediction, limits: Sequence[int | None]) -> str:
@@ -255,7 +255,3 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.4g} ms"
-
-
-def _mib(memory_mib: int | None) -> str:
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

@@ -165,12 +165,13 @@ class Profile:
         for size in self.sizes:
             if size.memory_mib == memory_mib:
                 return size
-        known = ", ".join(_in_words(size.memory_mib) for size in self.sizes)
+        known = ", ".join(in_words(size.memory_mib) for size in self.sizes)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {_in_words(memory_mib)}: it has "
+            f"the profile of {self.job} has no functions of {in_words(memory_mib)}: it has "
             f"{known}; take one of these, or profile the job with that size, too"
         )
 
 
-def _in_words(memory_mib: int | None) -> str:
+def in_words(memory_mib: int | None) -> str:
+    """`512 MiB`, or that memory is not limited."""
     return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

@@ -29,7 +29,7 @@ from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.reports import read_reports
 from dayfly.plan.fits import fit_fasdl
-from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.one_life import PRELOAD
@@ -135,11 +135,6 @@ def profile(
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),
     )
-
-
-def in_words(memory_mib: int | None) -> str:
-    """`512 MiB`, or that memory is not limited."""
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
 
 
 @contextmanager
