@@ -127,6 +127,12 @@ def test_messages() -> None:
     assert profile.up.cpu_s_per_byte == pytest.approx(1e-10, rel=1e-3)
 
 
+def test_messages_that_a_server_sums() -> None:
+    """A put to it and a get from it: two latencies, not four, and 12 ms of lanes in each."""
+    profile = size_profile(measured(collective=collective("push-pull", None, 2)))
+    assert profile.up.latency_s.value == pytest.approx(0.022, rel=1e-3)
+
+
 def test_contention_beside_the_cpu_time_of_messages() -> None:
     assert size_profile(measured()).beta.value == pytest.approx(1.2)
 

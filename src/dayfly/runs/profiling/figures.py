@@ -7,9 +7,10 @@ What a step takes beside its parts is what rounds of a real worker take, less th
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import median
 from typing import Any
@@ -18,6 +19,7 @@ from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.fits import fit_affine, fit_transfer
 from dayfly.plan.profile import Pass, SizeProfile
 from dayfly.wire.collectives import Collective
+from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 Json = Mapping[str, Any]
@@ -183,8 +185,13 @@ def transfers(measured: Measured) -> tuple[Transfer, Transfer]:
         latency_s=(up.message_s(1) + down.message_s(1)) / 2,
         in_flight=measured.in_flight,
     )
+    links = [link] * len(ranks)
+    if measured.collective.server:  # it has no line of its own to wait for
+        ranks.append(serve(2, measured.few, chunk=measured.few))
+        endless = replace(link, up_bytes_per_s=math.inf, down_bytes_per_s=math.inf, latency_s=0.0)
+        links.append(endless)
     taken_s = median(measured.lead["sums"]["wall_s"])
-    slower = max(1.0, taken_s / max(1e-9, finish_s(simulate(ranks, link))))
+    slower = max(1.0, taken_s / max(1e-9, finish_s(simulate(ranks, links))))
     return _laned(up, slower, more_cpu_s), _laned(down, slower, more_cpu_s)
 
 
