@@ -8,9 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.runs.pipelining import MicroBatch, Pipelining, micro_batches, worthwhile_bytes
+from dayfly.batches import MicroBatch, micro_batches
+from dayfly.runs.pipelining import Pipelining
 from dayfly.train.order import share
 from dayfly.train.stages.forms import Form, TensorForm
+from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.shaping import Rates
 
 

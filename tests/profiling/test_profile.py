@@ -106,6 +106,7 @@ def test_refused_before_anything_is_measured(
         quick=True,
         force=False,
         as_json=True,
+        catalogued={"from_catalogue": False},
     )
     assert code == 2
     assert said in command.last_json(capsys.readouterr().out)["error"]

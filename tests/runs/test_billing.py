@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import dayfly
+from dayfly.catalogue.metering import Moved
 from dayfly.life.faults import Fault
-from dayfly.life.metering import Moved
 from dayfly.runs import events
 from dayfly.runs.billing import rebill
 from dayfly.wire.keys import COORDINATOR

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.metering import Used, bill
 from dayfly.errors import RequestError
-from dayfly.life.metering import Used, bill
 from dayfly.life.platforms.base import Limits
 from dayfly.runs.allotment import allotment, in_words
 from dayfly.runs.events import read_used

@@ -10,7 +10,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dayfly.errors import DayflyError
-from dayfly.train.flat import FlatBuffer, bucket_ends
+from dayfly.train.flat import FlatBuffer
+from dayfly.wire.buckets import bucket_ends
 
 
 def test_rows_are_cut_where_the_next_would_be_too_much() -> None:

@@ -20,8 +20,10 @@ from typing import Any
 
 from benchmarks.parts.pipelines.scale import Scale
 from benchmarks.parts.predictions import AllReduce
-from dayfly.runs.pipelining import Pipelining, micro_batches, worthwhile_bytes
+from dayfly.batches import micro_batches
+from dayfly.runs.pipelining import Pipelining
 from dayfly.wire.channels.base import Abilities
+from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
 from dayfly.wire.schedule import Kind, Schedule, Work
 from dayfly.wire.shaping import Rates

@@ -5,33 +5,48 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import dayfly
 from dayfly.cli.flags import (
+    Aggregators,
     AsJson,
+    BatchSize,
     Channel,
+    CheckpointEvery,
     ColdStart,
+    Collective,
+    Compress,
     Cpu,
+    Cut,
     Downlink,
+    Epochs,
     Gpu,
     Imitate,
+    K,
     Latency,
     Lifetime,
     Memory,
+    MicroBatches,
     Own,
     Payload,
+    PlanFile,
     Platform,
+    Replicas,
     Resume,
     RunDir,
+    Schedule,
+    StageMemory,
+    Sync,
     Uplink,
     WaitTimeout,
     Workers,
     function_settings,
-    numbers,
+    training_settings,
 )
+from dayfly.cli.plans import plans
 
 app = typer.Typer(
     name="dayfly",
@@ -87,63 +102,17 @@ def train(
     workers: Workers = None,
     platform: Platform = None,
     channel: Channel = None,
-    sync: Annotated[
-        str | None,
-        typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
-    ] = None,
-    k: Annotated[
-        str | None,
-        typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
-    ] = None,
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
-            "ring, scatter-reduce.",
-            show_default="what suits the channel: overlapped over a store, scatter-reduce over "
-            "files at any speed, ring over tcp://, push-pull over ps://",
-        ),
-    ] = None,
-    aggregators: Annotated[
-        int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
-    ] = None,
-    compress: Annotated[
-        str | None,
-        typer.Option(
-            metavar="none|bf16|int8|powersgd[:RANK]",
-            help="Let gradients travel smaller, and less exactly.",
-            show_default="none",
-        ),
-    ] = None,
-    cut: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L,L,...",
-            help="Cut the model into stages before these layers, counted from 0.",
-            show_default="one stage",
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(help="Functions a stage.", show_default="1")
-    ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(
-            help="In which a function computes its share of a batch.",
-            show_default="the job's accumulate",
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
-            show_default="fill-drain",
-        ),
-    ] = None,
-    stage_memory: Annotated[
-        str | None,
-        typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
-    ] = None,
+    sync: Sync = None,
+    k: K = None,
+    collective: Collective = None,
+    aggregators: Aggregators = None,
+    compress: Compress = None,
+    cut: Cut = None,
+    replicas: Replicas = None,
+    micro_batches: MicroBatches = None,
+    schedule: Schedule = None,
+    stage_memory: StageMemory = None,
+    plan: PlanFile = None,
     memory: Memory = None,
     lifetime: Lifetime = None,
     cpu: Cpu = None,
@@ -154,22 +123,15 @@ def train(
     payload: Payload = None,
     gpu: Gpu = None,
     imitate: Imitate = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the data.", show_default="the job's")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
-    ] = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of all that is random.", show_default="the job's")
     ] = None,
     target_accuracy: Annotated[
         float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
     ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
-    ] = None,
+    checkpoint_every: CheckpointEvery = None,
     wait_timeout: WaitTimeout = None,
     log_budget: Annotated[
         int | None,
@@ -186,35 +148,23 @@ def train(
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
-    from dayfly.runs.api import checked_settings, overridden
+    from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.displays import StandardError, display_for
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
-    of_training: dict[str, Any] = {
-        "sync": sync,
-        "k": int(k) if k is not None and k.isdecimal() else k,
-        "collective": collective,
-        "aggregators": aggregators,
-        "compress": compress,
-        "target_accuracy": target_accuracy,
-        "checkpoint_every_s": checkpoint_every,
-        "replicas": replicas,
-        "micro_batches": micro_batches,
-        "schedule": schedule,
-    }
-    given = {name: value for name, value in of_training.items() if value is not None}
-    given |= function_settings(context, resumed=resume is not None)
+    given = function_settings(context, resumed=resume is not None)
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     display = display_for(StandardError())
 
     def action() -> Run:
-        if cut is not None:
-            given["cut"] = numbers("--cut", cut, "4,9")
-        if stage_memory is not None:
-            given["stage_memory_mib"] = numbers("--stage-memory", stage_memory, "1024,512")
+        given.update(training_settings(context))
         if resume is not None:
-            fixed: dict[str, object] = {"JOB.py": job_file, "--run-dir": run_dir}
+            fixed: dict[str, object] = {
+                "JOB.py": job_file,
+                "--run-dir": run_dir,
+                "--plan": plan,
+            }
             fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
             refused = [name for name, value in fixed.items() if value is not None]
             if refused:
@@ -226,14 +176,20 @@ def train(
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"
             )
-        checked = checked_settings(**given)
-        job = overridden(load_job_file(job_file), **of_the_job)
+        carried = None
+        if plan is None:
+            checked = checked_settings(**given)
+            job = overridden(load_job_file(job_file), **of_the_job)
+        else:
+            carried, place = opened(plan)
+            job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)
         return launch.begin(
             job,
             checked,
             directory=run_dir,
             name=job_file.stem,
             code=job_file.resolve().parent,
+            plan=carried,
             display=display,
         )
 
@@ -336,58 +292,6 @@ def report(
 
 
 @app.command()
-def profile(
-    context: typer.Context,
-    job_file: Annotated[
-        Path, typer.Argument(metavar="JOB.py", help="Python file with the variable `job`.")
-    ],
-    memory_sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="MIB,MIB,...",
-            help="Memory of functions, in MiB: each is measured.",
-            show_default="not limited",
-        ),
-    ] = None,
-    platform: Platform = None,
-    channel: Channel = None,
-    cpu: Cpu = None,
-    uplink: Uplink = None,
-    downlink: Downlink = None,
-    latency: Latency = None,
-    imitate: Imitate = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Samples that are computed at once, at most.", show_default="the job's"),
-    ] = None,
-    wait_timeout: WaitTimeout = None,
-    own: Own = None,
-    output: Annotated[Path, typer.Option(help="The profile's file.")] = Path("profile.json"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure what the job in JOB.py takes in functions, for plans and predictions."""
-    from dayfly.cli.profile import measure
-
-    raise typer.Exit(
-        measure(
-            job_file,
-            output,
-            memory_sizes,
-            function_settings(context, resumed=False),
-            batch_size=batch_size,
-            quick=quick,
-            force=force,
-            as_json=as_json,
-        )
-    )
-
-
-@app.command()
 def catalogue(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A platform or a store; none: list them.")
@@ -414,6 +318,9 @@ def bench(
     from dayfly.cli.bench import measure
 
     raise typer.Exit(measure(name, context.args, as_json=as_json))
+
+
+app.add_typer(plans)
 
 
 def main() -> None:

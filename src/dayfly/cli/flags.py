@@ -1,4 +1,4 @@
-"""Flags that several commands have: what a run's functions are, and how they talk."""
+"""Flags that several commands have: a run's functions, how they talk, and how they train."""
 
 from __future__ import annotations
 
@@ -85,6 +85,110 @@ WaitTimeout = Annotated[
     ),
 ]
 
+# Of a job: how it is trained.
+
+Sync = Annotated[
+    str | None,
+    typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
+]
+K = Annotated[
+    str | None,
+    typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
+]
+Collective = Annotated[
+    str | None,
+    typer.Option(
+        help="All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
+        "ring, scatter-reduce.",
+        show_default="what suits the channel: overlapped over a store, scatter-reduce over "
+        "files at any speed, ring over tcp://, push-pull over ps://",
+    ),
+]
+Aggregators = Annotated[
+    int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
+]
+Compress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="none|bf16|int8|powersgd[:RANK]",
+        help="Let gradients travel smaller, and less exactly.",
+        show_default="none",
+    ),
+]
+Cut = Annotated[
+    str | None,
+    typer.Option(
+        metavar="L,L,...",
+        help="Cut the model into stages before these layers, counted from 0.",
+        show_default="one stage",
+    ),
+]
+Replicas = Annotated[int | None, typer.Option(help="Functions a stage.", show_default="1")]
+MicroBatches = Annotated[
+    int | None,
+    typer.Option(
+        help="In which a function computes its share of a batch.",
+        show_default="the job's accumulate",
+    ),
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option(
+        help="Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
+        show_default="fill-drain",
+    ),
+]
+StageMemory = Annotated[
+    str | None,
+    typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN.json",
+        help="Do what this plan says; flags beside it go before it.",
+    ),
+]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data.", show_default="the job's")]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
+]
+CheckpointEvery = Annotated[
+    float | None,
+    typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
+]
+
+# Several at once, to compare.
+
+Several = Annotated[
+    str | None, typer.Option(metavar="N,N,...", help="Functions at once.", show_default="1")
+]
+SeveralMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MIB,MIB,...",
+        help="A function's memory, in MiB.",
+        show_default="all of the profile's",
+    ),
+]
+SeveralCollectives = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="All-reduce algorithms, as of dayfly train.",
+        show_default="what suits the channel",
+    ),
+]
+SeveralMicroBatches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...",
+        help="In which a function computes its share of a batch.",
+        show_default="the job's accumulate",
+    ),
+]
+
 #: The settings of a run's functions, by the name of their flag.
 _SETTINGS = {
     "workers": "workers",
@@ -102,6 +206,18 @@ _SETTINGS = {
     "imitate": "imitate",
     "wait_timeout": "wait_timeout_s",
     "log_budget": "log_budget_mib",
+}
+#: Those of training, that are as their flag says them.
+_OF_TRAINING = {
+    "sync": "sync",
+    "collective": "collective",
+    "aggregators": "aggregators",
+    "compress": "compress",
+    "target_accuracy": "target_accuracy",
+    "checkpoint_every": "checkpoint_every_s",
+    "replicas": "replicas",
+    "micro_batches": "micro_batches",
+    "schedule": "schedule",
 }
 
 
@@ -129,4 +245,20 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     given = {setting: context.params.get(flag) for flag, setting in _SETTINGS.items()}
     own = context.params["own"]
     given["catalogue"] = own_catalogue(own) if own is not None or not resumed else None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def training_settings(context: typer.Context) -> dict[str, Any]:
+    """What a command's flags say of training, by the names of `Settings`; it may lack some.
+
+    Raises RequestError for lists that are none.
+    """
+    flags = context.params
+    given = {setting: flags.get(flag) for flag, setting in _OF_TRAINING.items()}
+    k = flags.get("k")
+    given["k"] = int(k) if k is not None and k.isdecimal() else k
+    if (cut := flags.get("cut")) is not None:
+        given["cut"] = numbers("--cut", cut, "4,9")
+    if (sizes := flags.get("stage_memory")) is not None:
+        given["stage_memory_mib"] = numbers("--stage-memory", sizes, "1024,512")
     return {name: value for name, value in given.items() if value is not None}

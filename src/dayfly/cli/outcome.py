@@ -7,6 +7,7 @@ terminated.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -14,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from rich.console import Console
+
+from dayfly.cli.compared import print_compared
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.displays import StandardError
 from dayfly.runs.result import Result
@@ -75,20 +79,27 @@ def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     if result.status != "done" and run.to_go_on is not None:
         errors.print(run.to_go_on, markup=False, highlight=False, soft_wrap=True)
     if as_json:
+        print_compared(run, errors)
         _say(result.line())
     else:
         _say(_summary(run))
+        print_compared(run, Console())
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
     return DONE if result.status == "done" else FAILED
 
 
-def shown(action: Callable[[], None]) -> int:
-    """Do what only prints; return the exit code, and say what was wrong with the request."""
+def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
+    """Do what only prints; return the exit code, and say what was wrong with the request.
+
+    as_json: as an object on standard output, too.
+    """
     try:
         action()
     except RequestError as error:
         StandardError().print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            _say(json.dumps({"error": str(error)}))
         return WRONG
     return DONE
 

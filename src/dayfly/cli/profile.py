@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dayfly.cli.flags import numbers
+from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.plan.figures import Figure
@@ -42,27 +43,37 @@ def measure(
     quick: bool,
     force: bool,
     as_json: bool,
+    catalogued: Mapping[str, Any],
 ) -> int:
-    """Measure, write and show; returns the exit code."""
+    """Measure, write and show; returns the exit code.
+
+    catalogued: all flags; with --from-catalogue nothing is measured, but looked up.
+    """
     errors = StandardError()
     said: dict[str, Any] = {"status": "done", "error": None, "output": str(output)}
     try:
         sizes = () if memory is None else numbers("--memory", memory, "512,1024")
-        checked = checked_settings(**settings)
-        for size in sizes:
-            checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
+        looked_up = check_flags(catalogued)
+        checked = None
+        if not looked_up:
+            checked = checked_settings(**settings)
+            for size in sizes:
+                checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
         job = overridden(load_job_file(job_file), batch_size=batch_size)
         with _kept(output, force=force) as write, _shown(errors) as (told, note):
-            profile = measuring.profile(
-                job,
-                checked,
-                sizes,
-                name=job_file.stem,
-                code=job_file.resolve().parent,
-                quick=quick,
-                told=told,
-                note=note,
-            )
+            if checked is None:
+                profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued)
+            else:
+                profile = measuring.profile(
+                    job,
+                    checked,
+                    sizes,
+                    name=job_file.stem,
+                    code=job_file.resolve().parent,
+                    quick=quick,
+                    told=told,
+                    note=note,
+                )
             write(profile_text(profile))
         code = DONE
     except DayflyError as error:
@@ -139,12 +150,14 @@ def show(profile: Profile, console: Console) -> None:
         console.print(table)
     if profile.fit is not None:
         fit = profile.fit
+        off = f", {fit.error:.1%} off at what was measured" if profile.how == "measured" else ""
         console.print(
-            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s, "
-            f"{fit.error:.1%} off at what was measured (FasDL eq. 4)",
+            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s"
+            f"{off} (FasDL eq. 4)",
             highlight=False,
         )
-    console.print(f"profiling took {profile.took_s:.0f} s", highlight=False)
+    if profile.how == "measured":
+        console.print(f"profiling took {profile.took_s:.0f} s", highlight=False)
 
 
 def _layers(profile: Profile) -> Table:

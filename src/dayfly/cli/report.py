@@ -10,9 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dayfly.catalogue.metering import Bill
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.errors import RequestError
-from dayfly.life.metering import Bill
 from dayfly.runs.billing import rebill
 from dayfly.runs.record import recorded_settings
 from dayfly.runs.report import write_report

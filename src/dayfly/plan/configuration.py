@@ -16,7 +16,7 @@ class Configuration:
     collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
     batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
     lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as
-    `--checkpoint-every`.
+    `--checkpoint-every`. clips: whether the job clips gradients.
     """
 
     workers: int
@@ -36,6 +36,7 @@ class Configuration:
     lifetime_s: float | None = None
     cold_start_s: float = 0.0
     checkpoint_every_s: float = 60.0
+    clips: bool = False
 
     @property
     def stages(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
+from dayfly.wire.shaping import Rates
 
 VERSION = 1
 
@@ -28,6 +29,9 @@ class LayerBytes:
     parameters: bytes of all parameters. trained: of those that get a gradient. buffers: such as
     BatchNorm's statistics. Of each sample: activations: kept for the backward pass. output: passed
     to the next layer. gradient: passed back to the layer before.
+
+    tensors: elements of each trained parameter, in the model's order; none given: all of `trained`
+    is one parameter of float32. moving: elements of all buffers; None: they are float32.
     """
 
     name: str
@@ -37,6 +41,8 @@ class LayerBytes:
     activations: float = 0.0
     output: float = 0.0
     gradient: float = 0.0
+    tensors: tuple[int, ...] = ()
+    moving: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +74,11 @@ class SizeProfile:
     trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
     contribution. up, down: its way to the store. beta: how much longer computing takes while
     transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
-    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
-    base_mib: memory of a worker before it has a model. passes: what was measured, with its spread;
-    none in a profile that was not measured.
+    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end,
+    writing the last checkpoint. Both are of one worker, with the whole model. base_mib: memory of a
+    worker before it has a model. rates: to which its way to the store is limited, if it is; what
+    `up` and `down` were measured over. passes: what was measured, with its spread; none in a
+    profile that was not measured.
     """
 
     memory_mib: int | None
@@ -89,6 +97,7 @@ class SizeProfile:
     start_s: Figure
     end_s: Figure
     base_mib: Figure
+    rates: Rates | None = None
     passes: tuple[Pass, ...] = ()
 
     @property
@@ -123,7 +132,10 @@ class Profile:
     layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
-    machine: on what.
+    machine: on what. measures: numbers that a validation sums, four and one a metric of the job.
+
+    batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
+    clips gradients. A prediction is of these unless others are asked for.
     """
 
     job: str
@@ -141,18 +153,25 @@ class Profile:
     how: str = "by hand"
     took_s: float = 0.0
     machine: Mapping[str, Any] | None = None
+    measures: int = 4
+    batch_size: int | None = None
+    epochs: int = 1
+    accumulate: int = 1
+    validate_every: int = 1
+    clips: bool = False
 
     def size(self, memory_mib: int | None) -> SizeProfile:
         """Of functions of this memory. Raises RequestError, naming those that there are."""
         for size in self.sizes:
             if size.memory_mib == memory_mib:
                 return size
-        known = ", ".join(_in_words(size.memory_mib) for size in self.sizes)
+        known = ", ".join(in_words(size.memory_mib) for size in self.sizes)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {_in_words(memory_mib)}: it has "
+            f"the profile of {self.job} has no functions of {in_words(memory_mib)}: it has "
             f"{known}; take one of these, or profile the job with that size, too"
         )
 
 
-def _in_words(memory_mib: int | None) -> str:
+def in_words(memory_mib: int | None) -> str:
+    """`512 MiB`, or that memory is not limited."""
     return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.profile import VERSION, Fit, LayerBytes, Pass, Profile, SizeProfile
+from dayfly.wire.shaping import Rates
 
 Value = TypeVar("Value")
 #: From what JSON has, and where it stands, to what it means; raises RequestError.
@@ -234,6 +235,16 @@ _LAYER = _made(
         "activations": _not_negative,
         "output": _not_negative,
         "gradient": _not_negative,
+        "tensors": _each(_count),
+        "moving": _or_null(_whole),
+    },
+)
+_RATES = _made(
+    Rates,
+    {
+        "up_bytes_per_s": _or_null(_positive),
+        "down_bytes_per_s": _or_null(_positive),
+        "latency_s": _not_negative,
     },
 )
 _PASS = _made(
@@ -264,6 +275,7 @@ _SIZE = _made(
         "start_s": _SECONDS,
         "end_s": _SECONDS,
         "base_mib": _figure(_not_negative),
+        "rates": _or_null(_RATES),
         "passes": _each(_PASS),
     },
 )
@@ -285,12 +297,20 @@ _PROFILE: Mapping[str, Check[Any]] = {
     "how": _text,
     "took_s": _not_negative,
     "machine": _or_null(_facts),
+    "measures": _whole,
+    "batch_size": _or_null(_count),
+    "epochs": _count,
+    "accumulate": _count,
+    "validate_every": _count,
+    "clips": _flag,
 }
 #: Keys that may be left out: those with a default.
 _USUAL = frozenset(
     {
         *("buffers", "activations", "output", "gradient", "cpu_period_s"),
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
+        *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
+        *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
         "passes",
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life.faults import Fault
+from dayfly.plan.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
+from dayfly.runs.planning import read_plan, settings_of
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
@@ -22,7 +24,8 @@ from dayfly.runs.signals import Stopped
 def train(
     job: Job,
     *,
-    workers: int = 1,
+    plan: Plan | str | Path | None = None,
+    workers: int | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
@@ -33,22 +36,29 @@ def train(
 ) -> Run:
     """Train a job on short-lived functions; returns when it is done.
 
-    workers: functions that train at once. epochs, batch_size, seed: in place of the job's. run_dir:
-    default `runs/<run id>`. progress: show it on standard error. settings: see
+    plan: what to carry out, or its file (docs/planning.md); what is given beside it goes before it.
+    workers: functions that train at once; 1 without a plan. epochs, batch_size, seed: in place of
+    the job's. run_dir: default `runs/<run id>`. progress: show it on standard error. settings: see
     `dayfly.runs.settings.Settings`, such as memory_mib=, lifetime_s=, channel=. faults: for tests.
 
     Raises RequestError if the request is wrong (nothing was started), RunFailed with the cause if
     the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
     run's directory has what was reached, and `resume` goes on from there.
     """
-    request = overridden(job, epochs=epochs, batch_size=batch_size, seed=seed)
-    checked = checked_settings(workers=workers, **settings)
+    given = settings if workers is None else {"workers": workers, **settings}
+    of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
+    carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
+    if carried is None:
+        request, checked = overridden(job, **of_the_job), checked_settings(**given)
+    else:
+        request, checked = by_plan(carried, place, job, of_the_job, given)
     return _finished(
         lambda: launch.begin(
             request,
             checked,
             directory=Path(run_dir) if run_dir is not None else None,
             code=main_directory(),
+            plan=carried,
             display=_display(progress),
             faults=faults,
         )
@@ -78,6 +88,32 @@ def checked_settings(**settings: Any) -> Settings:
         unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
         text = f"there is no setting {', '.join(unknown)}" if unknown else str(error)
         raise RequestError(f"{text}: see dayfly.runs.settings.Settings") from error
+
+
+def opened(file: str | Path) -> tuple[Plan, str]:
+    """A plan from its file, and what it is in errors. Raises RequestError if it is none."""
+    path = Path(file).expanduser()
+    return read_plan(path), str(path)
+
+
+def by_plan(
+    plan: Plan, place: str, job: Job, of_the_job: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[Job, Settings]:
+    """What runs by a plan: the job with the plan's epochs, and the plan's settings.
+
+    place: the plan's file, in errors. of_the_job, given: of job and settings, what goes before the
+    plan's; None: not given. Raises RequestError for a plan of other batches, and as settings do.
+    """
+    known = {name: value for name, value in given.items() if value is not None}
+    settings = settings_of(plan, place, **known)
+    size = plan.job["batch_size"]
+    if of_the_job.get("batch_size") is None and overridden(job).batch_size != size:
+        raise RequestError(
+            f"{place} is for batches of {size} samples, and the job has {job.batch_size}: give "
+            f"--batch-size {size} or {job.batch_size}, or predict the job anew"
+        )
+    changes = {name: value for name, value in of_the_job.items() if value is not None}
+    return overridden(job, **{"epochs": plan.job["epochs"], **changes}), settings
 
 
 def _finished(action: Callable[[], Run]) -> Run:

@@ -9,18 +9,19 @@ from typing import Any, ClassVar, Self
 from dayfly.errors import RequestError
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.planned import Planned
 from dayfly.runs.record import JOB, RunRecord
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
-from dayfly.wire.collectives import K_REDUCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(RunRecord):
     """A job's. Generations are of other lives, and of rollbacks, of which there were so many.
 
-    round_bytes: of the messages of a round. pipelining: of a model that is cut.
+    round_bytes: of the messages of a round. pipelining: of a model that is cut. planned: of a run
+    by a plan, which is beside it.
     """
 
     kind: ClassVar[str] = JOB
@@ -32,6 +33,7 @@ class Record(RunRecord):
     round_bytes: RoundBytes
     pipelining: Pipelining | None = None
     rollbacks: int = 0
+    planned: Planned | None = None
 
     @classmethod
     def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +43,7 @@ class Record(RunRecord):
             "parts": tuple(Part.load(part) for part in tree["parts"]),
             "round_bytes": RoundBytes(**tree["round_bytes"]),
             "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
+            "planned": Planned.load(of) if (of := tree.get("planned")) else None,
         }
 
     def dump(self) -> dict[str, Any]:
@@ -55,23 +58,10 @@ class Record(RunRecord):
 
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:
         """The settings of the next life. Raises RequestError for what the checkpoint depends on."""
-        changed = dict(changes)
         for name in ("sync", "k", "compress"):
-            if name in changed and changed[name] != (now := getattr(self.settings, name)):
+            if name in changes and changes[name] != (now := getattr(self.settings, name)):
                 raise RequestError(
-                    f"--{name} {changed[name]}: the run in the directory goes on as it began, with "
+                    f"--{name} {changes[name]}: the run in the directory goes on as it began, with "
                     f"{now}: leave it out"
                 )
-        if changed.get("collective", K_REDUCE) != K_REDUCE:
-            changed.setdefault("aggregators", None)  # those of the run so far are of no use to it
-        # Workers are stages times replicas: whichever is given decides; else there are as many
-        # replicas as before.
-        if changed.get("cut") and "workers" not in changed:
-            changed.setdefault("replicas", self.settings.replicas)
-        if changed.keys() & {"cut", "replicas"}:
-            changed.setdefault("workers", 1)
-        if "workers" in changed:
-            changed.setdefault("replicas", None)
-        if changed.get("cut", self.settings.cut) != self.settings.cut:
-            changed.setdefault("stage_memory_mib", ())
-        return replace(self.settings, **changed)
+        return self.settings.changed(**changes)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
+from dayfly.plan.plan import Plan
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
 from dayfly.runs.job_record import Record
 from dayfly.runs.one_life import PRELOAD, OneLife
+from dayfly.runs.planned import PLAN, carried_out, gone_on
+from dayfly.runs.planning import read_plan
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.record import made_with
 from dayfly.runs.recorder import Display, shown
@@ -34,14 +38,16 @@ def begin(
     directory: Path | None = None,
     name: str = "job",
     code: Path | None = None,
+    plan: Plan | None = None,
     display: Display,
     faults: Sequence[Fault] = (),
 ) -> Run:
     """Check a request, make the run's directory and train.
 
     directory: default `runs/<run id>`. name: part of the run's id. code: directory whose files
-    travel with the job. Raises RequestError before any function is started, leaving nothing; a run
-    that fails afterwards is returned, with its error in the result.
+    travel with the job. plan: of which the settings are, maybe with others in their place. Raises
+    RequestError before any function is started, leaving nothing; a run that fails afterwards is
+    returned, with its error in the result.
     """
     check_shares(job, settings)
     for kind in settings.kinds:
@@ -57,21 +63,26 @@ def begin(
     ):
         with being_prepared(directory):
             shipped = ship(job, code, store)
-            prepared = prepare(job, settings)
+            prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts = place(prepared.arrays, store, job.seed) if prepared.arrays is not None else ()
             written = checkpoints.write_stages(store, 0, prepared.states)
             checkpoints.commit(store, 0, written)
+            samples = parts[0].samples if parts else prepared.training_samples
+            planned = None
+            if plan is not None:
+                plan, planned = carried_out(plan, settings, job, samples)
             record = Record(
                 run_id=run_id,
                 settings=settings,
                 shipped=shipped,
                 parts=parts,
-                samples=parts[0].samples if parts else prepared.training_samples,
+                samples=samples,
+                planned=planned,
                 round_bytes=prepared.round_bytes,
                 pipelining=prepared.pipelining,
                 made_with=made_with(),
             )
-        return OneLife(job, record, store, display, faults, workplace).start()
+        return OneLife(job, record, store, display, faults, workplace, plan).start()
 
 
 def resume(
@@ -97,6 +108,11 @@ def resume(
             allotment(kind)  # before anything is tried
         record = refitted(before.settings, record, job, store)
         recut(record, job, store)
+        plan = None
+        if record.planned is not None:
+            so_far = read_plan(directory / PLAN)
+            plan, planned = gone_on(so_far, record.planned, record.settings, job)
+            record = replace(record, planned=planned)
         for what, now in made_with().items():
             if (before.made_with or {}).get(what) != now:
                 display.note(f"made with another {what}: the bits may be others from here on")
@@ -106,4 +122,4 @@ def resume(
                 f"{before.settings.algorithm} so far, {record.settings.algorithm} from here on, "
                 "which sum in different orders: the bits may be others"
             )
-        return OneLife(job, record, store, display, faults, workplace).start(before)
+        return OneLife(job, record, store, display, faults, workplace, plan).start(before)

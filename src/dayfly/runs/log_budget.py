@@ -10,7 +10,7 @@ from typing import Self
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
-from dayfly.train.flat import BUCKET_BYTES
+from dayfly.wire.buckets import BUCKET_BYTES
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind, Plan
 from dayfly.wire.message import HEADER_BYTES

@@ -17,10 +17,12 @@ from dayfly.life.coordinator import Coordinator
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.rollback import ROLLED_BACK, Past
+from dayfly.plan.plan import Plan
 from dayfly.runs.allotment import check_task
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
-from dayfly.runs.pipelining import Pipelining, worthwhile_bytes
+from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.planned import PLAN
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
@@ -33,8 +35,9 @@ from dayfly.runs.workplace import Workplace
 from dayfly.train.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import Plan as ChannelPlan
 from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.store import FileStore
 
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
@@ -43,7 +46,7 @@ PRELOAD = ("torch._dynamo", "dayfly.runs.worker")
 
 
 class OneLife(RunLife[Recorder, Run]):
-    """A job's. It starts from the last checkpoint that was committed."""
+    """A job's. It starts from the last checkpoint that was committed. plan: of what runs."""
 
     handler = "dayfly.runs.worker:main"
     inputs = ("data", "faults", PRIVATE)
@@ -60,9 +63,11 @@ class OneLife(RunLife[Recorder, Run]):
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
+        plan: Plan | None = None,
     ) -> None:
         super().__init__(record, store, display, faults, workplace)
         self._job = job
+        self._plan = plan
         self._coordinator_faults = Faults(self._faults, COORDINATOR, store)
         self._log_rounds: int | None = None
         self._replays = replays(self._settings, self._channel_url)
@@ -83,7 +88,7 @@ class OneLife(RunLife[Recorder, Run]):
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> ChannelPlan:
         return channel_plan(self._settings, self._channel_url, self._record.round_bytes)
 
     def _check_own(self) -> None:
@@ -93,7 +98,13 @@ class OneLife(RunLife[Recorder, Run]):
         task = self._task(0, 0, self._checkpoint, 0, 0.0)
         check_task(task, self._allotment_of(0).limits.payload_bytes)
 
+    def _keep_own(self) -> None:
+        if self._plan is not None:
+            self._store.put(PLAN, self._plan.text().encode())
+
     def _own_notes(self) -> Iterator[str]:
+        if self._record.planned is not None and (words := self._record.planned.words()):
+            yield words
         if not self._replays:
             yield (
                 f"{self._settings.algorithm} over {channel_kind(self._channel_url).schemes[0]} "
@@ -204,6 +215,12 @@ class OneLife(RunLife[Recorder, Run]):
         return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:
+        if self._plan is not None and (predicted := self._plan.prediction) is not None:
+            summary = replace(
+                summary,
+                predicted_step_s=predicted.step_s,
+                predicted_cost_usd=predicted.cost_usd,
+            )
         result = write_results(
             self._store, self._job, self._checkpoint, recorder, self._priced_as, summary
         )

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dayfly.train.order import share
+from dayfly.batches import MicroBatch
 from dayfly.train.stages.forms import Form
 from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import MakeOrder
 from dayfly.wire.pipelines.step import Boundary, PipelineStep
-from dayfly.wire.shaping import Rates
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """A micro-batch of a replica: its number, and its samples, one at least."""
-
-    number: int
-    samples: int
-
-
-def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tuple[MicroBatch, ...]:
-    """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
-
-    The same as the pieces of `train.slices.Slices`.
-    """
-    whole = share(samples, replica, replicas)
-    sizes = (len(share(len(whole), number, parts)) for number in range(parts))
-    return tuple(MicroBatch(number, size) for number, size in enumerate(sizes) if size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +82,6 @@ class Pipelining:
             "forms": tuple(Form.load(form) for form in tree["forms"]),
         }
         return cls(**{**tree, **made})
-
-
-def worthwhile_bytes(ways: Iterable[Rates | None], in_flight: int) -> int:
-    """Bytes of a message that keep all of these ways busy with so many requests under way.
-
-    A way of w bytes a second carries w times its latency until the first request is through: so
-    much must be under way at least, and twice that lets requests follow each other.
-    """
-    carried = [
-        max(way.up_bytes_per_s or 0.0, way.down_bytes_per_s or 0.0) * way.latency_s
-        for way in ways
-        if way is not None
-    ]
-    return math.ceil(2 * max(carried, default=0.0) / in_flight)
 
 
 def _boundaries(

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
+from dayfly.catalogue.metering import Moved, Used
 from dayfly.life.audience import Audience
 from dayfly.life.checkpoints import Checkpoint
-from dayfly.life.metering import Moved, Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.runs import events

@@ -12,6 +12,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.runs.report import write_report
+from dayfly.runs.report.comparison import Comparison, compared_in
 from dayfly.runs.result import Result
 from dayfly.train.replica import build_model
 
@@ -51,6 +52,10 @@ class Run:
         """Dollars, and what they are for, by invocation."""
         whole: dict[str, Any] = json.loads((self.directory / "bill.json").read_text())
         return whole
+
+    def comparison(self) -> Comparison | None:
+        """What was predicted beside what was measured; None of a run without a plan."""
+        return compared_in(self.directory)
 
     def report(self, output: Path | None = None) -> Path:
         """Write the run as one page of HTML, and return its path; see `dayfly report`.

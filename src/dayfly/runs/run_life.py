@@ -74,6 +74,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             self.check()
             if before is not None and before.settings.channel != self._settings.channel:
                 self._discard_channel(before.settings.channel)
+            self._keep_own()
             self._record.save(self._store)
         return self.run()
 
@@ -138,6 +139,10 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
     @abstractmethod
     def _check_own(self) -> None:
         """Raise RequestError for what this kind of run cannot carry out."""
+
+    def _keep_own(self) -> None:
+        """Write what belongs to `run.json`, before it is written."""
+        return None
 
     def _own_notes(self) -> Iterator[str]:
         """What to say of the request, of this kind of run."""

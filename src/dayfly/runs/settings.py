@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from dayfly.errors import RequestError
 from dayfly.runs.cutting import (
@@ -16,7 +16,7 @@ from dayfly.runs.cutting import (
 )
 from dayfly.runs.functions import FunctionSettings, among
 from dayfly.train.compression import compression
-from dayfly.wire.collectives import Collective, collective, default_collective
+from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
 
 PROTOCOLS = ("bsp", "local-sgd")
@@ -124,6 +124,29 @@ class Settings(FunctionSettings):
     def reducing(self) -> Collective:
         """The all-reduce algorithm."""
         return collective(self.algorithm, self.aggregators, self.members)
+
+    def changed(self, **changes: Any) -> Self:
+        """With these changes, and what follows of them. Raises RequestError as new ones do."""
+        changed = dict(changes)
+        if changed.get("collective", K_REDUCE) != K_REDUCE:
+            changed.setdefault("aggregators", None)  # those so far are of no use to it
+        if changed.get("sync", self.sync) != self.sync:
+            changed.setdefault("k", None)
+        if changed.get("memory_mib") is not None:
+            changed.setdefault("stage_memory_mib", ())
+        if changed.get("stage_memory_mib"):
+            changed.setdefault("memory_mib", None)
+        # Workers are stages times replicas: whichever is given decides; else there are as many
+        # replicas as before.
+        if changed.get("cut") and "workers" not in changed:
+            changed.setdefault("replicas", self.replicas)
+        if changed.keys() & {"cut", "replicas"}:
+            changed.setdefault("workers", 1)
+        if "workers" in changed:
+            changed.setdefault("replicas", None)
+        if changed.get("cut", self.cut) != self.cut:
+            changed.setdefault("stage_memory_mib", ())
+        return replace(self, **changed)
 
     def _check_cut(self) -> None:
         found = workforce(self.cut, self.workers, self.replicas)

@@ -14,11 +14,12 @@ from typing import Any
 
 from torch import nn
 
+from dayfly.batches import micro_batches
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.runs.log_budget import RoundBytes
-from dayfly.runs.pipelining import Pipelining, micro_batches
+from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import Settings
 from dayfly.train.by_name import check_groups, split_state
 from dayfly.train.flat import FlatBuffer

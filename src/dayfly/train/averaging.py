@@ -29,7 +29,10 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an optimizer keeps a number or tensor: of which parameter, under which key."""
+    """Where an optimizer keeps a number or tensor: of which parameter, under which key.
+
+    like: a number, or a tensor of that form, which takes no memory.
+    """
 
     parameter: int
     key: str
@@ -135,7 +138,9 @@ def _places(
         for key, value in optimizer.state.get(parameter, {}).items():
             number_like = isinstance(value, (int, float, torch.Tensor))
             if number_like and not isinstance(value, bool):
-                yield _Place(number, key, value)
+                tensor = isinstance(value, torch.Tensor)
+                like = value.new_zeros(()).expand(value.shape) if tensor else value
+                yield _Place(number, key, like)
 
 
 def _like(like: Any, mean: torch.Tensor) -> Any:

@@ -18,7 +18,7 @@ the step from the message log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
 import torch
@@ -29,11 +29,8 @@ from dayfly.errors import DayflyError
 from dayfly.train.devices import device_of
 from dayfly.train.mirror import mirror
 from dayfly.train.moves import Moves
+from dayfly.wire.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 from dayfly.wire.schedule import Span
-
-#: Sizes of buckets, in bytes, as in torch's DDP: the first small, so that it can go out early.
-FIRST_BUCKET_BYTES = 2**20
-BUCKET_BYTES = 25 * 2**20
 
 
 class FlatBuffer:
@@ -73,7 +70,8 @@ class FlatBuffer:
         self._gradients_there = views[:used][::-1]
         self._moves_there = views[used:-2]
         ends = bucket_ends([size * dtype.itemsize for size in sizes], *bucket_bytes)
-        self._bucket_of, self.buckets = _buckets(sizes, ends, len(self.data), apart=apart)
+        going_out, self.buckets = bucket_spans(sizes, ends, len(self.data), apart=apart)
+        self._bucket_of = going_out[::-1]  # in the model's order
         self._missing: list[set[int]] = []
         self._sent = self._next = 0  # buckets that are whole, and that were announced
         self.reached = [False] * used
@@ -180,43 +178,6 @@ class FlatBuffer:
         self._next += 1
         if self._ready is not None and self._next < len(self.buckets):
             self._ready(self._next - 1)
-
-
-def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
-    """Where to cut a row of sizes: how many of them are in each bucket and those before it.
-
-    Each bucket has at least one, and at most `first` (the first one) or `most` in sum if it has
-    more than one.
-    """
-    ends: list[int] = []
-    room = 0
-    for number, size in enumerate(sizes):
-        if number and size > room:
-            ends.append(number)
-            room = most
-        elif not number:
-            room = first
-        room -= size
-    return [*ends, len(sizes)]
-
-
-def _buckets(
-    sizes: Sequence[int], ends: Sequence[int], length: int, *, apart: bool
-) -> tuple[list[int], tuple[Span, ...]]:
-    """The bucket of each parameter, in the model's order, and the spans, the last to the end.
-
-    apart: what is after the gradients is a span of its own.
-    """
-    spans: list[Span] = []
-    bucket_of: list[int] = []
-    start = 0
-    for end in ends:
-        stop = sum(sizes[:end])
-        bucket_of += [len(spans)] * (end - len(bucket_of))
-        spans.append(Span(start, stop))
-        start = stop
-    spans.append(Span(start, length) if apart else Span(spans.pop().start, length))
-    return bucket_of[::-1], tuple(spans)
 
 
 def real_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:

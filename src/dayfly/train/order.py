@@ -13,7 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.batches import Batches, Rounds, share
 from dayfly.train.randomness import mix
+
+__all__ = ["Epochs", "Indices", "Rounds", "permuted", "share"]
 
 Indices = NDArray[np.int64]
 _ROUNDS = 6
@@ -50,36 +53,11 @@ def _scrambled(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def share(total: int, part: int, parts: int) -> range:
-    """Part number `part` of 0..total-1 cut in `parts` whose sizes differ by one at most."""
-    return range(total * part // parts, total * (part + 1) // parts)
-
-
 @dataclass(frozen=True, slots=True)
-class Epochs:
+class Epochs(Batches):
     """Where each step of a run lies in its data. Steps are counted through all epochs, from 0."""
 
-    samples: int
-    batch_size: int
     seed: int
-
-    @property
-    def steps(self) -> int:
-        """Steps an epoch; the last batch of an epoch may be smaller."""
-        return -(-self.samples // self.batch_size)
-
-    def epoch(self, step: int) -> int:
-        """The epoch of a step, from 0."""
-        return step // self.steps
-
-    def ends_epoch(self, step: int) -> bool:
-        """Whether the step is its epoch's last."""
-        return (step + 1) % self.steps == 0
-
-    def batch(self, step: int) -> range:
-        """Positions, in the epoch's order, of the step's global batch."""
-        first = step % self.steps * self.batch_size
-        return range(first, min(first + self.batch_size, self.samples))
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""
@@ -96,30 +74,3 @@ class Epochs:
         key = self.seed, self.epoch(steps.start)
         whole = permuted(np.concatenate(positions), self.samples, *key)
         return np.split(whole, np.cumsum([len(some) for some in positions[:-1]]))
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """How an epoch's steps form rounds, after each of which replicas are equal.
-
-    k: steps of a round; None: an epoch is one. An epoch's last round may be shorter.
-    """
-
-    epochs: Epochs
-    k: int | None
-
-    @property
-    def longest(self) -> int:
-        """Steps of the longest round."""
-        return self.epochs.steps if self.k is None else min(self.k, self.epochs.steps)
-
-    def steps(self, step: int) -> range:
-        """The steps of the round that `step` is in."""
-        epoch = self.epochs.epoch(step) * self.epochs.steps
-        first = step - (step - epoch) % self.longest
-        return range(first, min(first + self.longest, epoch + self.epochs.steps))
-
-    def number(self, step: int) -> int:
-        """The rounds that lie before `step` as a whole."""
-        epoch, within = divmod(step, self.epochs.steps)
-        return epoch * -(-self.epochs.steps // self.longest) + within // self.longest

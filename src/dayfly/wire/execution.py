@@ -31,7 +31,7 @@ from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
 from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.lanes import Plan, Row
+from dayfly.wire.lanes import Plan, Row, width
 from dayfly.wire.message import Header
 from dayfly.wire.pieces import Buffer
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Span, Work
@@ -42,10 +42,6 @@ from dayfly.wire.tensors import as_bytes
 LOOK_UP_S = 0.2
 #: The same of a carrier at a store that is asked; `Channel.wake` ends its wait when it is in vain.
 _ASKED_LOOK_UP_S = 5.0
-#: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
-#: under way, as each takes memory.
-_FULL_CHUNKS = 8
-
 Result = TypeVar("Result")
 #: Told of what was done: "upload", "download" or "wait" (for a message that was not there yet),
 #: from when to when, by `time.monotonic()`.
@@ -139,8 +135,7 @@ class Execution:
         sizes = (len(self._ops[at].span) for at in self._plan.lanes[lane])
         largest = self._buffer_P.itemsize * max(sizes, default=0)
         abilities = self._channel.abilities
-        enough = _FULL_CHUNKS * abilities.in_flight * abilities.chunk_bytes // max(1, largest)
-        return min(abilities.in_flight, max(2, enough))
+        return width(abilities.in_flight, abilities.chunk_bytes, largest)
 
     def _run_lanes(self) -> None:
         carriers: list[Future[None]] = []

@@ -7,14 +7,31 @@ from collections.abc import Sequence
 
 from dayfly.wire.schedule import Kind, Lane, Schedule
 
+#: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
+#: under way, as each takes memory.
+_FULL_CHUNKS = 8
+
+
+def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
+    """Operations of a lane under way at once: fewer if they are so large that few fill it.
+
+    in_flight, chunk_bytes: the channel's abilities. largest_bytes: of a message of the schedule.
+    """
+    enough = _FULL_CHUNKS * in_flight * chunk_bytes // max(1, largest_bytes)
+    return min(in_flight, max(2, enough))
+
 
 class Plan:
     """A schedule made ready: which operations are a lane's, and who waits for whom."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+        order = {lane: number for number, lane in enumerate(Lane)}
+        #: Of each operation, its lane's number in `Lane`.
+        self.numbers = tuple(order[op.lane] for op in schedule)
         self.lanes = {
-            lane: tuple(at for at, op in enumerate(schedule) if op.lane is lane) for lane in Lane
+            lane: tuple(at for at, its in enumerate(self.numbers) if its == number)
+            for lane, number in order.items()
         }
         self.waits_for = tuple(len(op.after) for op in schedule)
         self.sums = {

@@ -17,13 +17,11 @@ import torch
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES, Header
-from dayfly.wire.shaping import Way
+from dayfly.wire.shaping import IN_FLIGHT, Way
 from dayfly.wire.store import FileStore
 
 Result = TypeVar("Result")
 
-#: Requests at once to what is in memory that fill a line: each waits for its latency.
-_IN_FLIGHT = 8
 #: A message that came within this time was there when it was asked for.
 _AT_ONCE_S = 0.001
 
@@ -35,7 +33,7 @@ class ShapedChannel(Channel):
         super().__init__(channel.namespace)
         self.abilities = channel.abilities
         if channel.immediate:
-            self.abilities = replace(channel.abilities, in_flight=_IN_FLIGHT)
+            self.abilities = replace(channel.abilities, in_flight=IN_FLIGHT)
         self.lends = channel.lends
         self.traffic = channel.traffic
         self._channel = channel

@@ -25,7 +25,9 @@ from dataclasses import dataclass
 
 #: Lines are shared in pieces of so many seconds, so that a small message is not stuck behind a
 #: large one.
-_PIECE_S = 0.01
+PIECE_S = 0.01
+#: Requests at once to what is in memory that fill a line: each waits for its latency.
+IN_FLIGHT = 8
 #: A call within this time of the thread's last makes up for what that one was late.
 _SOON_S = 0.01
 
@@ -96,7 +98,7 @@ class Line:
         when it has. Returns when the line is free.
         """
         whole_s = 0.0 if self._rate is None else nbytes / self._rate
-        pieces = math.ceil(whole_s / _PIECE_S)
+        pieces = math.ceil(whole_s / PIECE_S)
         at = start_s
         for _ in range(pieces):
             self._wait_until(at - ahead_s)

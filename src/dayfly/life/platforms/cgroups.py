@@ -24,6 +24,9 @@ _PERIOD_US = 20_000
 #: The kernel takes no smaller share of a period, in microseconds.
 _LEAST_QUOTA_US = 1_000
 
+#: In memory.stat of both versions; memory in shared files counts as anonymous there.
+_PAGES_OF_FILES = ("active_file", "inactive_file")
+
 Resource = Literal["memory", "cpu"]
 RESOURCES: tuple[Resource, ...] = ("memory", "cpu")
 
@@ -44,6 +47,11 @@ class Controller:
     def peak_file(self) -> str:
         """Where the most memory ever used is read, in bytes."""
         return "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
+
+    @property
+    def usage_file(self) -> str:
+        """Where the memory that is used now is read, in bytes."""
+        return "memory.usage_in_bytes" if self.version == 1 else "memory.current"
 
     @property
     def events_file(self) -> str:
@@ -118,6 +126,14 @@ class Cgroup:
         with suppress(FileNotFoundError):
             return int((self.path / self.controller.peak_file).read_text())
         return None
+
+    def kept_bytes(self) -> int:
+        """What is charged to it now that the kernel could not take back: no pages of files."""
+        stat = dict(
+            line.split(" ", 1) for line in (self.path / "memory.stat").read_text().splitlines()
+        )
+        used = int((self.path / self.controller.usage_file).read_text())
+        return max(0, used - sum(int(stat[name]) for name in _PAGES_OF_FILES))
 
     def remove(self, timeout_s: float = 2.0) -> bool:
         """As the function `remove`."""

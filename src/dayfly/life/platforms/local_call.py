@@ -15,6 +15,7 @@ from dayfly.life.platforms import control, processes
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.platforms.confinement import Confinement
 from dayfly.life.platforms.control import Receiver
+from dayfly.life.platforms.footprint import LOOK_EVERY_S, Footprint
 from dayfly.life.platforms.local_outcome import Facts, ended
 from dayfly.life.platforms.local_zygote import LocalZygote
 from dayfly.life.platforms.memory_limits import MIB
@@ -29,7 +30,8 @@ class LocalCall:
     pidfd: its process, -1 before the hello. tries: how often the last zygote was asked for it.
     retry_at: time.monotonic() from which the same zygote may be asked again.
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
-    lifetime, None before the hello or without one. stopped: why we killed it, or shall.
+    lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
+    its memory again; None as long as it is not known. stopped: why we killed it, or shall.
     gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
@@ -53,7 +55,8 @@ class LocalCall:
         self.stopped: Outcome | None = None
         self._confinement = confinement
         self._pid = -1
-        self._hello_rss_bytes = 0
+        self._footprint: Footprint | None = None
+        self.look_at: float | None = None
         self._requested_at = time.monotonic()
         self._begun_at: float | None = None
         self._said: Mapping[str, Any] | None = None
@@ -118,6 +121,12 @@ class LocalCall:
             return False
         return True
 
+    def look(self) -> None:
+        """Look at its memory, if it is there."""
+        if self._footprint is not None:
+            self._footprint.look()
+            self.look_at = time.monotonic() + LOOK_EVERY_S
+
     def stop(self, reason: Outcome) -> None:
         """Kill it, now or as soon as it says hello; the first reason counts."""
         self.stopped = self.stopped or reason
@@ -137,15 +146,15 @@ class LocalCall:
             self.receive()  # its last words may have come together with its end
             death = processes.reap(self.pidfd, self._pid)
             processes.kill_session(self._pid)
-            if base_bytes is not None:
-                peak_bytes = self._peak_bytes(base_bytes, death.peak_rss_bytes)
+            if self._footprint is not None:
+                peak_bytes = self._footprint.most_bytes(death.peak_rss_bytes)
         if (cgroup := self._confinement.memory) is not None:
-            own_peak_bytes = None
             with suppress(OSError):  # somebody removed the cgroup
                 oom_killed = cgroup.oom_killed()
-                own_peak_bytes = cgroup.peak_bytes()
-            if own_peak_bytes is not None and base_bytes is not None:
-                peak_bytes = base_bytes + own_peak_bytes
+                # What was killed for want of memory needed all that it had been given.
+                charged_bytes = cgroup.peak_bytes()
+                if charged_bytes is not None and peak_bytes is not None:
+                    peak_bytes = charged_bytes if oom_killed else min(peak_bytes, charged_bytes)
         self.discard()
         begun_at = now if self._begun_at is None else self._begun_at
         return ended(
@@ -157,7 +166,7 @@ class LocalCall:
                 oom_killed=oom_killed,
                 init_s=begun_at - self._requested_at,
                 run_s=max(0.0, now - begun_at),
-                peak_mib=None if peak_bytes is None else peak_bytes / MIB,
+                peak_mib=self._peak_mib(base_bytes, peak_bytes),
             )
         )
 
@@ -173,16 +182,12 @@ class LocalCall:
         self._confinement.remove()
         self._confinement = Confinement()
 
-    def _peak_bytes(self, base_bytes: int, peak_rss_bytes: int) -> int:
-        """The peak, counted as the limit counts: base and what came later.
-
-        A fork starts with less than its base resident, because pages of libraries show only when
-        they are touched; touching them is not growth, so this is up to that much too high, but
-        never above a limit that held.
-        """
-        peak_bytes = base_bytes + max(0, peak_rss_bytes - self._hello_rss_bytes)
-        memory_mib = self.invocation.limits.memory_mib
-        return peak_bytes if memory_mib is None else min(peak_bytes, memory_mib * MIB)
+    def _peak_mib(self, base_bytes: int | None, own_bytes: int | None) -> float | None:
+        """The peak, counted as the limit counts: base and what came later; never above it."""
+        if base_bytes is None or own_bytes is None:
+            return None
+        peak_mib, memory_mib = (base_bytes + own_bytes) / MIB, self.invocation.limits.memory_mib
+        return peak_mib if memory_mib is None else min(peak_mib, memory_mib)
 
     def _take(self, message: dict[str, Any]) -> None:
         match message["kind"]:
@@ -190,7 +195,9 @@ class LocalCall:
                 assert self._receiver is not None
                 self.pidfd = self._receiver.fds.pop()
                 self._pid = int(message["pid"])
-                self._hello_rss_bytes = int(message["resident_bytes"])
+                anonymous_bytes = int(message["anonymous_bytes"])
+                self._footprint = Footprint(self._pid, anonymous_bytes, self._confinement.memory)
+                self.look()
                 limits = self.invocation.limits
                 if limits.lifetime_s is not None:
                     started_at = float(message["started_at"]) + limits.cold_start_s

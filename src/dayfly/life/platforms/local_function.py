@@ -64,7 +64,7 @@ def live(control_fd: int, request_fd: int, log_fd: int, lifeline_fd: int, zygote
             "kind": "hello",
             "pid": os.getpid(),
             "started_at": started_at,
-            "resident_bytes": memory_limits.quick_resident_bytes(),
+            "anonymous_bytes": memory_limits.anonymous_bytes(),
         }
         control.send(connection, hello, [pidfd])
         os.close(pidfd)

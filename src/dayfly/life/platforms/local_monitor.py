@@ -139,7 +139,7 @@ class LocalMonitor:
         ends = [self._keeper.give_up_at]
         for call in self._calls.values():
             if call.started:
-                ends.append(call.give_up_at if call.hello_due else call.kill_at)
+                ends += [call.give_up_at] if call.hello_due else [call.kill_at, call.look_at]
             elif call.retry_at > now:  # else it waits for a zygote only
                 ends.append(call.retry_at)
         known = [end for end in ends if end is not None]
@@ -180,7 +180,10 @@ class LocalMonitor:
             elif call.pidfd >= 0:
                 if processes.is_dead(call.pidfd):
                     self._end(call)
-                elif call.kill_at is not None and now >= call.kill_at:
+                    continue
+                if call.look_at is not None and now >= call.look_at:
+                    call.look()
+                if call.kill_at is not None and now >= call.kill_at:
                     call.kill_at = None
                     call.stop(Outcome.LIFETIME)
             elif call.hello_due and now >= call.give_up_at:

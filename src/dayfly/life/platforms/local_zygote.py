@@ -25,6 +25,15 @@ _ONE_THREAD = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+#: The C library's allocator, so that functions need what they hold, and no more. By itself it
+#: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
+#: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
+#: the kernel and go back to it; in huge pages, where the kernel has them, which costs less time
+#: than keeping them in small ones (docs/planning.md).
+_MALLOC = (
+    "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
+)
+_TUNABLES = "GLIBC_TUNABLES"
 #: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
 #: zygote imports asks, no function can use CUDA any more: it does not survive a fork.
 _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -53,6 +62,8 @@ class LocalZygote:
         }
         environment = dict(os.environ) | dict.fromkeys(_ONE_THREAD, "1")
         environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path), _BY_NVML: "1"}
+        # What comes later counts; the user's own are kept.
+        environment[_TUNABLES] = ":".join(filter(None, (_MALLOC, os.environ.get(_TUNABLES))))
         module = "dayfly.life.platforms.zygote"
         with theirs, log.open("ab") as output:
             # -P: the current directory is searched only if our sys.path has it.

@@ -47,10 +47,12 @@ def resident_bytes() -> int:
     raise OSError("no Rss in /proc/self/smaps_rollup")
 
 
-def quick_resident_bytes() -> int:
-    """As `resident_bytes`, some hundred KiB inexact, in microseconds instead of milliseconds."""
-    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return resident_pages * os.sysconf("SC_PAGE_SIZE")
+def anonymous_bytes() -> int:
+    """Memory of this process that is no file's, in microseconds."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("no RssAnon in /proc/self/status")
 
 
 def limit_data_of_this_process(own_bytes: int) -> None:

@@ -74,7 +74,7 @@ def layer_bytes_of(
 ) -> tuple[LayerBytes, ...]:
     """As `layer_bytes`, of two batches: of `each` samples, and of twice as many."""
     one_pass, other_pass = (_passed(job, found, batch) for batch in (once, twice))
-    weights = _weights(found.modules)
+    weighed = weights(found.modules)
     return tuple(
         LayerBytes(
             name=name,
@@ -84,8 +84,10 @@ def layer_bytes_of(
             activations=max(0.0, (two.kept - one.kept) / each),
             output=max(0.0, (two.output - one.output) / each),
             gradient=max(0.0, (two.gradient - one.gradient) / each),
+            tensors=weight.tensors,
+            moving=weight.moving,
         )
-        for name, weight, one, two in zip(found.names, weights, one_pass, other_pass, strict=True)
+        for name, weight, one, two in zip(found.names, weighed, one_pass, other_pass, strict=True)
     )
 
 
@@ -99,10 +101,17 @@ class _Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
+    """Of a layer, in bytes; what another layer before it has, too, does not count.
+
+    tensors: elements of each parameter that is trained. moving: of all buffers.
+    """
+
     parameters: int
     trained: int
     buffers: int
+    tensors: tuple[int, ...]
+    moving: int
 
 
 @dataclass(slots=True)
@@ -120,16 +129,19 @@ class _Storages:
         return storage.nbytes()
 
 
-def _weights(modules: Sequence[nn.Module]) -> Iterator[_Weights]:
+def weights(modules: Sequence[nn.Module]) -> Iterator[Weights]:
+    """Of each layer of a model, in their order."""
     seen: set[int] = set()
     for module in modules:
         own = [p for p in module.parameters() if id(p) not in seen]
         buffers = [b for b in module.buffers() if id(b) not in seen]
         seen.update(id(tensor) for tensor in chain(own, buffers))
-        yield _Weights(
+        yield Weights(
             parameters=sum(p.nbytes for p in own),
             trained=sum(p.nbytes for p in own if p.requires_grad),
             buffers=sum(b.nbytes for b in buffers),
+            tensors=tuple(p.numel() for p in own if p.requires_grad),
+            moving=sum(b.numel() for b in buffers),
         )
 
 

@@ -29,10 +29,11 @@ from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.reports import read_reports
 from dayfly.plan.fits import fit_fasdl
-from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.one_life import PRELOAD
+from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life
 from dayfly.runs.profiling.figures import Measured, size_profile, step_points
@@ -104,8 +105,10 @@ def profile(
                 if len(each) > 1:
                     note(f"{error}: left out")
         if not found:
-            raise RequestError(f"{failed[-1]}: give more --memory")
-    layers = tuple(LayerBytes(**layer) for layer in facts["layers"])
+            raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
+    layers = tuple(
+        LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
+    )
     trained = sum(layer.trained for layer in layers)
     points = [
         (samples, float(size.memory_mib), seconds)
@@ -128,13 +131,10 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
+        measures=4 + len(job.metrics),
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
+        **asdict(Wanted.of(job)),
     )
-
-
-def in_words(memory_mib: int | None) -> str:
-    """`512 MiB`, or that memory is not limited."""
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
 
 
 @contextmanager
@@ -226,7 +226,7 @@ class _Bench:
             few=exchange.FEW,
             in_flight=kind.abilities.in_flight,
         )
-        return facts, size_profile(measured)
+        return facts, replace(size_profile(measured), rates=allotted.rates)
 
     def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""

@@ -78,6 +78,8 @@ class LocalSgdRounds(WholeModel):
             self._steps.begin_round()
             self._within = step
         computed = average.reads_buffer(stored)
+        # Its copies would lie beside the gradients, which nobody has between rounds.
+        here.written()
         began, at, whole = time.monotonic(), time.time(), not self._steps.done
         for number in range(step + self._steps.done, steps.stop):
             if computed:

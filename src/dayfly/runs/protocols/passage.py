@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 import torch
 
-from dayfly.runs.pipelining import MicroBatch, Pipelining
+from dayfly.batches import MicroBatch
+from dayfly.runs.pipelining import Pipelining
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, stored_names
 from dayfly.wire.lanes import Plan
 from dayfly.wire.pipelines.layout import Place
+from dayfly.wire.pipelines.messages import message_bytes
 from dayfly.wire.pipelines.orders import MakeOrder
 from dayfly.wire.pipelines.slots import Slots
 from dayfly.wire.pipelines.step import PipelineStep, input_part, output_part
 from dayfly.wire.schedule import Name, Work
-
-#: Chunks gain nothing where a transfer takes no time of a link.
-_WHOLE_BYTES = 2**62
 
 #: Does a pass: from what came in, if anything has to, to what goes out, if anything does.
 DoWork = Callable[[Work, torch.Tensor | None], torch.Tensor | None]
@@ -48,9 +47,9 @@ class Passage:
         self.channel = channel
         self.first = line.received(place.stage) is None
         self.last = line.sent(place.stage) is None
-        self._chunk_bytes = max(channel.abilities.chunk_bytes, line.chunk_bytes)
-        if channel.immediate:
-            self._chunk_bytes = _WHOLE_BYTES
+        self._chunk_bytes = message_bytes(
+            channel.abilities.chunk_bytes, line.chunk_bytes, immediate=channel.immediate
+        )
         # Equal for equal batches, of which there are few kinds: an epoch's last one is another.
         self._usual: dict[tuple[MakeOrder, tuple[MicroBatch, ...], bool], _Made] = {}
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
+from dayfly.batches import MicroBatch, micro_batches
 from dayfly.runs.catch_up import Sum
-from dayfly.runs.pipelining import MicroBatch, micro_batches
 from dayfly.runs.protocols.base import Protocol, Station
 from dayfly.runs.protocols.buckets import Buckets, Stored
 from dayfly.runs.protocols.passage import Passage, Run

@@ -13,33 +13,14 @@ import time
 
 import torch
 
+from dayfly.batches import MicroBatch, validation_rounds
 from dayfly.runs.catch_up import Sum
-from dayfly.runs.pipelining import MicroBatch, Pipelining
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.passage import Passage
 from dayfly.train.evaluation import validation_batch
-from dayfly.train.order import share
 from dayfly.train.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work
-
-
-def validation_rounds(
-    samples: int, replica: int, line: Pipelining, micro_samples: int
-) -> list[list[range]]:
-    """Positions of a replica's micro-batches of at most `micro_samples`, round by round.
-
-    All replicas have as many rounds; the last ones may be empty.
-    """
-    mine = share(samples, replica, line.replicas)
-    each = micro_samples * line.micro_batches
-    longest = -(-samples // line.replicas)
-    rounds = []
-    for number in range(-(-longest // each)):
-        whole = mine[number * each : (number + 1) * each]
-        cuts = range(0, len(whole), micro_samples)
-        rounds.append([whole[at : at + micro_samples] for at in cuts])
-    return rounds
 
 
 class StagedValidation:
@@ -53,12 +34,12 @@ class StagedValidation:
     def sums(self, step: int) -> torch.Tensor:
         """The sums over all samples, the same at every worker; see `Evaluation`."""
         here, line = self._station, self._passage.line
-        batch = -(-here.epochs.batch_size // line.replicas)
         rounds = validation_rounds(
             here.validation.samples,
             self._passage.place.replica,
-            line,
-            -(-batch // line.micro_batches),
+            line.replicas,
+            line.micro_batches,
+            here.epochs.batch_size,
         )
         total = here.evaluation.empty()
         for number, positions in enumerate(rounds):

@@ -132,4 +132,4 @@ def folded(summary: str, content: str) -> str:
 
 
 def _is_amount(value: str) -> bool:
-    return value == NOTHING or value.lstrip("$-").replace(" ", "")[:1].isdigit()
+    return value == NOTHING or value.lstrip("$-+").replace(" ", "")[:1].isdigit()

@@ -48,7 +48,7 @@ class RunFiles:
 
     @classmethod
     def _read(cls, directory: Path) -> Self:
-        record = _tree(directory / "run.json")
+        record = tree_of(directory / "run.json")
         assert record is not None
         coordinator, cut_lines = events.read(directory / "events" / "coordinator.jsonl")
         workers = {}
@@ -61,8 +61,8 @@ class RunFiles:
             directory=directory,
             record=record,
             running=record.get("status") == "running" and _is_locked(directory / "lock"),
-            history=_tree(directory / "history.json"),
-            bill=_tree(directory / "bill.json"),
+            history=tree_of(directory / "history.json"),
+            bill=tree_of(directory / "bill.json"),
             coordinator=coordinator,
             workers=dict(sorted(workers.items())),
             cut_lines=cut_lines,
@@ -85,7 +85,7 @@ class RunFiles:
         return self.record.get("result") or {}
 
 
-def _tree(file: Path) -> Json | None:
+def tree_of(file: Path) -> Json | None:
     """A JSON object, or None if the file is not there."""
     try:
         tree = json.loads(file.read_text())

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
 from dayfly.life.faults import Fault
 from dayfly.life.gang import Gang, GangEnd, Verdict
-from dayfly.life.metering import bill
 from dayfly.life.platforms.base import Ended
 from dayfly.life.restarts import Restarts, in_a_line
 from dayfly.runs.allotment import check_payload

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.metering import Bill, Moved, Used, bill
 from dayfly.errors import RequestError
-from dayfly.life.metering import Bill, Moved, Used, bill
 
 KNOWN = Catalogue()
 AWS = KNOWN.platform("aws-lambda")

@@ -1,0 +1,105 @@
+"""How samples are shared out: epochs in steps, steps in slices, slices in micro-batches.
+
+Rules of arithmetic alone, which those who train and those who predict go by alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def share(total: int, part: int, parts: int) -> range:
+    """Part number `part` of 0..total-1 cut in `parts` whose sizes differ by one at most."""
+    return range(total * part // parts, total * (part + 1) // parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The global batches of a run, step by step. Steps are counted through all epochs, from 0."""
+
+    samples: int
+    batch_size: int
+
+    @property
+    def steps(self) -> int:
+        """Steps an epoch; the last batch of an epoch may be smaller."""
+        return -(-self.samples // self.batch_size)
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step, from 0."""
+        return step // self.steps
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether the step is its epoch's last."""
+        return (step + 1) % self.steps == 0
+
+    def batch(self, step: int) -> range:
+        """Positions, in the epoch's order, of the step's global batch."""
+        first = step % self.steps * self.batch_size
+        return range(first, min(first + self.batch_size, self.samples))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How an epoch's steps form rounds, after each of which replicas are equal.
+
+    k: steps of a round; None: an epoch is one. An epoch's last round may be shorter.
+    """
+
+    epochs: Batches
+    k: int | None
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest round."""
+        return self.epochs.steps if self.k is None else min(self.k, self.epochs.steps)
+
+    def steps(self, step: int) -> range:
+        """The steps of the round that `step` is in."""
+        epoch = self.epochs.epoch(step) * self.epochs.steps
+        first = step - (step - epoch) % self.longest
+        return range(first, min(first + self.longest, epoch + self.epochs.steps))
+
+    def number(self, step: int) -> int:
+        """The rounds that lie before `step` as a whole."""
+        epoch, within = divmod(step, self.epochs.steps)
+        return epoch * -(-self.epochs.steps // self.longest) + within // self.longest
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch of a replica: its number, and its samples, one at least."""
+
+    number: int
+    samples: int
+
+
+def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tuple[MicroBatch, ...]:
+    """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
+
+    The same as the pieces of `train.slices.Slices`.
+    """
+    whole = share(samples, replica, replicas)
+    sizes = (len(share(len(whole), number, parts)) for number in range(parts))
+    return tuple(MicroBatch(number, size) for number, size in enumerate(sizes) if size)
+
+
+def validation_rounds(
+    samples: int, replica: int, replicas: int, micro_batches: int, batch_size: int
+) -> list[list[range]]:
+    """Validation of a cut model: positions of a replica's micro-batches, round by round.
+
+    A micro-batch is as large as training's are at most, and a round has as many. All replicas have
+    as many rounds; the last ones may be empty.
+    """
+    largest = -(-batch_size // replicas)
+    micro_samples = -(-largest // micro_batches)
+    mine = share(samples, replica, replicas)
+    each = micro_samples * micro_batches
+    longest = -(-samples // replicas)
+    rounds = []
+    for number in range(-(-longest // each)):
+        whole = mine[number * each : (number + 1) * each]
+        cuts = range(0, len(whole), micro_samples)
+        rounds.append([whole[at : at + micro_samples] for at in cuts])
+    return rounds

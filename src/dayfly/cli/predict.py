@@ -1,0 +1,257 @@
+"""`dayfly predict PROFILE.json`: what configurations of a profiled job take, before they run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.cli.flags import function_settings, numbers, training_settings
+from dayfly.errors import RequestError
+from dayfly.plan.plan import Plan
+from dayfly.plan.prediction import Prediction, Volume
+from dayfly.plan.profile import Profile, in_words
+from dayfly.runs.api import checked_settings
+from dayfly.runs.planning import (
+    Wanted,
+    configuration_of,
+    limits_of,
+    profile_settings,
+    read_profile,
+    settings_of,
+    write_plan,
+)
+from dayfly.runs.predicting import predict_run
+
+#: Settings of which several may be asked for at once, with the heads of their columns.
+_HEADS = {
+    "workers": "workers",
+    "memory_mib": "MiB",
+    "collective": "collective",
+    "micro_batches": "micro-batches",
+}
+
+
+def asked(context: typer.Context) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
+    """What the command's flags say: settings, and values of those of which there may be several.
+
+    Raises RequestError for lists that are none.
+    """
+    given = function_settings(context, resumed=False) | training_settings(context)
+    several: dict[str, Sequence[Any]] = {}
+    for name, example in (("workers", "1,2,4"), ("memory", "512,1024"), ("micro_batches", "1,4")):
+        if (text := context.params[name]) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            setting = "memory_mib" if name == "memory" else name
+            several[setting] = numbers(flag, text, example)
+    if (names := context.params["collective"]) is not None:
+        several["collective"] = names.split(",")
+    return {name: value for name, value in given.items() if name not in several}, several
+
+
+def predict(
+    file: Path,
+    given: Mapping[str, Any],
+    several: Mapping[str, Sequence[Any]],
+    of_the_job: Mapping[str, Any],
+    *,
+    prices: str | None = None,
+    store: str | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print predictions: of one configuration all that is known, of several a row each.
+
+    given: settings. several: values of settings, each with each of the others. of_the_job: in place
+    of what the profile says. prices, store: names in the catalogue; without a store it is the one
+    that the profile names as its channel, if it does and has prices. output: where the plan goes.
+    Raises RequestError for what the profile does not have, or a plan of several.
+    """
+    profile = read_profile(file)
+    if store is None:
+        store = _own_store(profile, given.get("catalogue"))
+    rows = list(_rows(profile, given, several, of_the_job, prices, store))
+    if output is not None:
+        if len(rows) > 1:
+            raise RequestError(
+                f"--output {output}: a plan is of one configuration, and these are {len(rows)}: "
+                f"give one value of {', '.join(_flags(several, profile, given))}"
+            )
+        write_plan(rows[0], output)
+    if as_json:
+        tree = {
+            "job": profile.job,
+            "predictions": [_tree(plan) for plan in rows],
+            "output": None if output is None else str(output),
+        }
+        print(json.dumps(tree, allow_nan=False))
+        return
+    if len(rows) == 1:
+        _print_one(rows[0], store)
+        if output is not None:
+            print(f"{'plan':<17}{output}")
+    else:
+        _print_table(rows, [name for name in _HEADS if _differs(rows, name)])
+
+
+def _own_store(profile: Profile, own: str | None) -> str | None:
+    known = Catalogue(Path(own) if own is not None else None)
+    if profile.channel not in known.stores():
+        return None
+    facts = known.store(profile.channel)
+    return None if facts.usd_per_put is None or facts.usd_per_get is None else facts.name
+
+
+def _rows(
+    profile: Profile,
+    given: Mapping[str, Any],
+    several: Mapping[str, Sequence[Any]],
+    of_the_job: Mapping[str, Any],
+    prices: str | None,
+    store: str | None,
+) -> Iterator[Plan]:
+    wanted = Wanted.profiled(profile, **of_the_job)
+    lists = dict(several)
+    if "memory_mib" not in lists and "stage_memory_mib" not in given:
+        lists["memory_mib"] = [size.memory_mib for size in profile.sizes]
+    for values in product(*lists.values()):
+        asked = {**given, **dict(zip(lists, values, strict=True))}
+        settings = checked_settings(**profile_settings(profile, asked))
+        yield predict_run(profile, settings, wanted, prices=prices, store=store)
+
+
+def _flags(
+    several: Mapping[str, Sequence[Any]], profile: Profile, given: Mapping[str, Any]
+) -> list[str]:
+    names = [name for name, values in several.items() if len(values) > 1]
+    if "memory_mib" not in several and "stage_memory_mib" not in given and len(profile.sizes) > 1:
+        names.append("memory_mib")
+    return [f"--{name.removesuffix('_mib').replace('_', '-')}" for name in names]
+
+
+def _differs(rows: Sequence[Plan], name: str) -> bool:
+    return name in ("workers", "memory_mib") or len({_asked(plan, name) for plan in rows}) > 1
+
+
+def _asked(plan: Plan, name: str) -> Any:
+    settings = settings_of(plan)
+    return settings.algorithm if name == "collective" else getattr(settings, name)
+
+
+def _tree(plan: Plan) -> dict[str, Any]:
+    assert plan.prediction is not None
+    limits = limits_of(plan)
+    return {
+        "settings": plan.settings,
+        "job": plan.job,
+        "memory_limits_mib": limits,
+        "fits": not _misfits(plan.prediction, limits),
+        "prediction": asdict(plan.prediction),
+    }
+
+
+def _misfits(prediction: Prediction, limits: Sequence[int | None]) -> list[int]:
+    """Stages that need more memory than their functions have."""
+    pairs = zip(prediction.memory_mib, limits, strict=True)
+    return [stage for stage, (peak, limit) in enumerate(pairs) if limit and peak > limit]
+
+
+def _print_one(plan: Plan, store: str | None) -> None:
+    said, asked = plan.prediction, configuration_of(plan)
+    assert said is not None
+    limits = limits_of(plan)
+    steps = -(-plan.profile.samples // asked.batch_size)
+    parts = ", ".join(f"{name} {_ms(part)}" for name, part in said.breakdown.items())
+    dollars = ", ".join(
+        f"{kind.replace('_', ' ')} ${usd:.8f}" for kind, usd in said.by_kind.items() if usd
+    )
+    rows = {
+        "job": f"{plan.profile.job}, batches of {asked.batch_size}, over {plan.profile.channel}",
+        "functions": _functions(plan),
+        "step": f"{_ms(said.step_s)}: {parts}",
+        "epoch": f"{said.epoch_s:.4g} s, {steps} steps",
+        "run": f"{said.run_s:.4g} s, {asked.epochs} epoch{'s' * (asked.epochs > 1)}, "
+        f"{said.invocations} invocations",
+        "bill": f"${said.cost_usd:.8f} as on {said.price_list}, store {store or 'free'}: "
+        f"{said.billed_s:.1f} s billed, {said.gb_s:.1f} GB-s",
+        "": dollars,
+        "memory": _memory(said, limits),
+        "step's traffic": _moved(said.step_volume),
+        "run's traffic": _moved(said.run_volume),
+    }
+    for name, value in rows.items():
+        print(f"{name:<17}{value}")
+
+
+def _functions(plan: Plan) -> str:
+    settings, asked = settings_of(plan), configuration_of(plan)
+    if asked.cut:
+        micros = f"{asked.micro_batches} micro-batch{'es' * (asked.micro_batches > 1)}"
+        return (
+            f"{asked.stages} stages of {asked.replicas} at layers "
+            f"{','.join(map(str, asked.cut))}, {micros}, {asked.schedule}; sums by "
+            f"{settings.algorithm}"
+        )
+    how = f"{asked.sync}, {settings.algorithm}" if asked.workers > 1 else asked.sync
+    return f"{asked.workers} of {in_words(asked.memory_mib[0])}, {how}"
+
+
+def _memory(said: Prediction, limits: Sequence[int | None]) -> str:
+    words = []
+    for stage, (peak, limit) in enumerate(zip(said.memory_mib, limits, strict=True)):
+        of = "" if limit is None else f" of {limit}"
+        name = f"stage {stage}: " if len(limits) > 1 else ""
+        wrong = ", DOES NOT FIT" if limit is not None and peak > limit else ""
+        words.append(f"{name}{peak:.0f}{of} MiB{wrong}")
+    return "; ".join(words)
+
+
+def _moved(volume: Volume) -> str:
+    return (
+        f"{volume.bytes_up / 1e6:.3f} MB up, {volume.bytes_down / 1e6:.3f} MB down, "
+        f"{volume.puts} puts, {volume.gets} gets"
+    )
+
+
+def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
+    assert rows[0].prediction is not None
+    table = Table(
+        title=f"{rows[0].profile.job}, prices of {rows[0].prediction.price_list}",
+        title_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    heads = ("step ms", "run s", "USD", "peak MiB", "fits")
+    for head in (*(_HEADS[name] for name in names), *heads):
+        table.add_column(head, justify="right", no_wrap=True)
+    for plan in rows:
+        said = plan.prediction
+        assert said is not None
+        limits = limits_of(plan)
+        asked = {
+            **{name: str(_asked(plan, name)) for name in names},
+            "memory_mib": ",".join("any" if one is None else str(one) for one in limits),
+        }
+        table.add_row(
+            *(asked[name] for name in names),
+            f"{said.step_s * 1000:.4g}",
+            f"{said.run_s:.4g}",
+            f"{said.cost_usd:.7f}",
+            ",".join(f"{peak:.0f}" for peak in said.memory_mib),
+            "no" if _misfits(said, limits) else "yes",
+        )
+    Console().print(table)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.4g} ms"

@@ -1,0 +1,187 @@
+"""Steps of workers that hold all of the model, as schedules for virtual time.
+
+    bsp        compute   |data, forward|backward   |         |      |apply, rest|   the next step
+               bucket 0                   |all-reduce|              |
+               bucket 1                        |all-reduce      |   |
+    local SGD  compute   |step|step| ... |contribute|               |adopt|
+               average                              | all-reduce    |
+
+See `runs.protocols`: bsp.py, buckets.py, local_sgd.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dayfly.batches import Batches, Rounds, micro_batches, share
+from dayfly.plan.channels import Means
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
+from dayfly.plan.profile import Profile, SizeProfile
+from dayfly.plan.rank import all_reduce, limited, server
+from dayfly.plan.work import chain, cut_backward, passed, taking
+from dayfly.wire.streams import Rank, Stream
+
+#: Elements of bsp's tail: the loss and two wishes.
+TAIL = 3
+#: How often averaging goes through its buffer beside the sum: it is cleared, filled and weighted,
+#: and copied back. Each is taken to cost what adding a contribution does.
+_PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
+
+
+def flat_of(profile: Profile, configuration: Configuration) -> Flat:
+    """What a step of bsp sums."""
+    apart = configuration.compress != "none" and configuration.workers > 1
+    return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
+
+
+def averaged_of(profile: Profile, configuration: Configuration) -> int:
+    """Elements of what a round of local SGD sums."""
+    epochs = Batches(profile.samples, configuration.batch_size)
+    losses = Rounds(epochs, configuration.k).longest
+    return averaged(profile.layers, profile.state_per_trained_byte, losses)
+
+
+def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
+    """All workers, and the server if there is one, taking steps of these batches one after another;
+    of local SGD, these batches are a round."""
+    size = profile.size(c.memory_mib[0])
+    make = _averaging if c.sync == "local-sgd" else _synchronous
+    workers = [make(profile, c, means, size, rank, batches) for rank in range(c.workers)]
+    made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
+    if c.collective == "push-pull" and c.workers > 1:
+        made.append(server(size, means, c.workers, workers[0]))
+    return made
+
+
+def _synchronous(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+) -> list[Stream]:
+    buffer = flat_of(profile, c)
+    trained_bytes = sum(layer.trained for layer in profile.layers)
+    streams: list[Stream] = []
+    for step, batch in enumerate(batches):
+        seconds = _computing(profile, c, size, buffer, rank, batch)
+        computing = len(streams)
+        before = ((computing - 1, None),) if streams else ()
+        streams.append(Stream(plan=chain(len(seconds)), after=before, work_s=taking(seconds)))
+        early = len(buffer.whole_after)
+        for number, length in enumerate(buffer.buckets):
+            # Those that were whole before the backward pass's end; the others come after all of it.
+            gate = len(seconds) - 1 - early + number
+            codec = c.compress if number < len(buffer.buckets) - 1 else "none"
+            streams.append(
+                all_reduce(
+                    c.collective,
+                    c.aggregators,
+                    rank,
+                    c.workers,
+                    length,
+                    means,
+                    name=("grad", step, number),
+                    after=((computing, gate if number < early else None),),
+                    pool="buckets",
+                    codec=codec,
+                )
+            )
+        ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
+        after = tuple((number, None) for number in range(computing, len(streams)))
+        streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
+    return streams
+
+
+def _computing(
+    profile: Profile, c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
+) -> list[float]:
+    """CPU seconds of a step's pieces; the last backward pass is cut where buckets are whole."""
+    micros = micro_batches(batch, rank, c.workers, c.micro_batches)
+    speed = size.speed
+    if not micros:
+        return [0.0] * (2 + len(buffer.whole_after))
+    whole = [speed * (size.data(one.samples) + passed(size.forward, one.samples)) for one in micros]
+    whole[:-1] = [
+        seconds + speed * passed(size.backward, one.samples)
+        for seconds, one in zip(whole[:-1], micros[:-1], strict=True)
+    ]
+    last = cut_backward(size.backward, micros[-1].samples, buffer.whole_after)
+    return [sum(whole), *(speed * part for part in last)]
+
+
+def _averaging(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+) -> list[Stream]:
+    trained_bytes = sum(layer.trained for layer in profile.layers)
+    speed = size.speed
+    seconds = []
+    for batch in batches:
+        micros = micro_batches(batch, rank, c.workers, c.micro_batches)
+        steps = [
+            size.data(one.samples)
+            + passed(size.forward, one.samples)
+            + passed(size.backward, one.samples)
+            for one in micros
+        ]
+        ending = size.apply(trained_bytes) if micros else 0.0
+        seconds.append(speed * (sum(steps) + ending))
+    length = averaged_of(profile, c)
+    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * length
+    seconds.append(_PASSES_BEFORE * copy_s)
+    average = all_reduce(
+        c.collective,
+        c.aggregators,
+        rank,
+        c.workers,
+        length,
+        means,
+        name="avg",
+        after=((0, None),),
+        pool="caller",
+    )
+    # What a step takes beside passes is the flat buffer's, of which a round has one.
+    adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
+    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking(adopting))
+    return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
+
+
+def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
+    """All workers validating, and how often: once. Each its slice, in batches as large as
+    training's whole ones; then the sums of all."""
+    size = profile.size(c.memory_mib[0])
+    made = []
+    for rank in range(c.workers):
+        mine = len(share(profile.validation_samples, rank, c.workers))
+        full, rest = divmod(mine, c.batch_size)
+        seconds = size.speed * (
+            full * _evaluated(size, c.batch_size) + (_evaluated(size, rest) if rest else 0.0)
+        )
+        sums = all_reduce(
+            c.collective,
+            c.aggregators,
+            rank,
+            c.workers,
+            profile.measures,
+            means,
+            name="val",
+            after=((0, None),),
+            pool="caller",
+            itemsize=8,
+        )
+        made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
+    ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
+    if c.collective == "push-pull" and c.workers > 1:
+        ranks.append(server(size, means, c.workers, made[0]))
+    return [(ranks, 1)]
+
+
+def _evaluated(size: SizeProfile, samples: int) -> float:
+    return size.data(samples) + passed(size.forward, samples)

@@ -1,0 +1,89 @@
+"""What virtual time says of steps: how long they take, and what is waited for meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dayfly.wire.schedule import Kind
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import Moments, Rank
+
+_TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Of rank 0. step_s: of one. breakdown: as `Prediction`'s, of one."""
+
+    step_s: float
+    breakdown: Mapping[str, float]
+
+
+def timed(ranks: Sequence[Rank], count: int, is_overhead: Callable[[int], bool]) -> Steps:
+    """Run `count` steps, each the same number of streams, in virtual time.
+
+    is_overhead: whether a stream, by its number within a step, computes what is no pass. With
+    several steps the first, which all ranks begin at one moment, does not count.
+    """
+    moments = run(ranks)[0]
+    streams = ranks[0].streams
+    each = len(streams) // count
+    ends = [0.0]
+    for step in range(count):
+        mine = moments[step * each : (step + 1) * each]
+        ends.append(max((s for one in mine for s in one.done_s), default=0.0))
+    first = 1 if count > 1 else 0
+    began, ended, steps = ends[first], ends[count], count - first
+    kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
+    took = _split(kinds, began, ended)
+    return Steps(
+        step_s=(ended - began) / steps,
+        breakdown={what: seconds / steps for what, seconds in took.items()},
+    )
+
+
+def _intervals(
+    streams: Sequence[object],
+    moments: Sequence[Moments],
+    each: int,
+    is_overhead: Callable[[int], bool],
+) -> list[tuple[float, float, int]]:
+    """(from, to, what): 0 compute, 1 overhead, 2 transfer."""
+    found = []
+    for number, (stream, times) in enumerate(zip(streams, moments, strict=True)):
+        computing = 1 if is_overhead(number % each) else 0
+        for at, op in enumerate(stream.plan.schedule):  # type: ignore[attr-defined]
+            what = 2 if op.kind in _TRANSFERS else computing
+            if op.kind is not Kind.DROP and times.done_s[at] > times.start_s[at]:
+                found.append((times.start_s[at], times.done_s[at], what))
+    return found
+
+
+def _split(
+    intervals: Iterable[tuple[float, float, int]], began: float, ended: float
+) -> dict[str, float]:
+    """Each moment counts once: to computing first, then to what ends the step, then to transfers;
+    what is left is waiting for others."""
+    took = {"compute": 0.0, "overhead": 0.0, "transfer": 0.0, "sync": 0.0}
+    names = ("compute", "overhead", "transfer")
+    for start, stop, under_way in _sweep(intervals, began, ended):
+        what = next((names[n] for n in range(3) if under_way[n]), "sync")
+        took[what] += stop - start
+    return took
+
+
+def _sweep(
+    intervals: Iterable[tuple[float, float, int]], began: float, ended: float
+) -> Iterator[tuple[float, float, list[int]]]:
+    edges = [(began, 0, 0), (ended, 0, 0)]
+    for start, stop, what in intervals:
+        start, stop = max(start, began), min(stop, ended)
+        if stop > start:
+            edges += [(start, what, 1), (stop, what, -1)]
+    under_way = [0, 0, 0]
+    for (at, what, change), (after, _, _) in pairwise(sorted(edges)):
+        under_way[what] += change
+        if after > at:
+            yield at, after, list(under_way)

@@ -1,0 +1,230 @@
+"""Plans of runs: what settings mean to the planner, what it predicts, and a plan's settings again.
+
+Settings + job  ->  Configuration  ->  Prediction
+     ^                                     |
+     '------------- Plan <-----------------'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.plan import trees
+from dayfly.plan.channels import channel_of
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.plan import Plan
+from dayfly.plan.prediction import Prediction
+from dayfly.plan.profile import Profile, SizeProfile
+from dayfly.plan.profile_file import parse_profile
+from dayfly.runs.allotment import allotment
+from dayfly.runs.settings import Settings
+from dayfly.wire.collectives import default_collective
+from dayfly.wire.shaping import Rates
+
+#: What a profile calls the channel of runs that name none.
+FILES = "file:///"
+#: Settings that a plan does not keep: they are of the machine on which it was made.
+_OF_THE_MACHINE = ("catalogue",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What of a job a prediction depends on, beside its profile.
+
+    batch_size: of all workers. accumulate: pieces of a worker's share, unless settings say
+    otherwise. clips: whether gradients are clipped.
+    """
+
+    batch_size: int
+    epochs: int = 1
+    validate_every: int = 1
+    accumulate: int = 1
+    clips: bool = False
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Of a job."""
+        return cls(
+            batch_size=job.batch_size,
+            epochs=job.epochs,
+            validate_every=job.validate_every,
+            accumulate=job.accumulate,
+            clips=job.clip_norm is not None,
+        )
+
+    @classmethod
+    def profiled(cls, profile: Profile, **changes: Any) -> Self:
+        """Of a profiled job. changes: what is asked for in place of that; None: not asked for.
+
+        Raises RequestError if nobody said a batch size.
+        """
+        names = [one.name for one in fields(cls)]
+        said = {name: getattr(profile, name) for name in names}
+        said |= {name: value for name, value in changes.items() if value is not None}
+        if said["batch_size"] is None:
+            raise RequestError(
+                f"the profile of {profile.job} does not say its batch size: give --batch-size"
+            )
+        for name in ("batch_size", "epochs"):
+            if said[name] < 1:
+                raise RequestError(
+                    f"--{name.replace('_', '-')} {said[name]}: give a whole number from 1"
+                )
+        return cls(**said)
+
+    @classmethod
+    def by(cls, plan: Plan) -> Self:
+        """Of what a plan says of its job."""
+        return cls(**plan.job)
+
+
+def configuration(settings: Settings, wanted: Wanted) -> Configuration:
+    """What the planner is asked about: the settings, with what they leave open decided.
+
+    Raises RequestError for what the imitated platform does not have.
+    """
+    kinds = [allotment(kind).limits for kind in settings.kinds]
+    return Configuration(
+        workers=settings.workers,
+        memory_mib=tuple(limits.memory_mib for limits in kinds),
+        cut=settings.cut,
+        replicas=settings.members,
+        micro_batches=settings.micro_batches or wanted.accumulate,
+        schedule=settings.schedule,
+        sync=settings.sync,
+        k=settings.round_steps,
+        collective=settings.algorithm,
+        aggregators=settings.aggregators,
+        compress=settings.compress,
+        batch_size=wanted.batch_size,
+        epochs=wanted.epochs,
+        validate_every=wanted.validate_every,
+        lifetime_s=kinds[0].lifetime_s,
+        cold_start_s=kinds[0].cold_start_s,
+        checkpoint_every_s=settings.checkpoint_every_s,
+        clips=wanted.clips,
+    )
+
+
+def configuration_of(plan: Plan, place: str = "plan") -> Configuration:
+    """What a plan is of. Raises RequestError for settings that are not known or cannot be."""
+    return configuration(settings_of(plan, place), Wanted.by(plan))
+
+
+def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
+    """The settings of a plan. changes: in their place, as flags beside --plan.
+
+    place: the plan's file, in errors. Raises RequestError for settings that are not known, of
+    another type, or that cannot be.
+    """
+    given = trees.given(Settings, plan.settings, f"{place}: settings")
+    try:
+        planned = Settings(**given)
+    except RequestError as error:
+        raise RequestError(f"{place}: settings: {error}") from error
+    return planned.changed(**changes) if changes else planned
+
+
+def plan_of(
+    profile: Profile, settings: Settings, wanted: Wanted, prediction: Prediction | None = None
+) -> Plan:
+    """A plan of these: it says all that follows from the job, too."""
+    tree = settings_tree(settings)
+    if wanted.accumulate != 1:
+        tree.setdefault("micro_batches", wanted.accumulate)
+    own = {one.name: (getattr(wanted, one.name), one.default) for one in fields(wanted)}
+    job = {name: value for name, (value, usual) in own.items() if value != usual}
+    job |= {"epochs": wanted.epochs}
+    job.pop("accumulate", None)
+    return Plan(settings=tree, job=job, profile=profile, prediction=prediction)
+
+
+def settings_tree(settings: Settings) -> dict[str, Any]:
+    """For a plan: the settings that are not the usual ones."""
+    own = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, (value, usual) in own.items()
+        if value != usual and name not in _OF_THE_MACHINE
+    }
+
+
+def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are asked for, in functions as they were when the profile was measured.
+
+    Raises RequestError for another platform or channel than the profile's, and for stages whose
+    functions differ in more than memory and what an imitated platform gives with it.
+    """
+    own: dict[str, Any] = {"platform": profile.platform, "imitate": profile.imitate}
+    if "://" not in profile.channel:  # a store of the catalogue, which a run names by its URL
+        kind = channel_of(profile.channel).abilities
+        own["collective"] = default_collective(sums=kind.sums, direct=kind.direct, immediate=False)
+    elif profile.channel != FILES:
+        own["channel"] = profile.channel
+    for name in ("platform", "imitate", "channel"):
+        if name in asked and asked[name] != (has := getattr(profile, name)):
+            raise RequestError(
+                f"--{name} {asked[name]}: the profile of {profile.job} is of {has or 'none'}: "
+                "leave it out, or profile the job so"
+            )
+    sizes = asked.get("stage_memory_mib") or (asked.get("memory_mib"),)
+    ways = [_limits(profile.size(size), profile.imitate) for size in dict.fromkeys(sizes)]
+    if any(way != ways[0] for way in ways):
+        raise RequestError(
+            "--stage-memory: in the profile these functions differ in more than memory, and "
+            "dayfly train gives all stages the same --cpu, --uplink, --downlink and --latency"
+        )
+    return {**own, **ways[0], **asked}
+
+
+def _limits(size: SizeProfile, imitate: str | None) -> dict[str, float]:
+    """Of a function, by the names of settings; without those that come with the memory."""
+    rates = size.rates or Rates()
+    up, down = rates.up_bytes_per_s, rates.down_bytes_per_s
+    given = {
+        "cpu_cores": None if imitate is not None else size.cpu_cores,
+        "uplink_mb_per_s": None if imitate is not None or up is None else up / 1e6,
+        "downlink_mb_per_s": None if imitate is not None or down is None else down / 1e6,
+        "latency_ms": rates.latency_s * 1000 or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def limits_of(plan: Plan) -> list[int | None]:
+    """MiB of each stage's functions."""
+    return list(configuration_of(plan).memory_mib)
+
+
+def read_profile(file: Path) -> Profile:
+    """Raises RequestError, which names file and place, for what is no profile."""
+    return parse_profile(_text(file), str(file))
+
+
+def read_plan(file: Path) -> Plan:
+    """Raises RequestError, which names file and place, for what is no plan."""
+    return Plan.parse(_text(file), str(file))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{str(file)!r} is no text: {error}") from error
+
+
+def write_plan(plan: Plan, file: Path) -> None:
+    """Whole or not at all. Raises RequestError if it cannot be written."""
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        beside.write_text(plan.text(), encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise RequestError(f"{str(file)!r} cannot be written: {error.strerror}") from error

@@ -1,0 +1,104 @@
+"""A function's share of a CPU in virtual time, given out as the kernel does (CFS bandwidth).
+
+    share 1/4, periods of 20 ms; # runs, . stands still
+    one job of 12 ms    |#####...............|#####...............|##
+    two jobs at once    |##.5................|##.5 ...               each gets half of the 5 ms
+
+In each period the function may use `share` times the period, all its threads together; what it did
+not use is lost. So a short burst runs at full speed, and long work takes its time over the share.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+#: Of a period's time, that counts as nothing left.
+_NOTHING = 1e-9
+
+
+class Processor:
+    """Runs jobs side by side, each a thread of its own.
+
+    share: CPU seconds a second; infinite: no limit, each job runs at full speed. period_s: how
+    often it is given out anew; 0: evenly, so that jobs take their time over the share. phase_s: how
+    long before second 0 a period began.
+    """
+
+    def __init__(
+        self, share: float = math.inf, period_s: float = 0.0, phase_s: float = 0.0
+    ) -> None:
+        self._share = share
+        self._period_s = period_s if share < math.inf else 0.0
+        self._quota_s = share * period_s if self._period_s else 0.0
+        self._now_s = 0.0
+        self._done_s = 0.0  # CPU time that each job had that ran throughout
+        self._end_s = period_s - phase_s  # of the period
+        self._left_s = self._quota_s
+        self._jobs: list[tuple[float, int]] = []  # when done, by `_done_s`
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether jobs never wait for each other."""
+        return self._share == math.inf
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether a job may wait though it is the only one, however small it is."""
+        return self._period_s > 0
+
+    def add(self, work_s: float, job: int, now_s: float) -> None:
+        """A job that needs so many seconds of CPU time begins. job: its number."""
+        self._advance(now_s)
+        heapq.heappush(self._jobs, (self._done_s + work_s, job))
+
+    def finish(self, now_s: float) -> int:
+        """The job of `next_s`, which is done now, leaves; returns its number."""
+        self._advance(now_s)
+        target_s, job = heapq.heappop(self._jobs)
+        self._done_s = max(self._done_s, target_s)  # but for rounding
+        return job
+
+    def next_s(self) -> float:
+        """When the first job will be done, if none comes; infinite if there is none."""
+        if not self._jobs:
+            return math.inf
+        count, work_s = len(self._jobs), max(0.0, self._jobs[0][0] - self._done_s)
+        if not self._period_s:
+            return self._now_s + work_s * max(1.0, count / self._share)
+        if self._left_s > _NOTHING * self._period_s:
+            at_once_s = min(self._left_s / count, self._end_s - self._now_s)
+            if work_s <= at_once_s:
+                return self._now_s + work_s
+            work_s -= at_once_s
+        each_s = min(self._quota_s / count, self._period_s)
+        periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
+        return self._end_s + periods * self._period_s + work_s - periods * each_s
+
+    def _advance(self, now_s: float) -> None:
+        passed_s, count = now_s - self._now_s, len(self._jobs)
+        if passed_s <= 0:
+            return
+        if not self._period_s:
+            self._now_s = now_s
+            if count:
+                self._done_s += passed_s / max(1.0, count / self._share)
+            return
+        if now_s < self._end_s:
+            self._use(passed_s, count)
+        else:
+            self._use(self._end_s - self._now_s, count)
+            whole, rest_s = divmod(now_s - self._end_s, self._period_s)
+            if count:
+                self._done_s += whole * min(self._quota_s / count, self._period_s)
+            self._end_s += (whole + 1) * self._period_s
+            self._left_s = self._quota_s
+            self._use(rest_s, count)
+        self._now_s = now_s
+
+    def _use(self, passed_s: float, count: int) -> None:
+        """Time passes within a period."""
+        if count:
+            run_s = min(passed_s, self._left_s / count)
+            self._done_s += run_s
+            self._left_s -= run_s * count

@@ -1,0 +1,344 @@
+"""Several schedules at once on each rank, in virtual time: a whole step, not a collective alone.
+
+    a rank    streams     |compute: data, forward, backward ...       |      each with lanes of its
+                             |all-reduce of bucket 0  |                      own, as the engine's
+                                 |all-reduce of bucket 1  |                  executions have
+              lines       |uplink    |  |downlink    |                       shared by its streams
+              processor   |passes, sums, the work of messages |              shared, too
+
+A stream starts when what it waits for is done, and a pool has a turn for it. Of a stream's lanes
+each starts its operations in their order: when what they wait for is done, and when they are less
+than `in_flight` from the first that is not carried. A line carries its rank's transfers in the
+order in which they ask for it, one at a time; large ones in pieces, between which others come.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from dayfly.wire.keys import EVERYONE
+from dayfly.wire.schedule import Kind, Name, Op
+from dayfly.wire.streams import Moments, Rank
+from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
+
+_TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
+
+
+def run(ranks: Sequence[Rank]) -> tuple[tuple[Moments, ...], ...]:
+    """To the end; returns the moments of each rank's streams.
+
+    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    """
+    return _Run(ranks).run()
+
+
+#: What happens at a moment: a line carried a piece; an operation's effect is there; a message came
+#: for one reader; a processor may have done a job; CPU work of an upload begins.
+_CARRIED, _DONE, _CAME, _COMPUTED, _STORES = range(5)
+
+
+class _Run:
+    """Events in the order of their time."""
+
+    def __init__(self, ranks: Sequence[Rank]) -> None:
+        self._ranks = ranks
+        self._live: list[Live] = []
+        self._lines = [
+            (Line(number, UP, rank.up), Line(number, DOWN, rank.down))
+            for number, rank in enumerate(ranks)
+        ]
+        self._there: set[tuple[Hashable, Name, int | None]] = set()
+        self._waiting: dict[tuple[Hashable, Name], list[tuple[int, int]]] = defaultdict(list)
+        self._events: list[tuple[float, int, int, int, int, int, float]] = []
+        self._pushed = 0
+        self._jobs: list[tuple[int, int]] = []  # what each is of, by number
+        self._alarm = [0] * len(ranks)  # the latest look at each processor
+        self._turns: dict[tuple[int, str], int] = {}
+        self._queues: dict[tuple[int, str], list[int]] = defaultdict(list)
+        self._rows: dict[tuple[int, int], None] = {}  # stirred, of this moment
+        self._stirred: dict[tuple[int, int], None] = {}
+        self._now = 0.0
+        for number, rank in enumerate(ranks):
+            before = len(self._live)
+            mine = [Live(number, before + n, one) for n, one in enumerate(rank.streams)]
+            for one in mine:
+                for other, position in one.stream.after:
+                    mine[other].opens.setdefault(position, []).append(one)
+            self._live += mine
+
+    def run(self) -> tuple[tuple[Moments, ...], ...]:
+        events = self._events
+        for one in self._live:
+            if not one.gates:
+                self._open(one)
+        while True:
+            # All of a moment before anything is decided, so that ties are broken by the list.
+            self._settle()
+            if not events:
+                break
+            now = self._now = events[0][0]
+            while events and events[0][0] == now:
+                self._happen(*heapq.heappop(events)[2:])
+        self._check()
+        found: list[list[Moments]] = [[] for _ in self._ranks]
+        for one in self._live:
+            found[one.rank].append(Moments(one.start, one.free, one.done))
+        return tuple(map(tuple, found))
+
+    def _settle(self) -> None:
+        """Start what may start now, and carry what is first."""
+        while self._rows or self._stirred:
+            rows, self._rows = self._rows, {}
+            for stream, lane in rows:
+                self._advance(self._live[stream], lane)
+            if not self._rows:
+                lines, self._stirred = self._stirred, {}
+                for rank, which in lines:
+                    self._carry(self._lines[rank][which])
+
+    def _push(self, at: float, what: int, a: int, b: int = 0, c: int = 0, d: float = 0.0) -> None:
+        self._pushed += 1
+        heapq.heappush(self._events, (at, self._pushed, what, a, b, c, d))
+
+    def _happen(self, what: int, a: int, b: int, c: int, d: float) -> None:
+        if what == _CARRIED:
+            self._carried(self._live[a], b, c, int(d))
+        elif what == _DONE:
+            self._done(self._live[a], b)
+        elif what == _COMPUTED:
+            if self._alarm[a] == b:
+                self._computed(a)
+        elif what == _STORES:
+            self._job(self._live[a], b, d)
+        else:
+            op = self._live[a].ops[b]
+            assert op.name is not None, f"{op} has no message"
+            self._came(self._live[a], op.name, c)
+
+    # Streams: they start in turns.
+
+    def _open(self, one: Live) -> None:
+        pool = one.stream.pool
+        if pool is not None:
+            key = one.rank, pool
+            if self._turns.get(key, 0) >= one.stream.at_once:
+                self._queues[key].append(one.number)
+                return
+            self._turns[key] = self._turns.get(key, 0) + 1
+        one.begun = True
+        if not one.ops:
+            self._over(one)
+        for lane in (UP, DOWN, COMPUTE):
+            self._rows[one.number, lane] = None
+
+    def _over(self, one: Live) -> None:
+        for other in one.opens.get(None, ()):
+            self._met(other)
+        if one.stream.pool is not None:
+            key = one.rank, one.stream.pool
+            self._turns[key] -= 1
+            if self._queues[key]:
+                self._open(self._live[self._queues[key].pop(0)])
+
+    def _met(self, one: Live) -> None:
+        one.gates -= 1
+        if not one.gates:
+            self._open(one)
+
+    # Operations.
+
+    def _advance(self, one: Live, lane: int) -> None:
+        row = one.rows[lane]
+        if not one.begun:
+            return
+        most, unmet, queue = min(row.first + row.width, len(row.queue)), one.unmet, row.queue
+        while row.started < most:
+            position = queue[row.started]
+            if unmet[position]:
+                break
+            row.started += 1
+            self._start(one, position)
+
+    def _start(self, one: Live, position: int) -> None:
+        """What it waited for is done; its message may be still to come."""
+        op = one.ops[position]
+        kind = op.kind
+        if kind is Kind.PUT:
+            self._ask(one, position, UP)
+        elif kind in _TRANSFERS:
+            name = op.name
+            assert name is not None, f"{op} has no message"
+            key = one.stream.name, name
+            if (*key, None) in self._there or (*key, one.stream.member) in self._there:
+                self._take(one, position)
+            else:
+                self._waiting[key].append((one.number, position))
+        else:
+            one.start[position] = self._now
+            self._job(one, position, self._cpu_s(one, op))
+
+    def _cpu_s(self, one: Live, op: Op) -> float:
+        if op.work is not None and one.stream.work_s is not None:
+            return one.stream.work_s(op.work)
+        if op.kind is not Kind.REDUCE:
+            return 0.0
+        rank = self._ranks[one.rank]
+        terms = min(2, len(op.terms)) if rank.early else len(op.terms)
+        size = (op.span.stop - op.span.start) * one.stream.itemsize
+        return size * (terms - 1) * rank.reduce_s_per_byte
+
+    def _take(self, one: Live, position: int) -> None:
+        """A message is there: its bytes come in, and are worked on."""
+        rank, op = self._ranks[one.rank], one.ops[position]
+        size = one.nbytes(op)
+        cpu_s = rank.down.cpu_s + rank.down.cpu_s_per_byte * size
+        if rank.early and op.kind is Kind.HOLD:
+            cpu_s += size * rank.reduce_s_per_byte
+        one.parts[position] = 1
+        if cpu_s or rank.processor.stands_still:
+            one.parts[position] = 2
+            self._job(one, position, cpu_s)
+        self._ask(one, position, DOWN)
+
+    def _ask(self, one: Live, position: int, which: int) -> None:
+        """Ask for a turn of the line."""
+        rank, op = self._ranks[one.rank], one.ops[position]
+        line = self._lines[one.rank][which]
+        whole_s = line.way.occupied_s(rank.header_bytes + one.nbytes(op))
+        if which == UP and self._copies(one, op):
+            whole_s *= one.stream.members - 1
+        pieces = 1 if line.way.piece_s == math.inf else math.ceil(whole_s / line.way.piece_s) or 1
+        asked = (self._now, one.number, position, whole_s / pieces, pieces)
+        heapq.heappush(line.asked, asked)
+        self._stirred[one.rank, which] = None
+
+    def _copies(self, one: Live, op: Op) -> bool:
+        assert op.name is not None, f"{op} has no message"
+        return self._ranks[one.rank].direct and op.name.destination == EVERYONE
+
+    def _carry(self, line: Line) -> None:
+        if line.busy or not line.asked:
+            return
+        _, number, position, each_s, pieces = heapq.heappop(line.asked)
+        line.busy = True
+        one = self._live[number]
+        if math.isnan(one.start[position]):
+            one.start[position] = self._now
+            if line.which == UP and pieces == 1 and self._copies(one, one.ops[position]):
+                self._reach_each(one, position, each_s)
+        if pieces > 1:
+            one.each_s[position] = each_s
+        self._push(self._now + each_s, _CARRIED, number, position, pieces, line.which)
+
+    def _reach_each(self, one: Live, position: int, whole_s: float) -> None:
+        """Tell each reader when the copy that is its own has come."""
+        members, op = one.stream.members, one.ops[position]
+        assert op.name is not None, f"{op} has no message"
+        first = one.stream.member + 1 if op.name.source == one.stream.member else 0
+        readers = [(first + nth) % members for nth in range(members)]
+        readers.remove(one.stream.member)
+        latency_s = self._ranks[one.rank].up.latency_s
+        for nth, reader in enumerate(readers, 1):
+            at = self._now + nth * whole_s / len(readers) + latency_s
+            self._push(at, _CAME, one.number, position, reader)
+
+    def _carried(self, one: Live, position: int, pieces: int, which: int) -> None:
+        line = self._lines[one.rank][which]
+        line.busy = False
+        self._stirred[one.rank, which] = None
+        if pieces > 1:
+            again = (self._now, one.number, position, one.each_s[position], pieces - 1)
+            heapq.heappush(line.asked, again)
+            return
+        one.free[position] = self._now
+        rank, way = self._ranks[one.rank], line.way
+        if not (rank.held or one.stream.alone):
+            lane = one.lane[position]
+            one.rows[lane].finish(position)
+            self._rows[one.number, lane] = None
+        effect_s = self._now + way.latency_s
+        if which == DOWN:
+            self._push(effect_s, _DONE, one.number, position)
+            return
+        cpu_s = way.cpu_s + way.cpu_s_per_byte * one.nbytes(one.ops[position])
+        if cpu_s or rank.processor.stands_still:
+            begins_s = max(one.start[position], self._now, effect_s - cpu_s)
+            self._push(begins_s, _STORES, one.number, position, 0, cpu_s)
+        else:
+            self._push(effect_s, _DONE, one.number, position)
+
+    def _done(self, one: Live, position: int) -> None:
+        """The effect is there, as soon as all parts of it are."""
+        op = one.ops[position]
+        if position in one.parts:
+            one.parts[position] -= 1
+            if one.parts[position]:
+                return
+        one.done[position] = self._now
+        lane = one.lane[position]
+        if one.stream.alone or lane == COMPUTE or self._ranks[one.rank].held:
+            one.rows[lane].finish(position)
+        self._rows[one.number, lane] = None
+        if op.kind is Kind.PUT and op.name is not None:
+            self._stored(one, position, op.name)
+        elif lane == COMPUTE:
+            one.free[position] = self._now
+        for later in one.stream.plan.dependents[position]:
+            one.unmet[later] -= 1
+            self._rows[one.number, one.lane[later]] = None
+        one.left -= 1
+        for other in one.opens.get(position, ()):
+            self._met(other)
+        if not one.left:
+            self._over(one)
+
+    def _stored(self, one: Live, position: int, name: Name) -> None:
+        op = one.ops[position]
+        if not self._copies(one, op):
+            self._came(one, name, None)
+        elif self._ranks[one.rank].up.piece_s != math.inf:
+            for reader in range(one.stream.members):
+                self._came(one, name, reader)
+
+    def _came(self, one: Live, name: Name, reader: int | None) -> None:
+        key = one.stream.name, name
+        self._there.add((*key, reader))
+        waiting = self._waiting.pop(key, [])
+        if reader is not None and waiting:
+            others = [of for of in waiting if self._live[of[0]].stream.member != reader]
+            if others:
+                self._waiting[key] = others
+            waiting = [of for of in waiting if self._live[of[0]].stream.member == reader]
+        for number, position in waiting:
+            self._take(self._live[number], position)
+
+    # The processor.
+
+    def _job(self, one: Live, position: int, cpu_s: float) -> None:
+        processor = self._ranks[one.rank].processor
+        if processor.unlimited:
+            self._push(self._now + cpu_s, _DONE, one.number, position)
+            return
+        self._jobs.append((one.number, position))
+        processor.add(cpu_s, len(self._jobs) - 1, self._now)
+        self._look_again(one.rank)
+
+    def _look_again(self, rank: int) -> None:
+        at = self._ranks[rank].processor.next_s()
+        if at < math.inf:
+            self._alarm[rank] += 1
+            self._push(max(at, self._now), _COMPUTED, rank, self._alarm[rank])
+
+    def _computed(self, rank: int) -> None:
+        number, position = self._jobs[self._ranks[rank].processor.finish(self._now)]
+        self._look_again(rank)
+        self._done(self._live[number], position)
+
+    def _check(self) -> None:
+        for one in self._live:
+            for position, op in enumerate(one.ops):
+                if math.isnan(one.done[position]):
+                    raise ValueError(f"rank {one.rank} waits for ever: {op}")
