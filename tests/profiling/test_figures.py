@@ -98,6 +98,17 @@ def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:
     assert seconds == pytest.approx(real_s + READ * 32 / SHARE)  # and fetching beside
 
 
+def test_parts_are_no_more_than_the_whole() -> None:
+    """By themselves they took a quarter longer than in a row."""
+    life = _life()
+    whole_s = 0.8 * (life["rounds"][0][1] - REST)
+    life["rounds"] = [(whole_s / SHARE, whole_s, whole_s)] * 5
+    profile = size_profile(measured(life=life))
+    assert profile.step_s.value == pytest.approx(0.0, abs=1e-12)
+    assert profile.forward[0](8) == pytest.approx(0.8 * _at(FORWARD, 8)[0] / SHARE)
+    assert profile.apply(4000) == pytest.approx(0.8 * APPLY / SHARE)
+
+
 def test_on_a_whole_core_fetching_is_done_beside() -> None:
     life = _life()
     life["parts"]["share"] = [(1.0, 1.0)]

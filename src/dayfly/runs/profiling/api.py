@@ -8,7 +8,7 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.plan.profile import Profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
-from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.displays import Lines, Silent, StandardError
 from dayfly.runs.profiling import measuring
 
 
@@ -32,13 +32,13 @@ def profile(
     sizes = (memory_mib,) if isinstance(memory_mib, int) else tuple(memory_mib)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
-    lines = Lines(StandardError())
-    more: dict[str, Any] = {"told": lines.note, "note": lines.note} if progress else {}
+    say = Lines(StandardError()).note if progress else Silent().note
     return measuring.profile(
         overridden(job, batch_size=batch_size),
         checked_settings(**settings),
         sizes,
         code=main_directory(),
         quick=quick,
-        **more,
+        told=say,
+        note=say,
     )

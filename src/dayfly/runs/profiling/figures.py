@@ -71,16 +71,40 @@ class Measured:
         cpu_s, wall_s = sum(cpu_s for cpu_s, _ in shares), sum(wall_s for _, wall_s in shares)
         return min(1.0, float(cpu_s) / float(wall_s))
 
+    @property
+    def rounds(self) -> Sequence[tuple[float, float, float]]:
+        """Wall seconds, and CPU seconds of the training thread and of all, of real steps."""
+        rounds: Sequence[tuple[float, float, float]] = self.life["rounds"] or [self.life["first"]]
+        return rounds
+
+    @property
+    def parts_s(self) -> float:
+        """CPU seconds of all parts of a step that the training thread does itself."""
+        parts, samples = self.life["parts"], self.samples[0]
+        passes = sum(median(side) for side in zip(*parts[f"plain {samples}"], strict=True))
+        putting = median(batch for _, batch in parts[f"read {samples}"])
+        applied = median(apply for apply, _ in parts["apply"])
+        times = self.step_samples / samples  # passes of a step
+        return float(times * (passes + putting) + applied)
+
+    @property
+    def pace(self) -> float:
+        """Of a part's CPU seconds to wall seconds.
+
+        The share; more if parts by themselves take longer than steps that have them all: what is
+        done in a row is done faster.
+        """
+        return self.share * max(1.0, self.parts_s / median(cpu_s for _, cpu_s, _ in self.rounds))
+
 
 def size_profile(measured: Measured) -> SizeProfile:
     """The profile of functions of this size."""
     passes = tuple(_pass(measured, samples) for samples in sorted(measured.samples))
     count = len(passes[0].forward)
     applied = zip(*measured.life["parts"]["apply"], strict=True)
-    apply, nothing = (_figure(times, measured.share) for times in applied)
+    apply, nothing = (_figure(times, measured.pace) for times in applied)
     up, down = transfers(measured)
-    rounds = measured.life["rounds"] or [measured.life["first"]]
-    late_s = measured.life["first"][0] - median(wall for wall, _, _ in rounds)
+    late_s = measured.life["first"][0] - median(wall for wall, _, _ in measured.rounds)
     start_s = measured.life["start_s"] + max(0.0, late_s)
     return SizeProfile(
         memory_mib=measured.memory_mib,
@@ -94,7 +118,7 @@ def size_profile(measured: Measured) -> SizeProfile:
         apply=Affine(
             nothing.value, max(0.0, apply.value - nothing.value) / max(1, measured.trained_bytes)
         ),
-        step_s=_beside(measured, passes[-1], apply.value),
+        step_s=_beside(measured),
         reduce_s_per_byte=median(measured.lead["reduce"]) / measured.share,
         up=up,
         down=down,
@@ -119,7 +143,7 @@ def _line(points: Any) -> Affine:
 
 def _pass(measured: Measured, samples: int) -> Pass:
     """Layers' times, scaled so that they add up to what passes take without hooks."""
-    parts, share = measured.life["parts"], measured.share
+    parts, pace = measured.life["parts"], measured.pace
     plain, split = parts[f"plain {samples}"], parts[f"split {samples}"]
     reading = [fetch * _fetched(measured) + batch for fetch, batch in parts[f"read {samples}"]]
     sides = []
@@ -128,8 +152,8 @@ def _pass(measured: Measured, samples: int) -> Pass:
         whole = median(one[side] for one in plain)
         summed = sum(median(times) for times in layers)
         scale = whole / summed if summed else 1.0
-        sides.append(tuple(_figure(times, share / scale) for times in layers))
-    return Pass(samples=samples, forward=sides[0], backward=sides[1], data=_figure(reading, share))
+        sides.append(tuple(_figure(times, pace / scale) for times in layers))
+    return Pass(samples=samples, forward=sides[0], backward=sides[1], data=_figure(reading, pace))
 
 
 def _fetched(measured: Measured) -> float:
@@ -137,23 +161,21 @@ def _fetched(measured: Measured) -> float:
     return 1.0 if measured.cpu_cores is not None and measured.cpu_cores < 2 else 0.0
 
 
-def _beside(measured: Measured, most: Pass, apply_s: float) -> Figure:
+def _beside(measured: Measured) -> Figure:
     """What rounds take beside passes, data and the optimizer's step."""
-    share, parts = measured.share, measured.life["parts"]
-    samples = most.samples
-    putting = median(batch for _, batch in parts[f"read {samples}"]) / share
-    times = measured.step_samples / samples  # passes of a step
-    known_s = times * (most.compute_s + putting) + apply_s
-    rounds = measured.life["rounds"] or [measured.life["first"]]
+    share, known_s = measured.share, measured.parts_s / measured.pace
     if not measured.limited:
-        return Figure.of([max(0.0, wall - known_s) for wall, _, _ in rounds])
+        return Figure.of([max(0.0, wall - known_s) for wall, _, _ in measured.rounds])
     # Threads beside, such as those of buckets, use up the same share. If samples are fetched in
     # each step, that is among what they do, and counted as data.
-    threads = median(process - thread for _, thread, process in rounds)
+    threads = median(process - thread for _, thread, process in measured.rounds)
     if measured.life["block_steps"] == 1:
-        threads -= median(fetch for fetch, _ in parts[f"read {samples}"])
+        reading = measured.life["parts"][f"read {measured.samples[0]}"]
+        threads -= median(fetch for fetch, _ in reading)
     more_s = max(0.0, threads) / share
-    return Figure.of([max(0.0, thread / share + more_s - known_s) for _, thread, _ in rounds])
+    return Figure.of(
+        [max(0.0, thread / share + more_s - known_s) for _, thread, _ in measured.rounds]
+    )
 
 
 def _beta(measured: Measured) -> Figure:

@@ -1,6 +1,8 @@
 """A worker that is watched: it lives as a worker of a run of one does, and times its parts between.
 
-    start | round, parts | round, parts | ... | two rounds | checkpoint | end
+    start | rounds, parts | rounds, parts | ... | two rounds | checkpoint | end
+
+Rounds are taken several in a row, as small ones are slower at first, after all that is not theirs.
 
 What is measured is in the store as soon as it is known, so that what ran out of memory is known to
 have done so, and when.
@@ -24,8 +26,9 @@ from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
 from dayfly.wire.store import open_store
 
-#: Rounds in a row, and at the end.
+#: Rounds at the end, and in a row: as many as take so long, of which the first do not count.
 _ROUNDS = 2
+_ROW_S, _LONGEST_ROW, _FIRST = 0.1, 10, 3
 #: Least and most often that all parts are timed; the first time does not count.
 _LEAST, _MOST = 3, 300
 #: Every how many times samples are read: over a slow way that takes long.
@@ -91,13 +94,13 @@ class Watched(Worker):
         facts = self._facts()
         until = time.monotonic() + self._request.budget_s
         times = 0
+        self._timed_round()
+        first = self._taken[0]
         while times < 1 + _LEAST or (times < 1 + _MOST and time.monotonic() < until):
-            for _ in range(_ROUNDS if self._may_step() else 0):
-                self._timed_round()
+            self._take_row()
             self._time_parts(batches, read=times % _READ_EVERY == 0)
             times += 1
             if times == 1:  # everything is as it will be from now on
-                first = self._taken[0]
                 self._taken.clear()
                 self._parts.clear()
         measured = {
@@ -122,6 +125,18 @@ class Watched(Worker):
         """Without validation: a profile has it from the forward passes."""
         self._replica.end_epoch(None)
         self._progress.end_epoch({})
+
+    def _take_row(self) -> None:
+        """Rounds in a row; in a long one, the first do not count."""
+        before = len(self._taken)
+        began, count = time.perf_counter(), 0
+        while count < _LONGEST_ROW and (not count or time.perf_counter() - began < _ROW_S):
+            if not self._may_step():
+                break
+            self._timed_round()
+            count += 1
+        if count > 2 * _FIRST:
+            del self._taken[before : before + _FIRST]
 
     def _may_step(self) -> bool:
         """A scheduler may refuse to go beyond the end of the job's run; two rounds are the last."""
