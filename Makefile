@@ -43,7 +43,7 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test programs soak lint format clean
+.PHONY: help venv demo test programs soak pictures lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ programs:
 
 soak: $(TEST_MADE)  ## ten minutes (or MINUTES=...) of random deaths: same bits, nothing left behind
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+pictures: $(TEST_MADE)  ## the papers' figures again, for docs/papers.md
+	@$(BIN)/dayfly bench papers --pictures docs/papers
 
 lint: $(TEST_MADE)  ## ruff and mypy, as the tests run them
 	@$(BIN)/ruff check .

@@ -28,10 +28,11 @@ LARGEST_LINES = 400
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py, closing.py and batches.py are for everybody. job.py is what the user asks for: for
-# those who train it and run it.
+# errors.py, closing.py, batches.py and pace.py are for everybody. job.py is what the user asks
+# for: for those who train it and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-WIRE = {"errors", "closing", "batches", "catalogue"}
+EVERYBODY = {"errors", "closing", "batches", "pace"}
+WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
 PLAN = {*WIRE, "wire"}
@@ -40,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "closing": set(),
     "batches": set(),
+    "pace": set(),
     "job": {"errors"},
     "models": set(),
     "catalogue": {"errors"},

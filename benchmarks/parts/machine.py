@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,17 @@ def machine_line(on_what: Mapping[str, Any]) -> str:
         f"on {on_what['cores']} cores of {on_what['cpu']}, torch {on_what['torch']}, Python "
         f"{on_what['python']}, load before: {on_what['load']}"
     )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Of torch in this process, as in functions: several wait for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _cpu(information: Path) -> str:

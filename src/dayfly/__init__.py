@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dayfly.errors import DayflyError, RequestError, RunFailed
     from dayfly.job import Job
     from dayfly.runs.api import resume, train
+    from dayfly.runs.profiling.api import profile
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
 
@@ -26,6 +27,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "checkpoint_due",
+    "profile",
     "remaining_s",
     "resume",
     "train",
@@ -39,6 +41,7 @@ _HOMES = {
     "Job": "dayfly.job",
     "Run": "dayfly.runs.run",
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
+    "profile": "dayfly.runs.profiling.api",
     "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",
     "train": "dayfly.runs.api",

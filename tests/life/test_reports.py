@@ -88,7 +88,7 @@ def test_records_arrive_in_order_and_once(root: Path) -> None:
 def test_records_that_are_not_urgent_wait_for_each_other(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "EVERY_S", 1e6)
+    monkeypatch.setattr(reports, "REPORT_EVERY_S", 1e6)
     with channel(root, 0) as up, channel(root, COORDINATOR) as down:
         reporter = Reporter(up, rank=0, attempt=0)
         for step in range(5):
@@ -137,7 +137,7 @@ class Distant(FileChannel):
 def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "EVERY_OVER_LINK_S", -1.0)
+    monkeypatch.setattr(reports, "REPORT_EVERY_OVER_LINK_S", -1.0)
     with channel(root, COORDINATOR) as down, Distant(root, Namespace("run", 0)) as up:
         with Reporter(up, rank=0, attempt=0) as reporter:
             for step in range(3):
@@ -151,7 +151,7 @@ def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(
 def test_over_a_link_what_cannot_be_sent_is_told_later(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "EVERY_OVER_LINK_S", -1.0)
+    monkeypatch.setattr(reports, "REPORT_EVERY_OVER_LINK_S", -1.0)
     with Distant(root, Namespace("run", 0)) as up:
         up.go.set()
         reporter = Reporter(up, rank=9, attempt=0)  # a rank that was not planned for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.plan.figures import Affine, Figure, Transfer
@@ -31,6 +31,7 @@ def test_line_has_no_negative_part() -> None:
     assert fit_affine([(1, 0.0), (2, 0.0)]) == Affine(0.0, 0.0)
 
 
+@settings(max_examples=25)
 @given(
     latency=st.floats(1e-5, 0.1),
     peak=st.floats(1e6, 1e9),
@@ -42,6 +43,7 @@ def test_even_throughput_is_found(latency: float, peak: float) -> None:
     assert math.isinf(found[2])
 
 
+@settings(max_examples=25)
 @given(
     peak=st.floats(1e6, 1e9),
     saturated_at=st.floats(1e5, 2e6),
@@ -60,6 +62,7 @@ def test_message_that_takes_no_longer_for_more_bytes() -> None:
     assert peak > 0
 
 
+@settings(max_examples=25)
 @given(
     a=st.floats(0.01, 100.0),
     b=st.floats(0.0, 50.0),

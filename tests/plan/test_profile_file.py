@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
@@ -87,6 +87,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     )
 
 
+@settings(max_examples=40)
 @given(profiles())
 def test_written_and_read(profile: Profile) -> None:
     text = profile_text(profile)

@@ -85,7 +85,7 @@ def test_the_job_may_differ_from_what_was_profiled() -> None:
     [
         ({"memory_mib": 256}, "has no functions of 256 MiB"),
         ({"cpu_cores": 0.5}, "holds for cpu_cores none, and this run has 0.5"),
-        ({"channel": "tcp://"}, "holds for channel file:///dev/shm, and this run has tcp://"),
+        ({"channel": "tcp://"}, "is over file:///dev/shm, and this run talks over tcp://"),
     ],
 )
 def test_what_the_profile_does_not_hold_for_is_not_predicted(
@@ -98,6 +98,20 @@ def test_what_the_profile_does_not_hold_for_is_not_predicted(
     said = planned.words()
     assert said is not None
     assert said.startswith("what runs is not predicted: ")
+
+
+def test_a_store_of_the_catalogue_is_at_any_address() -> None:
+    over_s3 = replace(PROFILE, channel="s3")
+    plan = predict_run(over_s3, replace(SETTINGS, channel=None), Wanted(batch_size=20, epochs=3))
+    settings = replace(SETTINGS, channel="s3://bucket", collective="overlapped")
+    plan = replace(plan, settings={**plan.settings, "collective": "overlapped"})
+    ours, planned = carried_out(plan, settings, job(), 1000)
+    assert ours.prediction == plan.prediction
+    assert planned == Planned()
+    for channel in (None, "redis://host"):
+        ours, planned = carried_out(plan, replace(settings, channel=channel), job(), 1000)
+        assert ours.prediction is None
+        assert "is over s3, and this run talks over" in str(planned.unpredicted)
 
 
 def test_dollars_under_other_prices_are_not_those_of_the_bill() -> None:

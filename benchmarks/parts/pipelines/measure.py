@@ -10,19 +10,17 @@ the form: buckets, for one, are summed beside the backward pass, as LambdaML's p
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
 import dayfly
+from benchmarks.parts import recorded
+from benchmarks.parts.machine import one_thread
 from benchmarks.parts.pipelines.cases import BASELINES, Case, Form
 from benchmarks.parts.pipelines.scale import (
     SERVERS,
@@ -79,7 +77,7 @@ def measure(case: Case, rounds: int, scratch: Path) -> list[Json]:
     case.write_data(data)
     case.scale.write_catalogue(caps)
     taken: dict[str, list[Taken]] = {form.name: [] for form in case.forms}
-    with _one_thread():
+    with one_thread():
         for number in range(rounds):
             turn = number % len(case.forms)
             for form in (*case.forms[turn:], *case.forms[:turn]):
@@ -102,8 +100,8 @@ def _train(case: Case, form: Form, data: Path, caps: Path, run_dir: Path) -> Tak
         **case.scale.settings(caps),
         **form.settings(),
     )
-    records = [_steps(run.directory, rank) for rank in range(len(form.functions))]
-    ended = _ended(run.directory)
+    records = [recorded.steps(run.directory, rank) for rank in range(len(form.functions))]
+    ended = recorded.ended(run.directory)
     line = Record.load(run.directory).pipelining
     shutil.rmtree(run.directory)
     if run.result.restarts:
@@ -111,7 +109,7 @@ def _train(case: Case, form: Form, data: Path, caps: Path, run_dir: Path) -> Tak
         raise RunFailed(f"{case.name}, {form.name}: a function died ({causes})")
     ends = [record["at"] for record in records[0][case.warm_steps - 1 :]]
     step_s = median(end - start for start, end in pairwise(ends))
-    peaks = tuple(one["peak_mib"] for one in sorted(ended, key=lambda one: _number(one)))
+    peaks = tuple(one["peak_mib"] for one in ended)
     if line is None:
         return Taken(step_s=step_s, peaks_mib=peaks)
     stages = len(line.cut) + 1
@@ -230,32 +228,3 @@ def _requests(case: Case, form: Form, taken: Taken) -> tuple[int, int]:
 
 def _store_abilities() -> Abilities:
     return channel_kind(f"{STORE}://bucket/messages").abilities
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Of torch in this process, as in functions: several wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _steps(directory: Path, rank: int) -> list[Json]:
-    return [one for one in _events(directory, f"worker-{rank}") if one["kind"] == "step"]
-
-
-def _ended(directory: Path) -> list[Json]:
-    return [one for one in _events(directory, "coordinator") if one["kind"] == "ended"]
-
-
-def _events(directory: Path, name: str) -> list[Json]:
-    lines = (directory / "events" / f"{name}.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def _number(ended: Mapping[str, Any]) -> int:
-    name: str = ended["used"]["function"]
-    return int(name.removeprefix("worker-"))

@@ -110,10 +110,13 @@ def bill(
     invocations = [_invocation(one, platform, prices) for one in used]
     traffic = moved or {}
     names = sorted({one.function for one in used} | traffic.keys(), key=_in_order)
+    of_function: dict[str, list[dict[str, Any]]] = {}
+    for row in invocations:
+        of_function.setdefault(row["function"], []).append(row)
     functions = [
         _function(
             name,
-            [row for row in invocations if row["function"] == name],
+            of_function.get(name, ()),
             traffic.get(name, Moved()),
             store,
         )

@@ -26,10 +26,12 @@ class FunctionPlatform:
     lifetime_max_s: after which a function is ended. payload_sync_bytes, payload_async_bytes: of
     an invocation. mib_per_vcpu: memory that comes with one vCPU. vcpus_by_memory: pairs (up to
     this size, the fewest vCPUs that it can be had with). vcpus_min, vcpus_max: bounds.
-    machine_vcpus: of a machine. uplink_bytes_per_s, downlink_bytes_per_s: of a function of any
-    size; uplink_by_memory, downlink_by_memory: pairs (memory, bytes a second) in their place.
-    cold_start_s: from the request to the handler, if nothing is warm. gpu: its type. gpus: of a
-    function. gpu_memory_mib: of one. gpu_memory_step_mib: steps in which a part of one is had.
+    machine_vcpus: of a machine. vcpu_flops_per_s: floating-point operations a second that training
+    gets out of one vCPU, on average over its layers. uplink_bytes_per_s, downlink_bytes_per_s: of a
+    function of any size; uplink_by_memory, downlink_by_memory: pairs (memory, bytes a second) in
+    their place. cold_start_s: from the request to the handler, if nothing is warm. gpu: its type.
+    gpus: of a function. gpu_memory_mib: of one. gpu_memory_step_mib: steps in which a part of one
+    is had.
     """
 
     name: str
@@ -47,6 +49,7 @@ class FunctionPlatform:
     vcpus_min: float | None = None
     vcpus_max: float | None = None
     machine_vcpus: float | None = None
+    vcpu_flops_per_s: float | None = None
     uplink_bytes_per_s: float | None = None
     downlink_bytes_per_s: float | None = None
     uplink_by_memory: Pairs | None = None

@@ -38,10 +38,6 @@ from dayfly.cli.flags import (
     Resume,
     RunDir,
     Schedule,
-    Several,
-    SeveralCollectives,
-    SeveralMemory,
-    SeveralMicroBatches,
     StageMemory,
     Sync,
     Uplink,
@@ -50,6 +46,7 @@ from dayfly.cli.flags import (
     function_settings,
     training_settings,
 )
+from dayfly.cli.plans import plans
 
 app = typer.Typer(
     name="dayfly",
@@ -199,61 +196,6 @@ def train(
     raise typer.Exit(conclude(action, as_json=as_json))
 
 
-@app.command()
-def predict(
-    context: typer.Context,
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE.json", help="What dayfly profile wrote.")
-    ],
-    workers: Several = None,
-    memory: SeveralMemory = None,
-    channel: Channel = None,
-    sync: Sync = None,
-    k: K = None,
-    collective: SeveralCollectives = None,
-    aggregators: Aggregators = None,
-    compress: Compress = None,
-    cut: Cut = None,
-    replicas: Replicas = None,
-    micro_batches: SeveralMicroBatches = None,
-    schedule: Schedule = None,
-    stage_memory: StageMemory = None,
-    lifetime: Lifetime = None,
-    cold_start: ColdStart = None,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    checkpoint_every: CheckpointEvery = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(help="Price list: a platform's name.", show_default="a run's own"),
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="Store whose prices count.", show_default="none")
-    ] = None,
-    own: Own = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the plan, for dayfly train --plan.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what a profiled job takes: seconds, dollars, memory, requests. Lists make a table."""
-    from dayfly.cli import predict as command
-    from dayfly.cli.outcome import shown
-
-    def action() -> None:
-        command.predict(
-            profile,
-            *command.asked(context),
-            {"epochs": epochs, "batch_size": batch_size},
-            prices=prices,
-            store=store,
-            output=output,
-            as_json=as_json,
-        )
-
-    raise typer.Exit(shown(action, as_json=as_json))
-
-
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 def run(
     context: typer.Context,
@@ -376,6 +318,9 @@ def bench(
     from dayfly.cli.bench import measure
 
     raise typer.Exit(measure(name, context.args, as_json=as_json))
+
+
+app.add_typer(plans)
 
 
 def main() -> None:

@@ -14,11 +14,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.flags import function_settings, numbers, training_settings
 from dayfly.errors import RequestError
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction, Volume
-from dayfly.plan.profile import Profile
+from dayfly.plan.profile import Profile, in_words
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import (
     Wanted,
@@ -71,10 +72,13 @@ def predict(
     """Print predictions: of one configuration all that is known, of several a row each.
 
     given: settings. several: values of settings, each with each of the others. of_the_job: in place
-    of what the profile says. prices, store: names in the catalogue. output: where the plan goes.
+    of what the profile says. prices, store: names in the catalogue; without a store it is the one
+    that the profile names as its channel, if it does and has prices. output: where the plan goes.
     Raises RequestError for what the profile does not have, or a plan of several.
     """
     profile = read_profile(file)
+    if store is None:
+        store = _own_store(profile, given.get("catalogue"))
     rows = list(_rows(profile, given, several, of_the_job, prices, store))
     if output is not None:
         if len(rows) > 1:
@@ -97,6 +101,14 @@ def predict(
             print(f"{'plan':<17}{output}")
     else:
         _print_table(rows, [name for name in _HEADS if _differs(rows, name)])
+
+
+def _own_store(profile: Profile, own: str | None) -> str | None:
+    known = Catalogue(Path(own) if own is not None else None)
+    if profile.channel not in known.stores():
+        return None
+    facts = known.store(profile.channel)
+    return None if facts.usd_per_put is None or facts.usd_per_get is None else facts.name
 
 
 def _rows(
@@ -190,7 +202,7 @@ def _functions(plan: Plan) -> str:
             f"{settings.algorithm}"
         )
     how = f"{asked.sync}, {settings.algorithm}" if asked.workers > 1 else asked.sync
-    return f"{asked.workers} of {_mib(asked.memory_mib[0])}, {how}"
+    return f"{asked.workers} of {in_words(asked.memory_mib[0])}, {how}"
 
 
 def _memory(said: Prediction, limits: Sequence[int | None]) -> str:
@@ -243,7 +255,3 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.4g} ms"
-
-
-def _mib(memory_mib: int | None) -> str:
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

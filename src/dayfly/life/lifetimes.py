@@ -5,16 +5,7 @@ from __future__ import annotations
 import time
 
 from dayfly.life.platforms.base import Context
-
-#: Seconds to end in order that do not depend on the job.
-_SPARE_S = 0.5
-#: A worker at a checkpoint hands over if less than this share of its lifetime is left, or this many
-#: times what must be left at least: workers that started at about the same time hand over together,
-#: at one checkpoint, and their peers wait for their successors once.
-_LATE_SHARE = 0.25
-_LATE_TIMES = 1.5
-#: Nor does it hand over before this share of its lifetime has passed, whatever its steps took.
-_MOST_SHARE = 0.5
+from dayfly.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
 
 
 class HandOver(Exception):
@@ -63,14 +54,12 @@ class Lifetime:
     def late(self) -> bool:
         """Whether to hand over at a checkpoint that is made for another reason."""
         left = self._context.remaining_s()
-        late = max(_LATE_SHARE * self._whole_s, _LATE_TIMES * self._needed_s())
+        late = max(LATE_SHARE * self._whole_s, LATE_TIMES * self._needed_s())
         return self._steps > 0 and left < late and left != float("inf")
 
     def _needed_s(self) -> float:
         """What must be left for another step and an end in order."""
-        needed = 2 * self._longest_step_s + 2 * self._checkpoint_s + _SPARE_S
-        # A step that waited long for a peer must not have every later one handed over.
-        return min(needed, _MOST_SHARE * self._whole_s)
+        return end_in_order_s(self._longest_step_s, self._checkpoint_s, self._whole_s)
 
     def fits(self, steps: int) -> bool:
         """Whether so many more steps end in this life, even if each takes twice the longest.
@@ -84,5 +73,5 @@ class Lifetime:
 
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""
-        if self._steps > 0 and self._context.remaining_s() < _SPARE_S / 2:
+        if self._steps > 0 and self._context.remaining_s() < SPARE_S / 2:
             raise HandOver

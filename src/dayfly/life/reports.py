@@ -1,8 +1,8 @@
 """What workers tell the coordinator: records in JSON, through the channel like everything else.
 
-Records are collected and put together, at most one message each `EVERY_S`, as a store may bill by
-the request; those that the coordinator acts on go at once. Over a link the others go by a thread of
-their own, so that no step waits for them.
+Records are collected and put together, at most one message each `pace.REPORT_EVERY_S`, as a store
+may bill by the request; those that the coordinator acts on go at once. Over a link the others go by
+a thread of their own, so that no step waits for them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayfly.closing import Closing
+from dayfly.pace import REPORT_EVERY_OVER_LINK_S, REPORT_EVERY_S
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
 
-#: Least time between two messages of records that are not urgent, in seconds: in memory, and over a
-#: link.
-EVERY_S = 0.3
-EVERY_OVER_LINK_S = 1.0
 #: How long the coordinator waits for a message that is there already: longer than a channel bears
 #: with a store that is away.
 _READ_S = 120.0
@@ -42,7 +39,7 @@ class Reporter(Closing):
         self._noting = threading.Lock()
         self._telling = threading.Lock()
         self._last = time.monotonic()
-        self._every_s = EVERY_S if channel.immediate else EVERY_OVER_LINK_S
+        self._every_s = REPORT_EVERY_S if channel.immediate else REPORT_EVERY_OVER_LINK_S
         self._sender = (
             None if channel.immediate else ThreadPoolExecutor(1, thread_name_prefix="dayfly-report")
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayfly.batches import micro_batches, share
+from dayfly.batches import Batches, Rounds, micro_batches, share
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
@@ -33,6 +33,13 @@ def flat_of(profile: Profile, configuration: Configuration) -> Flat:
     """What a step of bsp sums."""
     apart = configuration.compress != "none" and configuration.workers > 1
     return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
+
+
+def averaged_of(profile: Profile, configuration: Configuration) -> int:
+    """Elements of what a round of local SGD sums."""
+    epochs = Batches(profile.samples, configuration.batch_size)
+    losses = Rounds(epochs, configuration.k).longest
+    return averaged(profile.layers, profile.state_per_trained_byte, losses)
 
 
 def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
@@ -125,9 +132,9 @@ def _averaging(
             for one in micros
         ]
         ending = size.apply(trained_bytes) if micros else 0.0
-        seconds.append(speed * (sum(steps) + ending + size.step_s.value))
-    length = averaged(profile.layers, profile.state_per_trained_byte, len(batches))
-    copy_s = size.reduce_s_per_byte * ITEM_BYTES * length
+        seconds.append(speed * (sum(steps) + ending))
+    length = averaged_of(profile, c)
+    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * length
     seconds.append(_PASSES_BEFORE * copy_s)
     average = all_reduce(
         c.collective,
@@ -140,7 +147,9 @@ def _averaging(
         after=((0, None),),
         pool="caller",
     )
-    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking([_PASSES_AFTER * copy_s]))
+    # What a step takes beside passes is the flat buffer's, of which a round has one.
+    adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
+    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking(adopting))
     return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
 
 

@@ -18,7 +18,7 @@ from dayfly.plan.traffic import moved_by, times, together, volume
 from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
-_ENOUGH = 4000
+_ENOUGH = 2500
 #: Steps at most: the CPU's periods begin anywhere in a step, so several are looked at.
 _MOST_STEPS = 6
 
@@ -66,7 +66,7 @@ def epoch_of(profile: Profile, c: Configuration, means: Means) -> Epoch:
     kinds = {full: whole - (not last)}  # rounds, by their batches
     kinds[closing] = kinds.get(closing, 0) + 1
     found = {
-        batches: _taken(profile, c, means, batches) for batches, count in kinds.items() if count
+        batches: round_of(profile, c, means, batches) for batches, count in kinds.items() if count
     }
     usual, moved = found.get(full) or found[closing]
     steps = rounds.longest if full in found else len(closing)
@@ -83,11 +83,11 @@ def epoch_of(profile: Profile, c: Configuration, means: Means) -> Epoch:
         step_volume=volume(moved, steps),
         steps=epochs.steps,
         trained=trained,
-        validation=_validation(profile, c, means),
+        validation=validation_of(profile, c, means),
     )
 
 
-def _taken(
+def round_of(
     profile: Profile, c: Configuration, means: Means, batches: tuple[int, ...]
 ) -> tuple[Steps, Sequence[Moved]]:
     """A round, which is a step of bsp, and what each worker moves."""
@@ -105,7 +105,8 @@ def _taken(
     return timed(several, count, lambda number: number == each - 1), moved
 
 
-def _validation(profile: Profile, c: Configuration, means: Means) -> Part:
+def validation_of(profile: Profile, c: Configuration, means: Means) -> Part:
+    """A validation of all workers."""
     if c.workers > MOST_SIMULATED:
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)

@@ -16,7 +16,9 @@ from dayfly.plan.figures import Affine
 from dayfly.plan.profile import Fit
 
 #: How much better, relatively, a saturating throughput has to fit than an even one to be believed.
-_WORTH = 0.1
+_WORTH = 0.3
+#: Mean relative error of an even one up to which nothing is looked for beyond it.
+_NOISE = 0.02
 #: Memory beyond so many times the largest size: it makes no difference here.
 _FAR = 30.0
 
@@ -65,7 +67,7 @@ def fit_transfer(points: Sequence[tuple[float, float]]) -> tuple[float, float, f
     log_t = np.log([0.03 / s.max(), 30.0 / s.min()])
     t = math.exp(_least(lambda x: at(math.exp(x))[0], *log_t))
     error, both = at(t)
-    if error < (1 - _WORTH) * even_error and even_error > 0.01 and both[1] > 0:
+    if error < (1 - _WORTH) * even_error and even_error > _NOISE and both[1] > 0:
         return both[0], 1 / both[1], t
     if per_byte <= 0:  # too fast to be told from the latency
         per_byte = float((seconds / s).min())

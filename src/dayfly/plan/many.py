@@ -24,7 +24,7 @@ from dayfly.catalogue.metering import Moved
 from dayfly.plan import data_parallel, staged
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
-from dayfly.plan.flat import ITEM_BYTES, averaged, flat
+from dayfly.plan.flat import ITEM_BYTES, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import travelling_bytes
 from dayfly.plan.stages import stage_layers, stage_size
@@ -148,12 +148,13 @@ def many_step(
     if c.cut:
         return _staged_step(profile, c, means, batches)
     size = profile.size(c.memory_mib[0])
-    ending_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if c.sync == "local-sgd":
-        length = averaged(profile.layers, profile.state_per_trained_byte, len(batches))
+        length = data_parallel.averaged_of(profile, c)
         summed = [sum_of(c.collective, c.aggregators, c.workers, length, means, size)]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
-        overhead_s, reduced_s = len(batches) * ending_s, compute_s + summed[0].seconds
+        overhead_s = len(batches) * apply_s + size.step_s.value
+        reduced_s = compute_s + summed[0].seconds
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1
@@ -174,7 +175,7 @@ def many_step(
         samples = -(-mine // c.micro_batches)
         pieces = cut_backward(size.backward, samples, buffer.whole_after)
         reduced_s = _reduced_s(compute_s, pieces, summed)
-        overhead_s = ending_s
+        overhead_s = apply_s + size.step_s.value
     return _steps(compute_s, reduced_s, overhead_s), _shared(summed, c.workers)
 
 
@@ -246,16 +247,16 @@ def _one_replica(c: Configuration) -> Configuration:
 
 
 def _tail(length: int, c: Configuration, means: Means, size: SizeProfile) -> Sum:
-    """The small sum of all ranks, less that of the stages alone, which virtual time has."""
+    """The small sum of all ranks, less that of each replica alone, which virtual time has."""
     whole = sum_of("k-reduce", 1, c.workers, length, means, size, itemsize=8)
     part = sum_of("k-reduce", 1, c.stages, length, means, size, itemsize=8)
     return Sum(
         seconds=whole.seconds,
         carried_s=whole.carried_s,
-        puts=whole.puts - part.puts,
-        gets=whole.gets - part.gets,
-        bytes_up=whole.bytes_up - part.bytes_up,
-        bytes_down=whole.bytes_down - part.bytes_down,
+        puts=whole.puts - c.replicas * part.puts,
+        gets=whole.gets - c.replicas * part.gets,
+        bytes_up=whole.bytes_up - c.replicas * part.bytes_up,
+        bytes_down=whole.bytes_down - c.replicas * part.bytes_down,
     )
 
 

@@ -7,7 +7,7 @@ a run     start, epochs, checkpoints, hand-overs, end; billed as a run is
 
 from __future__ import annotations
 
-from dayfly.catalogue.metering import Moved, Used, bill
+from dayfly.catalogue.metering import Used, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.plan.channels import Means
@@ -18,6 +18,7 @@ from dayfly.plan.memory import peak_mib
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile
 from dayfly.plan.stages import check_configuration, stage_memory_mib
+from dayfly.plan.traffic import together
 
 
 def predict(
@@ -35,7 +36,7 @@ def predict(
     check_configuration(profile, configuration)
     means = Means.of(profile)
     epoch = epoch_of(profile, configuration, means)
-    lives = lives_of(profile, configuration, epoch)
+    lives = lives_of(profile, configuration, means, epoch)
     c = configuration
     used, moved = [], {}
     for rank in range(c.workers):
@@ -53,7 +54,7 @@ def predict(
                     outcome="returned",
                 )
             )
-        moved[name] = lives.moved[rank]
+        moved[name] = together((lives.moved[rank], lives.told[rank]))
     billed = bill(used, platform, store, moved)
     return Prediction(
         step_s=epoch.step_s,
@@ -73,6 +74,3 @@ def predict(
         breakdown=epoch.breakdown,
         invocations=len(used),
     )
-
-
-__all__ = ["Moved", "predict"]

@@ -74,10 +74,11 @@ class SizeProfile:
     trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
     contribution. up, down: its way to the store. beta: how much longer computing takes while
     transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
-    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end.
-    base_mib: memory of a worker before it has a model. rates: to which its way to the store is
-    limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
-    spread; none in a profile that was not measured.
+    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end,
+    writing the last checkpoint. Both are of one worker, with the whole model. base_mib: memory of a
+    worker before it has a model. rates: to which its way to the store is limited, if it is; what
+    `up` and `down` were measured over. passes: what was measured, with its spread; none in a
+    profile that was not measured.
     """
 
     memory_mib: int | None
@@ -164,12 +165,13 @@ class Profile:
         for size in self.sizes:
             if size.memory_mib == memory_mib:
                 return size
-        known = ", ".join(_in_words(size.memory_mib) for size in self.sizes)
+        known = ", ".join(in_words(size.memory_mib) for size in self.sizes)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {_in_words(memory_mib)}: it has "
+            f"the profile of {self.job} has no functions of {in_words(memory_mib)}: it has "
             f"{known}; take one of these, or profile the job with that size, too"
         )
 
 
-def _in_words(memory_mib: int | None) -> str:
+def in_words(memory_mib: int | None) -> str:
+    """`512 MiB`, or that memory is not limited."""
     return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from dayfly.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +16,7 @@ class Scenario:
     many workers are slower by so much, throughout. store_bytes_per_s: of all functions together,
     each way (Alibaba's 10 Gb/s); None: the catalogue's, if it has one. decline: bandwidth of a
     function falls with the functions that run at once (FuncPipe section 5.4): pairs (functions,
-    part of it that is left), linear between.
+    part of it that is left), linear between. Raises RequestError for what cannot be.
     """
 
     seed: int = 0
@@ -25,3 +28,44 @@ class Scenario:
     straggler_factor: float = 1.0
     store_bytes_per_s: float | None = None
     decline: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "stragglers"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise RequestError(f"{name} {value!r}: give a whole number from 0")
+        for name in ("deaths_per_hour", "cold_start_s", "cold_start_sigma", "straggler_sigma"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise RequestError(f"{name} {value:g}: give a number from 0")
+        for name in ("straggler_factor", "store_bytes_per_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise RequestError(f"{name} {value:g}: give a number above 0")
+        counts = [functions for functions, _ in self.decline]
+        if counts != sorted(set(counts)) or any(not 0 <= one < math.inf for one in counts):
+            raise RequestError(f"decline {self.decline}: give rising numbers of functions")
+        if any(not 0 < part <= 1 for _, part in self.decline):
+            raise RequestError(
+                f"decline {self.decline}: give the parts that are left, above 0 and at most 1"
+            )
+
+    def words(self) -> str:
+        """What is not as usual, for people; that nothing is, too."""
+        said = []
+        if self.deaths_per_hour:
+            said.append(f"{self.deaths_per_hour:g} deaths an hour of each function")
+        if self.cold_start_s:
+            spread = f" (log-normal, {self.cold_start_sigma:g})" if self.cold_start_sigma else ""
+            said.append(f"cold starts {self.cold_start_s:g} s longer{spread}")
+        if self.straggler_sigma:
+            said.append(f"compute times vary by {self.straggler_sigma:g} (log-normal)")
+        if self.stragglers:
+            plural = "s" * (self.stragglers > 1)
+            said.append(f"{self.stragglers} straggler{plural}, slower by {self.straggler_factor:g}")
+        if self.store_bytes_per_s is not None:
+            said.append(f"a store of {self.store_bytes_per_s / 1e6:g} MB/s each way")
+        if self.decline:
+            row = ", ".join(f"{part:g} with {count:g} functions" for count, part in self.decline)
+            said.append(f"bandwidth falls to {row}")
+        return f"seed {self.seed}: {'; '.join(said) if said else 'nothing happens'}"

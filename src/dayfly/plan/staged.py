@@ -16,7 +16,7 @@ from functools import lru_cache
 from dayfly.batches import MicroBatch, micro_batches, validation_rounds
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
-from dayfly.plan.flat import Flat, flat
+from dayfly.plan.flat import Flat, elements, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import all_reduce, alone_or_side_by_side, limited
 from dayfly.plan.stages import stage_layers, stage_range, stage_size
@@ -132,11 +132,15 @@ class _Stage:
             )
         after = tuple((n, None) for n in range(first, first + len(streams)))
         if c.clips:
-            tensors = sum(len(layer.tensors) for layer in self._profile.layers)
-            streams.append(self._of_all("norm", step, 2 * tensors, after))
+            every = sum(len(elements(layer)) for layer in self._profile.layers)
+            streams.append(self._of_all("norm", step, 2 * every, after))
             after = ((first + len(streams) - 1, None),)
         trained_bytes = sum(layer.trained for layer in self._layers)
-        ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
+        # What a step takes beside passes is the flat buffer's: it goes by its parameters.
+        every = sum(len(elements(layer)) for layer in self._profile.layers)
+        mine = sum(len(elements(layer)) for layer in self._layers)
+        beside_s = size.step_s.value * (mine / every if every else 1.0)
+        ending = (size.apply(trained_bytes) + beside_s) * size.speed
         streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
         return streams
 

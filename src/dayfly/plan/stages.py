@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dayfly.errors import RequestError
 from dayfly.plan.configuration import Configuration
-from dayfly.plan.figures import NOTHING, Affine
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
 
 
@@ -33,9 +32,32 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     return profile.size(stage_memory_mib(configuration, stage))
 
 
-def total(times: tuple[Affine, ...]) -> Affine:
-    """Of several layers, one after the other."""
-    return sum(times, NOTHING)
+def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Seconds from the handler to the first step: what one worker of the whole model takes, less
+    reading the state of the other stages."""
+    size = stage_size(profile, configuration, stage)
+    others = _state_bytes(profile, profile.layers) - _state_bytes(
+        profile, stage_layers(profile, configuration, stage)
+    )
+    return max(0.0, size.start_s.value - size.down.occupied_s(others))
+
+
+def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Seconds from the last step to the end: what one worker of the whole model takes, less writing
+    what the others write of the checkpoint."""
+    c, size = configuration, stage_size(profile, configuration, stage)
+    mine = _state_bytes(profile, stage_layers(profile, c, stage))
+    mine /= c.replicas if c.cut else c.workers
+    others = _state_bytes(profile, profile.layers) - mine
+    return max(0.0, size.end_s.value - size.up.occupied_s(others))
+
+
+def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:
+    """Of a checkpoint: parameters, buffers and the optimizer's state."""
+    return sum(
+        layer.parameters + layer.buffers + layer.trained * profile.state_per_trained_byte
+        for layer in layers
+    )
 
 
 def check_configuration(profile: Profile, configuration: Configuration) -> None:

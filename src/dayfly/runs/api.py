@@ -57,7 +57,7 @@ def train(
             request,
             checked,
             directory=Path(run_dir) if run_dir is not None else None,
-            code=_main_directory(),
+            code=main_directory(),
             plan=carried,
             display=_display(progress),
             faults=faults,
@@ -141,7 +141,7 @@ def _display(progress: bool) -> Silent:
     return display_for(StandardError()) if progress else Silent()
 
 
-def _main_directory() -> Path | None:
+def main_directory() -> Path | None:
     """The directory of the user's script, whose modules the job may use; None without a script."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)

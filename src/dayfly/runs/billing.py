@@ -8,7 +8,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.metering import Bill, bill
 from dayfly.runs import events
 from dayfly.runs.functions import FunctionSettings
-from dayfly.runs.record import recorded_settings
+from dayfly.runs.record import read_record, recorded_settings
 
 
 def price_list(settings: FunctionSettings) -> str:
@@ -30,12 +30,15 @@ def rebill(
     """Bill a run anew, from the events in its directory, however it ended.
 
     prices: name of a platform; None: the run's own list. store: whose prices the store's part has;
-    None: it costs nothing. own: a catalogue of the user's; None: the run's, if it had one. Raises
-    RequestError if the directory holds no run, or the catalogue lacks what is asked for.
+    None: it costs nothing, but in a simulation of a store that was named. own: a catalogue of the
+    user's; None: the run's, if it had one.
+
+    Raises RequestError if the directory holds no run, or the catalogue lacks what is asked for.
     """
     settings = recorded_settings(directory)
     known = Catalogue(own.expanduser()) if own is not None else catalogue(settings)
     metered = directory / "events"
+    store = store or read_record(directory).get("store")
     return bill(
         events.read_used(metered),
         known.platform(prices or price_list(settings)),

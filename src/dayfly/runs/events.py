@@ -3,6 +3,7 @@
 events/coordinator.jsonl    functions invoked and ended, checkpoints
 events/worker-0.jsonl       the records of rank 0, in order of arrival
 ...
+events/others.jsonl         of a simulation: what functions moved that have no file of their own
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dayfly.catalogue.metering import Moved, Used
 from dayfly.wire.channels.base import COUNTERS
 
 Json = Mapping[str, Any]
+#: In `events/`, of simulations of more workers than a page can show.
+OTHERS = "others.jsonl"
 
 
 def read(file: Path) -> tuple[tuple[Json, ...], int]:
@@ -110,6 +113,8 @@ def read_moved(directory: Path) -> dict[str, Moved]:
             if record["kind"] == "traffic":
                 lives[record["generation"], record["attempt"]] = traffic(record)
         moved[file.stem] = Moved(**sum(lives.values(), Counter[str]()))
+    for record in records(directory / OTHERS):
+        moved[record["function"]] = Moved(**{name: record[name] for name in COUNTERS})
     return moved
 
 

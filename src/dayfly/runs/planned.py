@@ -14,10 +14,13 @@ from typing import Any, Self
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.plan.channels import channel_of
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
+from dayfly.plan.profile import Profile
 from dayfly.runs.billing import price_list
 from dayfly.runs.planning import (
+    FILES,
     Wanted,
     configuration,
     configuration_of,
@@ -26,6 +29,7 @@ from dayfly.runs.planning import (
 )
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.settings import Settings
+from dayfly.wire.channels import channel_kind
 
 #: In a run's directory.
 PLAN = "plan.json"
@@ -33,7 +37,6 @@ PLAN = "plan.json"
 _CONDITIONS = (
     "platform",
     "imitate",
-    "channel",
     "cpu_cores",
     "uplink_mb_per_s",
     "downlink_mb_per_s",
@@ -82,11 +85,17 @@ def carried_out(
     if samples is not None and samples != profile.samples:
         profile = replace(profile, samples=samples)
     before = settings_of(plan)
+    if "://" not in profile.channel and _same_channel(profile, settings):
+        before = replace(before, channel=settings.channel)  # where the store is, a plan cannot say
     said = differences(_compared(before, Wanted.by(plan)), _compared(settings, wanted))
     if profile is not plan.profile:
         said.append(f"samples {samples} in place of {plan.profile.samples}")
     prediction, why = plan.prediction, None
-    same = not said and configuration(settings, wanted) == configuration_of(plan)
+    same = (
+        not said
+        and _same_channel(profile, settings)
+        and configuration(settings, wanted) == configuration_of(plan)
+    )
     if not (same and _billed_as(settings, prediction)):
         prediction, why = _predicted(replace(plan, profile=profile), before, settings, wanted)
     return plan_of(profile, settings, wanted, prediction), Planned(
@@ -116,6 +125,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 def _compared(settings: Settings, wanted: Wanted) -> dict[str, Any]:
     """All that a prediction depends on, beside the profile."""
     own = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    own["channel"] = settings.channel or FILES
     of_the_job = {
         "batch_size": wanted.batch_size,
         "epochs": wanted.epochs,
@@ -125,6 +135,14 @@ def _compared(settings: Settings, wanted: Wanted) -> dict[str, Any]:
         "collective": settings.algorithm,
     }
     return {name: value for name, value in (own | of_the_job).items() if name not in _BESIDE}
+
+
+def _same_channel(profile: Profile, settings: Settings) -> bool:
+    """Whether a run talks over what was profiled; a store of the catalogue may be at any URL."""
+    channel = settings.channel or FILES
+    if "://" in profile.channel:
+        return channel == profile.channel
+    return channel_kind(channel) is channel_of(profile.channel)
 
 
 def _billed_as(settings: Settings, prediction: Prediction | None) -> bool:
@@ -138,6 +156,11 @@ def _predicted(
     plan: Plan, before: Settings, settings: Settings, wanted: Wanted
 ) -> tuple[Prediction | None, str | None]:
     """By the plan's profile, or why not. before: what the profile holds for."""
+    if not _same_channel(plan.profile, settings):
+        return None, (
+            f"the plan's profile is over {plan.profile.channel}, and this run talks over "
+            f"{settings.channel or 'files in memory'}: give --channel, or profile the job so"
+        )
     for name in _CONDITIONS:
         if (now := getattr(settings, name)) != (then := getattr(before, name)):
             return None, (

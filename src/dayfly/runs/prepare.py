@@ -47,6 +47,43 @@ class Prepared:
     pipelining: Pipelining | None
 
 
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A job's data, and a few samples of it.
+
+    arrays: if it is arrays. samples: of training, before any are split off; trained, validation:
+    after that. sample_bytes: of one in the store; 0 if a function of the user's makes it.
+    """
+
+    arrays: Arrays | None
+    samples: int
+    trained: int
+    validation: int
+    sample_bytes: int
+    tried: list[Any]
+    unseen: list[Any]
+
+    @classmethod
+    def of(cls, job: Job) -> Data:
+        """Read it. Random generators should be seeded for it. Raises RequestError."""
+        if callable(job.data):
+            training, validation = _datasets(job)
+            tried = dataset_samples(training, "training")
+            unseen = dataset_samples(validation, "validation")
+            return cls(None, len(training), len(training), len(validation), 0, tried, unseen)
+        name = str(job.data)
+        arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
+        check_arrays(arrays, f"data {name!r}")
+        samples, own = len(arrays["x_train"]), "x_val" in arrays
+        validation = len(arrays["x_val"]) if own else validation_samples(samples)
+        tried = array_samples(arrays, "train", "transform", job.transform)
+        given = "val" if own else "train"
+        unseen = array_samples(arrays, given, "eval_transform", job.eval_transform)
+        trained = samples if own else samples - validation
+        row_bytes = sum(arrays[part].nbytes for part in ("x_train", "y_train")) // samples
+        return cls(arrays, samples, trained, validation, row_bytes, tried, unseen)
+
+
 def check_shares(job: Job, settings: Settings) -> None:
     """Raise RequestError if a batch has fewer samples than workers (of a stage) share it."""
     if job.batch_size < settings.members:
@@ -70,21 +107,7 @@ def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Pre
 
 
 def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
-    if callable(job.data):
-        arrays, datasets = None, _datasets(job)
-        samples = trained = len(datasets[0])
-        tried = dataset_samples(datasets[0], "training")
-        unseen = dataset_samples(datasets[1], "validation")
-    else:
-        name = str(job.data)
-        arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
-        check_arrays(arrays, f"data {name!r}")
-        samples = trained = len(arrays["x_train"])
-        if "x_val" not in arrays:
-            trained -= validation_samples(samples)
-        tried = array_samples(arrays, "train", "transform", job.transform)
-        given = "val" if "x_val" in arrays else "train"
-        unseen = array_samples(arrays, given, "eval_transform", job.eval_transform)
+    data = Data.of(job)
     replica = Replica(job)
     if profile is not None:
         check_profiled(job, replica.model, profile)
@@ -95,15 +118,15 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         tree, tensors = replica.state()
         kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
-        alone = _smallest_piece(job.batch_size, trained, settings.members, pieces) == 1
-        probe(job, replica, tried, unseen, alone=alone)
+        alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
+        probe(job, replica, data.tried, data.unseen, alone=alone)
         line, states = None, [({"replica": tree, "progress": Progress().dump(), CUT: []}, kept)]
         if settings.cut:
-            staging = staged(job, replica.model, (tree, kept), settings, tried)
+            staging = staged(job, replica.model, (tree, kept), settings, data.tried)
             line, round_bytes = staging.pipelining, staging.round_bytes
             states = staging.split(*states[0])
         else:
-            epochs = Epochs(trained, job.batch_size, job.seed)
+            epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = PROTOCOLS[settings.sync].round_bytes(job, replica, rounds)
             round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
@@ -111,7 +134,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, own)
         replica.model.zero_grad()
-    return Prepared(arrays, samples, states, round_bytes, line)
+    return Prepared(data.arrays, data.samples, states, round_bytes, line)
 
 
 def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:

@@ -20,9 +20,11 @@ from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.result import Result
 from dayfly.wire.store import FileStore
 
-_FORMAT = 3
+FORMAT = 3
 #: Kinds of runs.
 JOB, SCRIPT = "job", "script"
+#: What no function ran: a directory as of a run, in which only the record says so.
+SIMULATION = "simulation"
 #: The command that runs a kind.
 _COMMANDS = {JOB: "dayfly train", SCRIPT: "dayfly run"}
 
@@ -49,7 +51,7 @@ class RunRecord(ABC):
 
     def save(self, store: FileStore) -> None:
         """Write it, whole or not at all."""
-        whole = {"format": _FORMAT, "kind": self.kind, **self.dump()}
+        whole = {"format": FORMAT, "kind": self.kind, **self.dump()}
         store.put(RECORD, json.dumps(whole, indent=1).encode())
 
     def dump(self) -> dict[str, Any]:
@@ -61,6 +63,11 @@ class RunRecord(ABC):
         """Read it back. Raises RequestError if the directory holds no run of this kind."""
         tree = read_record(directory)
         kind = tree.pop("kind", JOB)
+        if kind == SIMULATION:
+            raise RequestError(
+                f"{str(directory)!r} holds a simulated run, which there is no going on with: "
+                "simulate its plan again by dayfly simulate, or run it by dayfly train --plan"
+            )
         if kind != cls.kind and kind in _COMMANDS:
             raise RequestError(
                 f"{str(directory)!r} holds the run of a {kind}: go on with it by "
@@ -120,7 +127,7 @@ def read_record(directory: Path) -> dict[str, Any]:
         raise RequestError(f"{str(directory)!r} holds no run: it has no {RECORD}") from None
     except (OSError, json.JSONDecodeError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
-    if tree.pop("format", None) != _FORMAT:
+    if tree.pop("format", None) != FORMAT:
         raise _another_version(directory)
     return tree
 

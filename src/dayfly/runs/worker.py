@@ -31,6 +31,7 @@ from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
 from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
+from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
@@ -60,10 +61,6 @@ from dayfly.wire.execution import wait_patiently
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import Way
 from dayfly.wire.store import FileStore, open_store
-
-#: Longest time between two looks for a wish to stop, in seconds: in memory, and over a link.
-_LOOK_FOR_STOP_S = 0.1
-_LOOK_FOR_STOP_OVER_LINK_S = 1.0
 
 
 def main(payload: Json, context: Context) -> Json:
@@ -279,7 +276,7 @@ class Worker:
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         # A wish of one is a wish of all, so one looks for all.
-        every_s = _LOOK_FOR_STOP_S if self._channel.immediate else _LOOK_FOR_STOP_OVER_LINK_S
+        every_s = LOOK_FOR_STOP_S if self._channel.immediate else LOOK_FOR_STOP_OVER_LINK_S
         if task.rank == 0 and now - self._looked_for_stop > every_s:
             self._looked_for_stop = now
             wishes.stop = bool(self._channel.stored([STOP]))

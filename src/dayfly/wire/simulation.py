@@ -20,11 +20,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.schedule import Kind, Lane, Name, Op
-from dayfly.wire.streams import Direction, Moments, Rank, Stream
+from dayfly.wire.schedule import Kind, Name, Op
+from dayfly.wire.streams import Moments, Rank
+from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
 
-#: Numbers of the lanes, as `Plan.numbers` has them.
-_UP, _DOWN, _COMPUTE = range(3)
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 
 
@@ -34,80 +33,6 @@ def run(ranks: Sequence[Rank]) -> tuple[tuple[Moments, ...], ...]:
     Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
     return _Run(ranks).run()
-
-
-class _Row:
-    """One lane of one stream: operations by position, from the first that is not over."""
-
-    __slots__ = ("first", "over", "queue", "started", "width")
-
-    def __init__(self, queue: Sequence[int], width: int) -> None:
-        self.queue = queue
-        self.width = width
-        self.started = 0
-        self.first = 0
-        self.over: set[int] = set()
-
-    def finish(self, position: int) -> None:
-        over, queue = self.over, self.queue
-        over.add(position)
-        while self.first < len(queue) and queue[self.first] in over:
-            over.remove(queue[self.first])
-            self.first += 1
-
-
-class _Live:
-    """A stream that is run."""
-
-    __slots__ = (
-        "begun", "done", "each_s", "free", "gates", "lane", "left", "number", "opens", "ops",
-        "parts", "rank", "rows", "start", "stream", "unmet",
-    )  # fmt: skip
-
-    def __init__(self, rank: int, number: int, stream: Stream) -> None:
-        plan = stream.plan
-        self.rank = rank
-        self.number = number
-        self.stream = stream
-        self.lane = plan.numbers
-        self.ops = plan.schedule.ops
-        self.unmet = list(plan.waits_for)
-        self.start, self.free, self.done = ([math.nan] * len(self.ops) for _ in range(3))
-        self.parts: dict[int, int] = {}  # of a download, what is not over
-        self.each_s: dict[int, float] = {}  # of what goes in pieces, seconds of one
-        self.left = len(self.ops)
-        self.gates = len(stream.after)
-        self.opens: dict[int | None, list[_Live]] = {}
-        self.begun = False
-        if stream.alone:
-            alone = _Row(range(len(self.ops)), 1)
-            self.rows = (alone, alone, alone)
-        else:
-            self.rows = (
-                _Row(plan.lanes[Lane.UPLINK], stream.in_flight),
-                _Row(plan.lanes[Lane.DOWNLINK], stream.in_flight),
-                _Row(plan.lanes[Lane.COMPUTE], 1),
-            )
-
-    def nbytes(self, op: Op) -> int:
-        """What an operation's elements take on the way, without the header."""
-        length = op.span.stop - op.span.start
-        travelling = self.stream.travelling
-        return length * self.stream.itemsize if travelling is None else travelling(length)
-
-
-class _Line:
-    """One direction of one rank: who asked for it, and when; what is left of each."""
-
-    __slots__ = ("asked", "busy", "rank", "way", "which")
-
-    def __init__(self, rank: int, which: int, way: Direction) -> None:
-        self.rank = rank
-        self.which = which
-        self.way = way
-        self.busy = False
-        # (when, stream, position, seconds of a piece, pieces)
-        self.asked: list[tuple[float, int, int, float, int]] = []
 
 
 #: What happens at a moment: a line carried a piece; an operation's effect is there; a message came
@@ -120,9 +45,9 @@ class _Run:
 
     def __init__(self, ranks: Sequence[Rank]) -> None:
         self._ranks = ranks
-        self._live: list[_Live] = []
+        self._live: list[Live] = []
         self._lines = [
-            (_Line(number, _UP, rank.up), _Line(number, _DOWN, rank.down))
+            (Line(number, UP, rank.up), Line(number, DOWN, rank.down))
             for number, rank in enumerate(ranks)
         ]
         self._there: set[tuple[Hashable, Name, int | None]] = set()
@@ -138,7 +63,7 @@ class _Run:
         self._now = 0.0
         for number, rank in enumerate(ranks):
             before = len(self._live)
-            mine = [_Live(number, before + n, one) for n, one in enumerate(rank.streams)]
+            mine = [Live(number, before + n, one) for n, one in enumerate(rank.streams)]
             for one in mine:
                 for other, position in one.stream.after:
                     mine[other].opens.setdefault(position, []).append(one)
@@ -195,7 +120,7 @@ class _Run:
 
     # Streams: they start in turns.
 
-    def _open(self, one: _Live) -> None:
+    def _open(self, one: Live) -> None:
         pool = one.stream.pool
         if pool is not None:
             key = one.rank, pool
@@ -206,10 +131,10 @@ class _Run:
         one.begun = True
         if not one.ops:
             self._over(one)
-        for lane in (_UP, _DOWN, _COMPUTE):
+        for lane in (UP, DOWN, COMPUTE):
             self._rows[one.number, lane] = None
 
-    def _over(self, one: _Live) -> None:
+    def _over(self, one: Live) -> None:
         for other in one.opens.get(None, ()):
             self._met(other)
         if one.stream.pool is not None:
@@ -218,14 +143,14 @@ class _Run:
             if self._queues[key]:
                 self._open(self._live[self._queues[key].pop(0)])
 
-    def _met(self, one: _Live) -> None:
+    def _met(self, one: Live) -> None:
         one.gates -= 1
         if not one.gates:
             self._open(one)
 
     # Operations.
 
-    def _advance(self, one: _Live, lane: int) -> None:
+    def _advance(self, one: Live, lane: int) -> None:
         row = one.rows[lane]
         if not one.begun:
             return
@@ -237,12 +162,12 @@ class _Run:
             row.started += 1
             self._start(one, position)
 
-    def _start(self, one: _Live, position: int) -> None:
+    def _start(self, one: Live, position: int) -> None:
         """What it waited for is done; its message may be still to come."""
         op = one.ops[position]
         kind = op.kind
         if kind is Kind.PUT:
-            self._ask(one, position, _UP)
+            self._ask(one, position, UP)
         elif kind in _TRANSFERS:
             name = op.name
             assert name is not None, f"{op} has no message"
@@ -255,7 +180,7 @@ class _Run:
             one.start[position] = self._now
             self._job(one, position, self._cpu_s(one, op))
 
-    def _cpu_s(self, one: _Live, op: Op) -> float:
+    def _cpu_s(self, one: Live, op: Op) -> float:
         if op.work is not None and one.stream.work_s is not None:
             return one.stream.work_s(op.work)
         if op.kind is not Kind.REDUCE:
@@ -265,7 +190,7 @@ class _Run:
         size = (op.span.stop - op.span.start) * one.stream.itemsize
         return size * (terms - 1) * rank.reduce_s_per_byte
 
-    def _take(self, one: _Live, position: int) -> None:
+    def _take(self, one: Live, position: int) -> None:
         """A message is there: its bytes come in, and are worked on."""
         rank, op = self._ranks[one.rank], one.ops[position]
         size = one.nbytes(op)
@@ -276,25 +201,25 @@ class _Run:
         if cpu_s or rank.processor.stands_still:
             one.parts[position] = 2
             self._job(one, position, cpu_s)
-        self._ask(one, position, _DOWN)
+        self._ask(one, position, DOWN)
 
-    def _ask(self, one: _Live, position: int, which: int) -> None:
+    def _ask(self, one: Live, position: int, which: int) -> None:
         """Ask for a turn of the line."""
         rank, op = self._ranks[one.rank], one.ops[position]
         line = self._lines[one.rank][which]
         whole_s = line.way.occupied_s(rank.header_bytes + one.nbytes(op))
-        if which == _UP and self._copies(one, op):
+        if which == UP and self._copies(one, op):
             whole_s *= one.stream.members - 1
         pieces = 1 if line.way.piece_s == math.inf else math.ceil(whole_s / line.way.piece_s) or 1
         asked = (self._now, one.number, position, whole_s / pieces, pieces)
         heapq.heappush(line.asked, asked)
         self._stirred[one.rank, which] = None
 
-    def _copies(self, one: _Live, op: Op) -> bool:
+    def _copies(self, one: Live, op: Op) -> bool:
         assert op.name is not None, f"{op} has no message"
         return self._ranks[one.rank].direct and op.name.destination == EVERYONE
 
-    def _carry(self, line: _Line) -> None:
+    def _carry(self, line: Line) -> None:
         if line.busy or not line.asked:
             return
         _, number, position, each_s, pieces = heapq.heappop(line.asked)
@@ -302,13 +227,13 @@ class _Run:
         one = self._live[number]
         if math.isnan(one.start[position]):
             one.start[position] = self._now
-            if line.which == _UP and pieces == 1 and self._copies(one, one.ops[position]):
+            if line.which == UP and pieces == 1 and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)
         if pieces > 1:
             one.each_s[position] = each_s
         self._push(self._now + each_s, _CARRIED, number, position, pieces, line.which)
 
-    def _reach_each(self, one: _Live, position: int, whole_s: float) -> None:
+    def _reach_each(self, one: Live, position: int, whole_s: float) -> None:
         """Tell each reader when the copy that is its own has come."""
         members, op = one.stream.members, one.ops[position]
         assert op.name is not None, f"{op} has no message"
@@ -320,7 +245,7 @@ class _Run:
             at = self._now + nth * whole_s / len(readers) + latency_s
             self._push(at, _CAME, one.number, position, reader)
 
-    def _carried(self, one: _Live, position: int, pieces: int, which: int) -> None:
+    def _carried(self, one: Live, position: int, pieces: int, which: int) -> None:
         line = self._lines[one.rank][which]
         line.busy = False
         self._stirred[one.rank, which] = None
@@ -335,7 +260,7 @@ class _Run:
             one.rows[lane].finish(position)
             self._rows[one.number, lane] = None
         effect_s = self._now + way.latency_s
-        if which == _DOWN:
+        if which == DOWN:
             self._push(effect_s, _DONE, one.number, position)
             return
         cpu_s = way.cpu_s + way.cpu_s_per_byte * one.nbytes(one.ops[position])
@@ -345,7 +270,7 @@ class _Run:
         else:
             self._push(effect_s, _DONE, one.number, position)
 
-    def _done(self, one: _Live, position: int) -> None:
+    def _done(self, one: Live, position: int) -> None:
         """The effect is there, as soon as all parts of it are."""
         op = one.ops[position]
         if position in one.parts:
@@ -354,12 +279,12 @@ class _Run:
                 return
         one.done[position] = self._now
         lane = one.lane[position]
-        if one.stream.alone or lane == _COMPUTE or self._ranks[one.rank].held:
+        if one.stream.alone or lane == COMPUTE or self._ranks[one.rank].held:
             one.rows[lane].finish(position)
         self._rows[one.number, lane] = None
         if op.kind is Kind.PUT and op.name is not None:
             self._stored(one, position, op.name)
-        elif lane == _COMPUTE:
+        elif lane == COMPUTE:
             one.free[position] = self._now
         for later in one.stream.plan.dependents[position]:
             one.unmet[later] -= 1
@@ -370,7 +295,7 @@ class _Run:
         if not one.left:
             self._over(one)
 
-    def _stored(self, one: _Live, position: int, name: Name) -> None:
+    def _stored(self, one: Live, position: int, name: Name) -> None:
         op = one.ops[position]
         if not self._copies(one, op):
             self._came(one, name, None)
@@ -378,7 +303,7 @@ class _Run:
             for reader in range(one.stream.members):
                 self._came(one, name, reader)
 
-    def _came(self, one: _Live, name: Name, reader: int | None) -> None:
+    def _came(self, one: Live, name: Name, reader: int | None) -> None:
         key = one.stream.name, name
         self._there.add((*key, reader))
         waiting = self._waiting.pop(key, [])
@@ -392,7 +317,7 @@ class _Run:
 
     # The processor.
 
-    def _job(self, one: _Live, position: int, cpu_s: float) -> None:
+    def _job(self, one: Live, position: int, cpu_s: float) -> None:
         processor = self._ranks[one.rank].processor
         if processor.unlimited:
             self._push(self._now + cpu_s, _DONE, one.number, position)

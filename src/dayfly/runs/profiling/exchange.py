@@ -52,6 +52,8 @@ _PAUSE_S = 0.03
 _ROW = 8
 #: Of the CPU time that a function may use at once, how much a row may take.
 _PART = 0.6
+#: A message that takes longer than this is none whose first is much slower.
+_SLOW_S = 0.05
 #: Elements of the sum whose messages take no time but their latency.
 FEW = 16
 #: Bytes of the terms that are added, to see how long that takes.
@@ -68,8 +70,8 @@ class Request:
 
     sizes: of messages, rising. rows: of each size. sums: how many small all-reduces. at_once_s: CPU
     time that the function may use at once; None: any. samples: of the passes beside which messages
-    travel. budget_s: of the rows of one size, beyond which no larger ones are sent, and of the
-    passes. name: of the measurements in the store, of each rank.
+    travel. budget_s: what the messages of a size may take, or larger ones are not
+    sent; and the passes. name: of the measurements in the store, of each rank.
     """
 
     sizes: tuple[int, ...]
@@ -117,16 +119,22 @@ class _End:
 
     def lead(self) -> Mapping[str, Any]:
         """Rank 0: decide what comes next, until all is measured."""
+        last_s_per_byte = 0.0
         for size in self._sizes:
-            began = time.monotonic()
-            self._send(size, 1)  # memory is touched, connections are made
-            _, wall_s, cpu_s = self._rows.pop()
-            if not (count := self._count(wall_s, cpu_s)):
+            # By what the size before took, so that the first too large is not even tried.
+            expected_s = self._request.rows * size * last_s_per_byte
+            if size > self._sizes[1] and expected_s > 2 * self._request.budget_s:
+                break
+            wall_s, cpu_s = self._send(size, 1, counts=False)
+            if wall_s < _SLOW_S:  # before, memory was touched, and connections were made
+                wall_s, cpu_s = self._send(size, 1, counts=False)
+            last_s_per_byte = wall_s / size
+            count = self._count(wall_s, cpu_s)
+            too_long = self._request.rows * wall_s > self._request.budget_s
+            if size > self._sizes[1] and (too_long or not count):
                 break
             for _ in range(self._request.rows):
-                self._send(size, count)
-            if time.monotonic() - began > self._request.budget_s:
-                break
+                self._send(size, max(1, count))
         self._tell("sum")
         sums = self._sum()
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
@@ -140,50 +148,62 @@ class _End:
             if told["do"] == "sum":
                 sums = self._sum()
                 continue
-            self._get(told["size"], told["count"], timed=told["timed"])
+            size, count = told["size"], told["count"]
+            row = size, *self._get(size, count, pauses=not told["back"])
+            if told["counts"]:
+                self._rows.append(row)
             if told["back"]:
-                self._put(told["size"], told["count"], timed=False)
+                self._put(size, count, pauses=False)
             else:
                 self._channel.put_bytes(self._key("done"), b"done")
             self._turn += 1
         return {"rows": self._rows, "sums": sums}
 
     def _count(self, wall_s: float, cpu_s: float) -> int:
-        """Messages of a row; 0 if not even one fits in what the function may use at once."""
+        """Messages of a row; 0 if one alone takes more than the function may use at once."""
         at_once_s = self._request.at_once_s
         by_cpu = _ROW if at_once_s is None else int(_PART * at_once_s / max(cpu_s, 1e-9))
-        by_time = int(self._request.budget_s / max(wall_s, 1e-9) / self._request.rows / 4)
+        by_time = int(self._request.budget_s / max(wall_s, 1e-9) / self._request.rows)
         return min(_ROW, by_cpu, max(1, by_time))
 
-    def _send(self, size: int, count: int, *, timed: bool = True, back: bool = False) -> None:
-        """Rank 0: put a row for rank 1, and wait until it has all, or put as many back."""
-        self._put(size, count, timed=timed)
-        self._tell("get", size=size, count=count, timed=timed, back=back)
+    def _send(
+        self, size: int, count: int, *, counts: bool = True, back: bool = False
+    ) -> tuple[float, float]:
+        """Rank 0: put a row for rank 1, and wait until it has all, or put as many back.
+
+        counts: whether it is among what was measured. Returns what a message took, as `_put`.
+        """
+        taken = self._put(size, count, pauses=not back)
+        if counts:
+            self._rows.append((size, *taken))
+        self._tell("get", size=size, count=count, counts=counts, back=back)
         if back:
-            self._get(size, count, timed=False)
+            self._get(size, count, pauses=False)
         else:
             done = self._key("done", of=self._peer)
             self._channel.get_bytes(done, self._task.wait_timeout_s)
             self._channel.drop([done])
         self._turn += 1
+        return taken
 
-    def _put(self, size: int, count: int, *, timed: bool) -> None:
+    def _put(self, size: int, count: int, *, pauses: bool) -> tuple[float, float]:
+        """Put a row; wall and CPU seconds of a message."""
         header = Header("row", torch.uint8, (size,))
         payload = as_bytes(self._memory[:size])
-        if timed:
+        if pauses:
             time.sleep(_PAUSE_S)
         began, whole = time.perf_counter(), time.process_time()
         for number in range(count):
             self._channel.put(self._key("row", number), header, payload)
         wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
-        if timed:
-            self._rows.append((size, wall_s / count, cpu_s / count))
+        return wall_s / count, cpu_s / count
 
-    def _get(self, size: int, count: int, *, timed: bool) -> None:
+    def _get(self, size: int, count: int, *, pauses: bool) -> tuple[float, float]:
+        """Get the other's row; wall and CPU seconds of a message."""
         header = Header("row", torch.uint8, (size,))
         keys = [self._key("row", number, of=self._peer) for number in range(count)]
         timeout_s = self._task.wait_timeout_s
-        if timed:
+        if pauses:
             time.sleep(_PAUSE_S)
         began, whole = time.perf_counter(), time.process_time()
         for number, key in enumerate(keys):
@@ -194,8 +214,7 @@ class _End:
                 self._channel.get(key, self._memory[:size], timeout_s)
         wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
         self._channel.drop(keys)
-        if timed:
-            self._rows.append((size, wall_s / count, cpu_s / count))
+        return wall_s / count, cpu_s / count
 
     def _sum(self) -> Mapping[str, Any]:
         """Small sums by the run's collective: they take what their messages do, and lanes."""
@@ -245,7 +264,7 @@ class _End:
         return pairs
 
     def _to_and_fro(self) -> None:
-        self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, timed=False, back=True)
+        self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, counts=False, back=True)
 
     def _pass(self) -> Callable[[], None]:
         """A forward and a backward pass of the job."""

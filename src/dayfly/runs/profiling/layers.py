@@ -84,6 +84,8 @@ def layer_bytes_of(
             activations=max(0.0, (two.kept - one.kept) / each),
             output=max(0.0, (two.output - one.output) / each),
             gradient=max(0.0, (two.gradient - one.gradient) / each),
+            tensors=weight.tensors,
+            moving=weight.moving,
         )
         for name, weight, one, two in zip(found.names, weighed, one_pass, other_pass, strict=True)
     )
@@ -100,11 +102,16 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of a layer, in bytes; what another layer before it has, too, does not count."""
+    """Of a layer, in bytes; what another layer before it has, too, does not count.
+
+    tensors: elements of each parameter that is trained. moving: of all buffers.
+    """
 
     parameters: int
     trained: int
     buffers: int
+    tensors: tuple[int, ...]
+    moving: int
 
 
 @dataclass(slots=True)
@@ -133,6 +140,8 @@ def weights(modules: Sequence[nn.Module]) -> Iterator[Weights]:
             parameters=sum(p.nbytes for p in own),
             trained=sum(p.nbytes for p in own if p.requires_grad),
             buffers=sum(b.nbytes for b in buffers),
+            tensors=tuple(p.numel() for p in own if p.requires_grad),
+            moving=sum(b.numel() for b in buffers),
         )
 
 

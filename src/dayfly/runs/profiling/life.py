@@ -27,7 +27,7 @@ from dayfly.wire.store import open_store
 #: Rounds in a row, and at the end.
 _ROUNDS = 2
 #: Least and most often that all parts are timed; the first time does not count.
-_LEAST, _MOST = 3, 60
+_LEAST, _MOST = 3, 300
 #: Every how many times samples are read: over a slow way that takes long.
 _READ_EVERY = 3
 

@@ -29,7 +29,7 @@ from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.reports import read_reports
 from dayfly.plan.fits import fit_fasdl
-from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.one_life import PRELOAD
@@ -58,6 +58,7 @@ _EXCHANGE = "dayfly.runs.profiling.exchange:main"
 _MOST_PIECES = 8
 #: Messages: sizes, and what they may take in the channel.
 _SIZES = tuple(2**power for power in range(10, 25, 2))
+_QUICK_SIZES = tuple(2**power for power in (10, 14, 18, 22, 24))
 _CHANNEL_BYTES, _AHEAD_BYTES = 512 * 2**20, 80 * 2**20
 #: Longest wait between two looks at what functions report, in seconds.
 _LOOK_S = 0.2
@@ -105,7 +106,9 @@ def profile(
                     note(f"{error}: left out")
         if not found:
             raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
-    layers = tuple(LayerBytes(**layer) for layer in facts["layers"])
+    layers = tuple(
+        LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
+    )
     trained = sum(layer.trained for layer in layers)
     points = [
         (samples, float(size.memory_mib), seconds)
@@ -128,14 +131,10 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
+        measures=4 + len(job.metrics),
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),
     )
-
-
-def in_words(memory_mib: int | None) -> str:
-    """`512 MiB`, or that memory is not limited."""
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
 
 
 @contextmanager
@@ -185,13 +184,14 @@ class _Bench:
         # Neither is of a step: both are added where they count.
         limits = replace(allotted.limits, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
         size = in_words(settings.memory_mib)
-        try:
-            said = self._workplace.check(limits, 2)
-        except RequestError as error:
-            if limits.memory_mib is None:
-                raise
-            raise TooSmall(f"functions of {size} cannot be: {error}") from error
-        if said is not None:
+        memory_mib = limits.memory_mib
+        least_mib = self._workplace.platform.least_memory_mib() if memory_mib is not None else 0
+        if memory_mib is not None and memory_mib < least_mib:
+            raise TooSmall(
+                f"functions of {size} are too small: one with PyTorch in it needs {least_mib} MiB "
+                "here"
+            )
+        if (said := self._workplace.check(limits, 2)) is not None:
             note(said)
         if (crowded := crowding([limits.cpu_cores] * 2)) is not None:
             note(crowded)
@@ -226,7 +226,7 @@ class _Bench:
             few=exchange.FEW,
             in_flight=kind.abilities.in_flight,
         )
-        return facts, size_profile(measured)
+        return facts, replace(size_profile(measured), rates=allotted.rates)
 
     def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
@@ -247,7 +247,7 @@ class _Bench:
             least = min(2, most)
             samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
             request = life.Request(
-                samples=samples, budget_s=2.0 if self._quick else 6.0, name="measured/life"
+                samples=samples, budget_s=1.5 if self._quick else 6.0, name="measured/life"
             )
             task = self._task(settings, allotted.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
@@ -272,14 +272,15 @@ class _Bench:
         """Two functions that send each other messages; smaller ones, if memory is short."""
         cores = allotted.limits.cpu_cores
         at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
-        for sizes in (_SIZES, _SIZES[:-2]):
+        known = _QUICK_SIZES if self._quick else _SIZES
+        for sizes in (known, known[:-2]):
             request = exchange.Request(
                 sizes=sizes,
                 rows=3 if self._quick else 7,
                 sums=10 if self._quick else 30,
                 at_once_s=at_once_s,
                 samples=samples[0],
-                budget_s=0.5 if self._quick else 1.5,
+                budget_s=0.7 if self._quick else 2.0,
                 name="measured/exchange",
             )
             pair = replace(settings, workers=2)
@@ -299,7 +300,7 @@ class _Bench:
                 try:
                     self._call(calls, channel)
                 except TooSmall:
-                    if sizes is not _SIZES:
+                    if sizes is not known:
                         raise
                     continue
             return self._measured(f"{request.name}-0"), self._measured(f"{request.name}-1")
@@ -391,6 +392,6 @@ def _check(ended: Ended) -> None:
     if ended.outcome is Outcome.RETURNED:
         return
     if ended.outcome is Outcome.OUT_OF_MEMORY:
-        raise TooSmall(f"functions of {size} are too small for the job: they run out of memory")
+        raise TooSmall(f"functions of {size} are too small for the job, and run out of memory")
     what = ended.error or ended.detail or ended.outcome.value
     raise RunFailed(f"a function of {size} that measured failed: {what}")

@@ -68,15 +68,19 @@ class Comparison:
         parts = step_parts(rank_0)
         return cls(
             totals=(
-                Compared("step_s", said and said.step_s, result.get("step_s")),
-                Compared("run_s", said and said.run_s, lived_s(coordinator)),
-                Compared("cost_usd", said and said.cost_usd, result.get("cost_usd")),
+                Compared("step_s", None if said is None else said.step_s, result.get("step_s")),
+                Compared("run_s", None if said is None else said.run_s, lived_s(coordinator)),
+                Compared(
+                    "cost_usd", None if said is None else said.cost_usd, result.get("cost_usd")
+                ),
                 *_memory(said, record["settings"], coordinator),
             ),
             kinds=_by_kind(said, bill),
             traffic=_traffic(said, result),
             parts=tuple(
-                Compared(f"{name}_s", said and said.breakdown.get(name), parts.get(name))
+                Compared(
+                    f"{name}_s", None if said is None else said.breakdown.get(name), parts.get(name)
+                )
                 for name in PARTS
             ),
             differences=tuple(_differences(planned, plan, record, coordinator)),
@@ -160,9 +164,15 @@ def _by_kind(said: Prediction | None, bill: Json | None) -> tuple[Compared, ...]
 def _traffic(said: Prediction | None, result: Json) -> tuple[Compared, ...]:
     volume = said.run_volume if said is not None else None
     return (
-        Compared("bytes_up", volume and volume.bytes_up, result.get("bytes_up")),
-        Compared("bytes_down", volume and volume.bytes_down, result.get("bytes_down")),
-        Compared("requests", volume and volume.puts + volume.gets, result.get("requests")),
+        Compared("bytes_up", None if volume is None else volume.bytes_up, result.get("bytes_up")),
+        Compared(
+            "bytes_down", None if volume is None else volume.bytes_down, result.get("bytes_down")
+        ),
+        Compared(
+            "requests",
+            None if volume is None else volume.puts + volume.gets,
+            result.get("requests"),
+        ),
     )
 
 

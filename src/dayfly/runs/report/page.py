@@ -13,7 +13,7 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
-from dayfly.runs.report import curves, detail, lives, planned, tables
+from dayfly.runs.report import curves, detail, lives, planned, simulation, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
@@ -38,6 +38,7 @@ _WORDS = {
     "stopped": "stopped; it can be resumed",
     "interrupted": "interrupted: its coordinator is gone; it can be resumed",
     "running": "running",
+    "simulated": "simulated",
 }
 
 
@@ -64,7 +65,8 @@ def write_report(directory: Path, output: Path | None = None, *, bill: Json | No
 
 def render(run: RunFiles, bill: Json | None = None) -> str:
     """The page of a run. bill: in place of the run's own."""
-    times = timeline(run.coordinator, run.workers, running=run.running, of_script=run.of_script)
+    coordinator = simulation.on_page(run.record, run.coordinator)
+    times = timeline(coordinator, run.workers, running=run.running, of_script=run.of_script)
     lived = lives.lives(run.coordinator, times, run.status) if run.of_script else ()
     shown_detail = detail.choose(times)
     pipeline = Pipeline.of(run.record, run.workers)
@@ -77,6 +79,8 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     losses = history.get("step_loss") or curves.step_losses(of_rank_0)
     figures = [curves.loss_by_step(losses)] if losses else []
     figures += curves.by_epoch(epochs)
+    if simulation.is_simulation(run.record):
+        figures = []  # nothing is learnt
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     sums = tables.traffic(run.workers)
     return Template(_asset("template.html")).substitute(
@@ -98,14 +102,14 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
         lead=text(_lead(run, times)),
         error=_error(run),
         tiles=_tiles(run, times, sums, epochs, billed, lived, pipeline),
-        detail_note=text(_detail_note(shown_detail, times)),
+        detail_note=text(_detail_note(shown_detail, times, simulation.note(run.record))),
         timeline_tables=folded("What each worker did, in seconds", tables.work_table(times))
         + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
         lanes="hidden" if run.of_script else "",
         lanes_key="" if run.of_script else ", and l for lanes",
         planned=planned.section(compared(run)),
         pipeline="" if pipeline is None else pipeline.section(),
-        curves=_lives(lived) if run.of_script else _curves(epochs, any_figure=bool(figures)),
+        curves=_lives_or_curves(run, lived, epochs, any_figure=bool(figures)),
         bill=tables.bill(billed),
         traffic=tables.traffic_table(sums) if sums else '<p class="note">None was reported.</p>',
         facts=_facts(run, times, history, lived),
@@ -114,6 +118,8 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
 
 def _lead(run: RunFiles, times: Timeline) -> str:
     """One sentence: what it is, and as of when."""
+    if simulation.is_simulation(run.record):
+        return simulation.lead(run.record)
     began = _utc(times.origin_s) if times.origin_s else "not yet"
     if run.status == "running":
         return f"Running, as of {_utc(times.as_of_s)}. Began {began}."
@@ -132,6 +138,15 @@ def _curves(epochs: Sequence[Json], *, any_figure: bool) -> str:
     note = "" if any_figure else '<p class="note">No step has been reported yet.</p>'
     table = folded("All epochs", tables.epochs_table(epochs)) if epochs else ""
     return _section("Curves", f'{note}<div class="charts" id="charts"></div>{table}')
+
+
+def _lives_or_curves(
+    run: RunFiles, lived: Sequence[lives.Life], epochs: Sequence[Json], *, any_figure: bool
+) -> str:
+    """What came of the steps; a simulation learns nothing."""
+    if simulation.is_simulation(run.record):
+        return ""
+    return _lives(lived) if run.of_script else _curves(epochs, any_figure=any_figure)
 
 
 def _lives(lived: Sequence[lives.Life]) -> str:
@@ -156,8 +171,14 @@ def _tiles(
     tiles = lives.tiles(lived) if run.of_script else _of_training(run, times, epochs)
     # A life whose coordinator was killed is in the events only.
     wall_s = max(run.record.get("wall_s") or 0.0, times.length_s)
-    tiles.append(("wall time", _duration(wall_s), f"{len(times.bands)} workers"))
-    if not run.of_script:
+    simulated = simulation.is_simulation(run.record)
+    workers = run.result.get("workers") if simulated else len(times.bands)
+    tiles.append(("wall time", _duration(wall_s), f"{workers} workers"))
+    if simulated:
+        tiles.append(simulation.deaths(run.record))
+        slowest = simulation.worst(run.record)
+        tiles += [] if slowest is None else [slowest]
+    elif not run.of_script:
         tiles.append(_deaths(times))
     if pipeline is not None:
         tiles += pipeline.tiles()
@@ -165,6 +186,8 @@ def _tiles(
         tiles.append(("cost", usd(bill["cost_usd"]), f"as on {bill.get('price_list')}"))
     up = sum(row["bytes_up"] for row in sums.values())
     down = sum(row["bytes_down"] for row in sums.values())
+    if simulated:
+        up, down = run.result["bytes_up"], run.result["bytes_down"]
     if sums:
         tiles.append(("traffic", f"{mb(up)} MB", f"up; {mb(down)} MB down"))
     return "".join(
@@ -202,9 +225,10 @@ def _deaths(times: Timeline) -> tuple[str, str, str]:
     return "deaths", shown(times.ends("death")), f"{times.ends('hand-over')} hand-overs{also}"
 
 
-def _detail_note(chosen: detail.Detail, times: Timeline) -> str:
-    """What is drawn, and what is left out or joined: nothing in silence."""
-    parts = [
+def _detail_note(chosen: detail.Detail, times: Timeline, first: str | None) -> str:
+    """What is drawn, and what is left out or joined: not in silence. first: said before."""
+    parts = [] if first is None else [first]
+    parts += [
         f"{shown(chosen.total)} spans{_also(times)}; "
         "those of a kind less than 0.1 ms apart are one."
     ]
@@ -241,6 +265,8 @@ def _facts(run: RunFiles, times: Timeline, history: Json, lived: Sequence[lives.
     if run.cut_lines:
         what["event lines cut short, passed over"] = run.cut_lines
     parts = [tables.facts("Run", what), tables.facts("Settings", record.get("settings") or {})]
+    if simulation.is_simulation(record):
+        parts.append(tables.facts("Scenario", simulation.facts(record)))
     if record.get("made_with"):
         parts.append(tables.facts("Made with", record["made_with"]))
     columns = "".join(f"<div>{part}</div>" for part in parts)

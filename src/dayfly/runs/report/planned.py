@@ -28,7 +28,7 @@ def section(compared: Comparison | None) -> str:
             "Through the store, all workers": compared.traffic,
         }
         tables = "".join(f"<div>{_figures(name, of)}</div>" for name, of in figures.items())
-        parts.append(f'<div class="columns">{tables}</div>')
+        parts.append(f'<div class="columns wide">{tables}</div>')
         parts.append(f'<p class="note">{_NOTE}</p>')
     return (
         '<section aria-labelledby="plan-title"><h2 id="plan-title">Predicted and measured</h2>'
@@ -38,7 +38,8 @@ def section(compared: Comparison | None) -> str:
 
 def cells(figure: Compared) -> tuple[str, str, str, str]:
     """Name, predicted, measured, and the error in %, as text."""
-    name, show = figure.name, shown
+    name = figure.name
+    show: Callable[[float], str] = shown
     if name.startswith("bytes_"):
         name, show = f"{name.removeprefix('bytes_')} (MB)", mb
     for ending, one in _UNITS.items():
@@ -46,7 +47,8 @@ def cells(figure: Compared) -> tuple[str, str, str, str]:
             show = one
     known = (figure.predicted, figure.measured)
     predicted, measured = (NOTHING if one is None else show(one) for one in known)
-    error = NOTHING if figure.error is None else f"{figure.error:+.1%}"
+    # Without the sign of what is rounded to nothing.
+    error = NOTHING if figure.error is None else f"{round(figure.error, 3) + 0.0:+.1%}"
     return spoken(name), predicted, measured, error
 
 

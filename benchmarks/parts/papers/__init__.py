@@ -1,0 +1,32 @@
+"""The papers' comparisons at their scale, made again from the catalogue and schedules.
+
+A paper's own method, and its peers, live here and not in the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.parts.papers import ce_scaling
+from benchmarks.parts.papers.fasdl import figures as fasdl
+from benchmarks.parts.papers.figure import Figure
+from benchmarks.parts.papers.funcpipe import bandwidth, overall, scaling
+from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
+from benchmarks.parts.papers.hydrozoa import hybrid
+
+#: By name, which is that of the picture.
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "funcpipe-5": overall.figure_5,
+    "funcpipe-7": scaling.figure_7,
+    "funcpipe-8": scaling.figure_8,
+    "funcpipe-10": overall.figure_10,
+    "funcpipe-11": bandwidth.figure_11,
+    "fasdl-3": fasdl.figure_3,
+    "fasdl-13": fasdl.figure_13,
+    "ce-scaling-table-2": ce_scaling.table_2,
+    "ce-scaling-18": ce_scaling.figure_18,
+    "hydrozoa-4": hydrozoa.figure_4,
+    "hydrozoa-5": hydrozoa.figure_5,
+    "hydrozoa-6": hydrozoa.figure_6,
+    "hydrozoa-table-4": hybrid.table_4,
+}

@@ -1,0 +1,1 @@
+"""Hydrozoa's workers, its figures 4 to 6, and its table 4."""

@@ -1,0 +1,167 @@
+"""Hydrozoa's figures 4 to 6: functions, containers, GPUs and machines, data parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, times
+from benchmarks.parts.papers.hydrozoa.workers import (
+    WORKERS,
+    containers,
+    functions,
+    k80,
+    machines,
+    samples_per_s,
+)
+from dayfly.plan.formulas.hydrozoa import samples_per_usd
+
+#: Of which model, and as which of the ratios, that stands below.
+_FITTED = ("resnet34", 2)
+
+
+def _ablation(name: str, title: str, number: int, theirs: Sequence[float]) -> Figure:
+    """Figures 4 and 5. theirs: the paper's ratios, as `facts` has them."""
+    ways = (functions(), functions("scatter-reduce"), containers(name), k80())
+    labels = ("H-L", "H-L, scatter-reduce", "H-C", "H-G, one K80")
+    rates = {
+        label: [samples_per_s(way, name, n if way is not ways[-1] else 1) for n in WORKERS]
+        for label, way in zip(labels, ways, strict=True)
+    }
+    per_usd = {
+        label: [
+            samples_per_usd(rate, way.usd_per_hour * (n if way is not ways[-1] else 1))
+            for rate, n in zip(rates[label], WORKERS, strict=True)
+        ]
+        for label, way in zip(labels, ways, strict=True)
+    }
+    panels = tuple(
+        Panel(
+            title=f"{title}: {what}",
+            x="workers",
+            y=unit,
+            log_x=True,
+            log_y=log,
+            series=tuple(
+                Series(name=label, xs=WORKERS, ys=tuple(values), dashed="scatter" in label)
+                for label, values in found.items()
+            ),
+        )
+        for what, unit, log, found in (
+            ("throughput", "samples a second", True, rates),
+            ("throughput per dollar", "samples a dollar", True, per_usd),
+        )
+    )
+
+    def over(found: dict[str, list[float]], one: str, other: str) -> float:
+        return found[one][-1] / found[other][-1]
+
+    gpu = "H-G, one K80"
+    pairs = (
+        ("16 workers: throughput of H-C over H-L", over(rates, "H-C", "H-L")),
+        ("throughput per dollar, the same", over(per_usd, "H-C", "H-L")),
+        ("throughput of one H-G over 16 H-C", over(rates, gpu, "H-C")),
+        ("throughput per dollar, the same", over(per_usd, gpu, "H-C")),
+        ("throughput per dollar of H-G over H-L", over(per_usd, gpu, "H-L")),
+    )
+    facts = [
+        Fact(
+            what=what + (" (fitted)" if (name, place) == _FITTED else ""),
+            theirs=f"{printed:g} x",
+            ours=times(ours),
+            agrees=None if (name, place) == _FITTED else abs(ours / printed - 1) < 0.15,
+        )
+        for place, ((what, ours), printed) in enumerate(zip(pairs, theirs, strict=True))
+    ]
+    plain = rates["H-L, scatter-reduce"]
+    facts.append(
+        Fact(
+            what="16 workers: H-C over H-L if that used scatter-reduce",
+            theirs=f"{theirs[0]:g} x",
+            ours=times(rates["H-C"][-1] / plain[-1]),
+            agrees=abs(rates["H-C"][-1] / plain[-1] / theirs[0] - 1) < 0.15,
+        )
+    )
+    scaling = rates["H-C"][-1] / rates["H-C"][0] / WORKERS[-1]
+    facts.append(
+        Fact(
+            what="H-C on 16 workers, by 16 times one",
+            theirs="near linear",
+            ours=f"{scaling:.2f}",
+            agrees=scaling > 0.85,
+        )
+    )
+    return Figure(
+        name=f"hydrozoa-{number}",
+        what=f"Hydrozoa, figure {number}: functions, containers and a GPU, {title}",
+        panels=panels,
+        facts=tuple(facts),
+    )
+
+
+def figure_4() -> Figure:
+    """ResNet-34."""
+    return _ablation("resnet34", "ResNet-34", 4, (1.34, 4.1, 1.8, 9.8, 40.4))
+
+
+def figure_5() -> Figure:
+    """AlexNet."""
+    return _ablation("alexnet", "AlexNet", 5, (4.6, 11.5, 2.5, 13.5, 155.5))
+
+
+def figure_6() -> Figure:
+    """ResNet-34, data parallel: Hydrozoa, Azure ML and SageMaker."""
+    ways = (
+        replace(k80(), name="Hydrozoa"),
+        machines("Azure ML", "vm-nc6"),
+        machines("SageMaker", "vm-p2-xlarge"),
+    )
+    rate = {n: samples_per_s(k80(), "resnet34", n) for n in WORKERS}
+    per_usd = {
+        way.name: [samples_per_usd(rate[n], n * way.usd_per_hour) for n in WORKERS] for way in ways
+    }
+    panels = (
+        Panel(
+            title="throughput",
+            x="workers",
+            y="samples a second",
+            log_x=True,
+            series=(Series(name="all three", xs=WORKERS, ys=tuple(rate.values())),),
+        ),
+        Panel(
+            title="throughput per dollar",
+            x="workers",
+            y="samples a dollar",
+            log_x=True,
+            series=tuple(
+                Series(name=name, xs=WORKERS, ys=tuple(values)) for name, values in per_usd.items()
+            ),
+        ),
+    )
+    hydrozoa = per_usd["Hydrozoa"][-1]
+    gains = {name: hydrozoa / per_usd[name][-1] for name in ("Azure ML", "SageMaker")}
+    return Figure(
+        name="hydrozoa-6",
+        what="Hydrozoa, figure 6: ResNet-34, data parallel on K80s",
+        panels=panels,
+        facts=(
+            Fact(
+                what="price of a worker, an hour",
+                theirs="$0.512",
+                ours=f"${k80().usd_per_hour:.3f}",
+                agrees=abs(k80().usd_per_hour - 0.512) < 0.001,
+            ),
+            Fact(
+                what="throughput per dollar over Azure ML",
+                theirs="1.81 x",
+                ours=times(gains["Azure ML"]),
+                agrees=abs(gains["Azure ML"] / 1.81 - 1) < 0.05,
+            ),
+            Fact(
+                what="throughput per dollar over SageMaker",
+                theirs="2.26 x",
+                ours=times(gains["SageMaker"]),
+                agrees=abs(gains["SageMaker"] / 2.26 - 1) < 0.05,
+            ),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What `dayfly bench planning` is made of."""

@@ -1,0 +1,23 @@
+"""The URLs through which workers talk; a Redis server is started where one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from benchmarks.parts.planning.configurations import Channel
+from benchmarks.parts.redis_server import RedisServer
+
+#: None: files in memory, a session's own.
+Urls = Mapping[Channel, str | None]
+
+
+@contextmanager
+def channels(names: Iterable[Channel]) -> Iterator[Urls]:
+    """URLs of these. Raises RunFailed if redis-server does not start."""
+    urls: dict[Channel, str | None] = {"file": None, "tcp": "tcp://", "ps": "ps://"}
+    if "redis" not in set(names):
+        yield urls
+        return
+    with RedisServer() as server:
+        yield {**urls, "redis": server.url}

@@ -1,0 +1,125 @@
+"""Predicted beside measured, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.parts.machine import machine_line
+from benchmarks.parts.planning.compare import PAPERS
+from benchmarks.parts.spread import columns, framed
+
+Json = Mapping[str, Any]
+
+
+def table(result: Json) -> Table:
+    """The errors of each configuration, then over all, then where a step's time goes."""
+    rows, rounds = result["rows"], result["rounds"]
+    papers = ", ".join(f"{name} {error}" for name, error in PAPERS.items())
+    load = [result["warning"]] if result["warning"] else []
+    profiles = result["profiles"]
+    profiling_s = sum(one["took_s"] for one in profiles)
+    return framed(
+        f"predicted beside measured, medians of {rounds} runs, {machine_line(result['machine'])}",
+        *load,
+        f"{len(profiles)} profiles, which took {profiling_s:.0f} s of probes",
+        _seconds(rows),
+        "error: predicted / measured - 1; spread: (most - least) / median of the runs;",
+        "single: how far a run is from the median of the others, on average",
+        _dollars(rows),
+        _memory(rows),
+        "run: the time in which functions lived; MiB: the most that a function of a stage held",
+        _parts(rows),
+        "of rank 0's step: computing; transfers while it does not; only waiting; neither",
+        *_summary(result["summary"]),
+        f"The papers report of their own predictions: {papers}.",
+    )
+
+
+def _seconds(rows: Sequence[Json]) -> Table:
+    made = columns(
+        ["configuration"], ["steps", "predicted", "measured ms", "error", "spread", "single"]
+    )
+    for row in rows:
+        step = row["step_s"]
+        made.add_row(
+            row["name"],
+            str(row["steps"]),
+            f"{1e3 * step['predicted']:.1f}",
+            f"{1e3 * step['measured']:.1f}",
+            _signed(step["error"]),
+            *_repeats(step),
+        )
+    return made
+
+
+def _dollars(rows: Sequence[Json]) -> Table:
+    made = columns(["configuration"], ["predicted m$", "measured", "error", "spread", "single"])
+    for row in rows:
+        cost = row["cost_usd"]
+        made.add_row(
+            row["name"],
+            f"{1e3 * cost['predicted']:.4f}",
+            f"{1e3 * cost['measured']:.4f}",
+            _signed(cost["error"]),
+            *_repeats(cost),
+        )
+    return made
+
+
+def _memory(rows: Sequence[Json]) -> Table:
+    made = columns(["configuration"], ["run s", "error", "predicted MiB", "measured", "error"])
+    for row in rows:
+        run, memory = row["run_s"], row["memory_mib"]
+        made.add_row(
+            row["name"],
+            f"{run['measured']:.2f}",
+            _signed(run["error"]),
+            "/".join(f"{one:.0f}" for one in memory["predicted"]),
+            "/".join(f"{one:.0f}" for one in memory["measured"]),
+            _signed(memory["error"]),
+        )
+    return made
+
+
+def _parts(rows: Sequence[Json]) -> Table:
+    names = ["compute", "transfer", "sync", "overhead"]
+    made = columns(["ms of a step, predicted | measured"], names)
+    for row in rows:
+        ours, theirs = row["breakdown"]["predicted"], row["breakdown"]["measured"]
+        made.add_row(
+            row["name"],
+            *(f"{_ms(ours.get(name))} | {_ms(theirs.get(name))}" for name in names),
+        )
+    return made
+
+
+def _summary(summary: Json) -> Iterator[str]:
+    what = {"step_s": "step time", "cost_usd": "cost", "run_s": "time of the run"}
+    for name, words in what.items():
+        one = summary[name]
+        single = "" if one["single"] is None else f"; a single run: {one['single']:.1%}"
+        yield (
+            f"{words}: mean error {one['mean']:.1%}, worst {one['worst']:.1%} "
+            f"({one['worst_of']}); spread of the runs {one['spread']:.1%}{single}"
+        )
+    memory = summary["memory_mib"]
+    yield (
+        f"memory: mean error {memory['mean']:.1%}, from {_signed(memory['least'])} to "
+        f"{_signed(memory['most'])} (furthest: {memory['worst_of']})"
+    )
+
+
+def _repeats(one: Json) -> tuple[str, str]:
+    single = one["single"]
+    return f"{one['spread']:.1%}", "" if single is None else f"{single:.1%}"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f}%"
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.0f}"

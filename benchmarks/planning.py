@@ -1,0 +1,161 @@
+"""`dayfly bench planning`: what configurations are predicted to take, and what they really take.
+
+    profile   each job over each channel and platform, once, by probes of its own
+    predict   each configuration, before any is run
+    round 0   every configuration, from the first to the last
+    round 1   from the last to the first
+    ...
+
+A measurement is a whole run of `dayfly.train`. The configurations were chosen before anything was
+profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
+error stands how well the measurement repeats itself: no prediction can be expected to be closer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.machine import machine, one_thread
+from benchmarks.parts.planning import shown
+from benchmarks.parts.planning.channels import Urls, channels
+from benchmarks.parts.planning.compare import row, summary
+from benchmarks.parts.planning.configurations import CHOSEN, Chosen
+from benchmarks.parts.planning.forecast import forecast, profile
+from benchmarks.parts.planning.measure import Taken, train
+from benchmarks.parts.spread import say
+from dayfly.life.sessions import Session
+
+Json = dict[str, Any]
+_ROUNDS, _QUICK_ROUNDS = 5, 1
+#: One configuration of each job, to see that everything works.
+_QUICK = ("cnn-2-all-reduce", "mlp-4-server-push-pull", "gpt-2-stages-fill-drain")
+#: Processes that ran at once, on average of the last minute, above which figures mean nothing.
+_BUSY = 0.5
+
+table = shown.table
+
+
+def run(args: Sequence[str]) -> Json:
+    """Measure; returns the result, see `benchmarks/README.md`.
+
+    Raises RunFailed if a run fails, or a function of it dies.
+    """
+    asked = _arguments(args)
+    chosen = [CHOSEN[name] for name in asked.only]
+    began, on_what = time.monotonic(), machine()
+    warning = _warning(on_what["load"])
+    if warning:
+        say(warning)
+    with Session.open() as session, channels(one.channel for one in chosen) as urls, one_thread():
+        # On disk, as runs are by default; the session's own directory is in memory.
+        scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
+        session.record_directory(scratch)
+        scratch.mkdir(mode=0o700)
+        profiles = {
+            name: profile(name, urls, scratch, asked.profiles, quick=asked.quick)
+            for name in dict.fromkeys(one.profile for one in chosen)
+        }
+        predictions = {one.name: forecast(profiles[one.profile], one, urls) for one in chosen}
+        taken = _measure(chosen, asked.rounds, urls, scratch)
+    rows = [row(one.name, predictions[one.name], taken[one.name]) for one in chosen]
+    return {
+        "machine": on_what,
+        "warning": warning,
+        "quick": asked.quick,
+        "rounds": asked.rounds,
+        "wall_s": time.monotonic() - began,
+        "profiles": [{"name": name, "took_s": one.took_s} for name, one in profiles.items()],
+        "rows": [each | _what(one) for each, one in zip(rows, chosen, strict=True)],
+        "summary": summary(rows),
+    }
+
+
+def _measure(
+    chosen: Sequence[Chosen], rounds: int, urls: Urls, scratch: Path
+) -> dict[str, list[Taken]]:
+    """Every configuration once a round, every other round backwards."""
+    taken: dict[str, list[Taken]] = {one.name: [] for one in chosen}
+    for number in range(rounds):
+        for one in chosen if number % 2 == 0 else reversed(chosen):
+            found = train(one, urls, scratch)
+            taken[one.name].append(found)
+            say(
+                f"round {number + 1} of {rounds}: {one.name} {1e3 * found.step_s:.1f} ms a step, "
+                f"{found.wall_s:.1f} s"
+            )
+    return taken
+
+
+def _what(one: Chosen) -> Json:
+    """What a row's configuration is."""
+    return {
+        "work": one.work,
+        "channel": one.channel,
+        "way": one.way,
+        "workers": one.workers,
+        "functions_mib": list(one.functions),
+        "batch_size": one.batch_size,
+        "epochs": one.epochs,
+        "settings": dict(one.settings),
+    }
+
+
+def _warning(load: float) -> str | None:
+    """That the machine does other things; None if it does not."""
+    if load <= _BUSY:
+        return None
+    return (
+        f"this machine is busy: {load} processes ran at once in the last minute, on "
+        f"{len(os.sched_getaffinity(0))} cores; what is measured now means nothing"
+    )
+
+
+def _arguments(args: Sequence[str]) -> argparse.Namespace:
+    parser = new_parser(
+        "planning", "Predicted beside measured: time, dollars and memory of configurations."
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help=f"this configuration; several times for several: {', '.join(CHOSEN)}",
+    )
+    parser.add_argument(
+        "--rounds", type=_above_zero, help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick"
+    )
+    parser.add_argument(
+        "--profiles",
+        type=Path,
+        metavar="DIR",
+        help="keep the profiles there, and use those that are there (default: make them anew)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{', '.join(_QUICK)}, one round, and profiles of few probes",
+    )
+    asked = parser.parse_args(args)
+    asked.only = asked.only or list(_QUICK if asked.quick else CHOSEN)
+    for name in asked.only:
+        if name not in CHOSEN:
+            parser.error(f"argument --only: {name!r} is none of {', '.join(CHOSEN)}")
+    asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
+    return asked
+
+
+def _above_zero(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number above 0")
+    return number

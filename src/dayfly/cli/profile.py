@@ -1,0 +1,249 @@
+"""`dayfly profile`: measures a job, writes `profile.json`, and shows what is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dayfly.cli.flags import numbers
+from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
+from dayfly.cli.outcome import DONE, FAILED, WRONG
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.plan.figures import Figure
+from dayfly.plan.profile import Profile, SizeProfile
+from dayfly.plan.profile_file import dump_profile, profile_text
+from dayfly.runs.api import checked_settings, overridden
+from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.profiling import measuring
+from dayfly.runs.shipping import load_job_file
+from dayfly.runs.signals import Stopped
+
+#: Layers that are shown; the others are in the file.
+_SHOWN = 30
+
+
+def measure(
+    job_file: Path,
+    output: Path,
+    memory: str | None,
+    settings: Mapping[str, Any],
+    *,
+    batch_size: int | None,
+    quick: bool,
+    force: bool,
+    as_json: bool,
+    catalogued: Mapping[str, Any],
+) -> int:
+    """Measure, write and show; returns the exit code.
+
+    catalogued: all flags; with --from-catalogue nothing is measured, but looked up.
+    """
+    errors = StandardError()
+    said: dict[str, Any] = {"status": "done", "error": None, "output": str(output)}
+    try:
+        sizes = () if memory is None else numbers("--memory", memory, "512,1024")
+        looked_up = check_flags(catalogued)
+        checked = None
+        if not looked_up:
+            checked = checked_settings(**settings)
+            for size in sizes:
+                checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
+        job = overridden(load_job_file(job_file), batch_size=batch_size)
+        with _kept(output, force=force) as write, _shown(errors) as (told, note):
+            if checked is None:
+                profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued)
+            else:
+                profile = measuring.profile(
+                    job,
+                    checked,
+                    sizes,
+                    name=job_file.stem,
+                    code=job_file.resolve().parent,
+                    quick=quick,
+                    told=told,
+                    note=note,
+                )
+            write(profile_text(profile))
+        code = DONE
+    except DayflyError as error:
+        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        said |= {"status": "failed", "error": str(error)}
+        code = WRONG if isinstance(error, RequestError) else FAILED
+    except Stopped as stop:
+        errors.print(f"dayfly: {stop}", highlight=False)
+        said |= {"status": "stopped"}
+        code = 128 + stop.number
+    except Exception as error:
+        # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
+        traceback.print_exc()
+        said |= {"status": "failed", "error": in_short(error)}
+        code = FAILED
+    if as_json:
+        whole = {**said, "profile": dump_profile(profile) if code == DONE else None}
+        print(json.dumps(whole, allow_nan=False), flush=True)
+    elif code == DONE:
+        show(profile, Console())
+        print(f"written to {output}", flush=True)
+    return code
+
+
+@contextmanager
+def _kept(output: Path, *, force: bool) -> Iterator[Callable[[str], None]]:
+    """A way to write the file, whole or not at all; tried before anything is measured.
+
+    Raises RequestError if it cannot be written, or is there already.
+    """
+    if output.exists() and not force:
+        raise RequestError(f"{str(output)!r} is there already: name another --output, or --force")
+    beside = output.with_name(f".{output.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        if output.is_dir():
+            raise IsADirectoryError(0, "it is a directory")
+        beside.touch()
+    except OSError as error:
+        raise RequestError(
+            f"--output {str(output)!r} cannot be written: {error.strerror}: name another file"
+        ) from error
+
+    def write(text: str) -> None:
+        try:
+            beside.write_text(text)
+            os.replace(beside, output)
+        except OSError as error:
+            raise RequestError(
+                f"--output {str(output)!r} cannot be written: {error.strerror}"
+            ) from error
+
+    try:
+        yield write
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """How to tell what is being measured, and what else is to be known."""
+    lines = Lines(console)
+    if not console.is_terminal:
+        yield lines.note, lines.note
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("checking the job", total=None)
+        yield lambda text: progress.update(task, description=text), lines.note
+
+
+def show(profile: Profile, console: Console) -> None:
+    """Layers, sizes and channel as tables."""
+    for table in (_layers(profile), _sizes(profile)):
+        console.print(table)
+    if profile.fit is not None:
+        fit = profile.fit
+        off = f", {fit.error:.1%} off at what was measured" if profile.how == "measured" else ""
+        console.print(
+            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s"
+            f"{off} (FasDL eq. 4)",
+            highlight=False,
+        )
+    if profile.how == "measured":
+        console.print(f"profiling took {profile.took_s:.0f} s", highlight=False)
+
+
+def _layers(profile: Profile) -> Table:
+    samples = _most(profile.sizes[0])
+    table = Table(
+        title=f"{profile.job}: layers, bytes a sample, and ms forward + backward of {samples}",
+        title_justify="left",
+    )
+    table.add_column("layer")
+    for name in ("parameters", "kept", "put out", *map(_memory, profile.sizes)):
+        table.add_column(name, justify="right")
+    for number, layer in enumerate(profile.layers[:_SHOWN]):
+        sizes = (layer.parameters, layer.activations, layer.output)
+        times = (
+            " + ".join(
+                f"{1000 * side[number](samples):.3g}" for side in (size.forward, size.backward)
+            )
+            for size in profile.sizes
+        )
+        table.add_row(Text(layer.name), *map(_bytes, sizes), *times)
+    if (more := len(profile.layers) - _SHOWN) > 0:
+        table.add_row(f"and {more} more")
+    return table
+
+
+def _sizes(profile: Profile) -> Table:
+    table = Table(title="functions, and their way to the store", title_justify="left")
+    table.add_column("")
+    for size in profile.sizes:
+        table.add_column(_memory(size), justify="right")
+    trained = sum(layer.trained for layer in profile.layers)
+    rows: dict[str, Callable[[SizeProfile], str]] = {
+        "CPU": lambda size: "any" if size.cpu_cores is None else f"{size.cpu_cores:.3g} cores",
+        "forward and backward": _computing,
+        "reading samples": lambda size: _ms(size.data(_most(size))),
+        "optimizer's step": lambda size: _ms(size.apply(trained)),
+        "else of a step": lambda size: _spread(size.step_s),
+        "computing beside messages": lambda size: f"x {size.beta.value:.2f}",
+        "start": lambda size: _spread(size.init_s),
+        "to the first step": lambda size: _spread(size.start_s),
+        "from the last step": lambda size: _spread(size.end_s),
+        "memory without a model": lambda size: f"{size.base_mib.value:.0f} MiB",
+        "latency up": lambda size: _spread(size.up.latency_s),
+        "latency down": lambda size: _spread(size.down.latency_s),
+        "throughput up": lambda size: _rate(size.up.peak_bytes_per_s),
+        "throughput down": lambda size: _rate(size.down.peak_bytes_per_s),
+    }
+    for name, cell in rows.items():
+        table.add_row(name, *(cell(size) for size in profile.sizes))
+    return table
+
+
+def _most(size: SizeProfile) -> int:
+    return size.passes[-1].samples if size.passes else 1
+
+
+def _computing(size: SizeProfile) -> str:
+    """Of as many samples as were measured, with the quartiles of each layer added up."""
+    if not size.passes:
+        return _ms(sum(line(1) for line in (*size.forward, *size.backward)))
+    figures = (*size.passes[-1].forward, *size.passes[-1].backward)
+    low, high = sum(one.low for one in figures), sum(one.high for one in figures)
+    return _spread(Figure(size.passes[-1].compute_s, low, high, figures[0].count))
+
+
+def _memory(size: SizeProfile) -> str:
+    return "any memory" if size.memory_mib is None else f"{size.memory_mib} MiB"
+
+
+def _spread(figure: Figure) -> str:
+    """In ms, with the quartiles."""
+    if figure.count < 2:
+        return _ms(figure.value)
+    return f"{_ms(figure.value)} ({1000 * figure.low:.3g}-{1000 * figure.high:.3g})"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _rate(figure: Figure) -> str:
+    return f"{figure.value / 1e6:.4g} MB/s"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"

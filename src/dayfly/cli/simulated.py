@@ -1,0 +1,194 @@
+"""`dayfly simulate PLAN.json`: a whole run in virtual time, its directory, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dayfly.cli.catalogue import own_catalogue
+from dayfly.cli.outcome import DONE, FAILED, WRONG
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.life.reports import plain
+from dayfly.plan.scenario import Scenario
+from dayfly.runs.displays import StandardError
+from dayfly.runs.planning import read_plan
+from dayfly.runs.result import Result
+from dayfly.runs.simulated import SimulatedRun, simulated_run
+from dayfly.runs.simulation_request import Request
+
+_KINDS = {
+    "compute": "compute",
+    "initialisation": "initialisation",
+    "invocation_requests": "invocations",
+    "store_requests": "store requests",
+    "store_transfer": "store transfer",
+    "store_storage": "store storage",
+}
+
+
+class _Ended(BaseException):
+    """A signal ended the command."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def simulate(
+    file: Path,
+    scenario: Mapping[str, Any],
+    *,
+    decline: str | None,
+    changes: Mapping[str, Any],
+    of_the_job: Mapping[str, int | None],
+    own: Path | None,
+    store: str | None,
+    run_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Simulate, write the run's directory, print what came of it; returns the exit code.
+
+    scenario: what is given of it, by its names. decline: as the flag has it. changes: of the plan's
+    settings; None: as there. of_the_job: batch_size, epochs. own: a catalogue of the user's.
+    """
+
+    def action() -> SimulatedRun:
+        given = dict(scenario)
+        if decline is not None:
+            given["decline"] = declining(decline)
+        changed = {name: value for name, value in changes.items() if value is not None}
+        changed["catalogue"] = own_catalogue(own)
+        request = Request.of(
+            read_plan(file),
+            str(file),
+            Scenario(**given),
+            file.stem,
+            changes=changed,
+            of_the_job={name: value for name, value in of_the_job.items() if value is not None},
+            store=store,
+        )
+        return simulated_run(request, run_dir)
+
+    return _concluded(action, as_json=as_json)
+
+
+def declining(text: str) -> tuple[tuple[float, float], ...]:
+    """From `8:1,64:0.6`: functions, and the part of their bandwidth that is left.
+
+    Raises RequestError for what is no such list.
+    """
+    try:
+        pairs = [pair.split(":") for pair in text.split(",")]
+        return tuple((float(functions), float(part)) for functions, part in pairs)
+    except ValueError:
+        raise RequestError(
+            f"--decline {text!r} is no list of functions and parts: give them as in 8:1,64:0.6"
+        ) from None
+
+
+def _concluded(action: Callable[[], SimulatedRun], *, as_json: bool) -> int:
+    errors = StandardError()
+    before = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        run = action()
+    except DayflyError as error:
+        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
+        _say_failed(str(error), as_json=as_json)
+        return WRONG if isinstance(error, RequestError) else FAILED
+    except OSError as error:
+        text = f"the simulated run cannot be written: {in_short(error)}"
+        errors.print(f"dayfly: {text}", markup=False, highlight=False, soft_wrap=True)
+        _say_failed(text, as_json=as_json)
+        return FAILED
+    except _Ended as end:
+        if as_json:
+            print(Result(run_id=None, status="stopped").line(), flush=True)
+        return 128 + end.number
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    result = run.result
+    if result.error is not None:
+        text = f"the run would fail: {result.error}"
+        errors.print(f"dayfly: {text}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(plain({**asdict(result), **run.more}), allow_nan=False), flush=True)
+    else:
+        _print(run)
+    page = f"to see it: dayfly report {run.directory}"
+    errors.print(page, markup=False, highlight=False, soft_wrap=True)
+    return FAILED if result.status == "failed" else DONE
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise _Ended(number)
+
+
+def _say_failed(text: str, *, as_json: bool) -> None:
+    if as_json:
+        print(Result(run_id=None, status="failed", error=text).line(), flush=True)
+
+
+def _print(run: SimulatedRun) -> None:
+    """A table for people, on standard output."""
+    table = Table(
+        title=f"simulated: {run.request.scenario.words()}",
+        title_justify="left",
+        box=box.SIMPLE,
+        show_header=False,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("what", no_wrap=True)
+    table.add_column("figure", justify="right")
+    table.add_column("more")
+    for row in _rows(run):
+        table.add_row(*row)
+    Console(file=sys.stdout).print(table, markup=False, highlight=False)
+
+
+def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
+    result, outcome = run.result, run.outcome
+    kinds = ", ".join(f"{_KINDS[kind]} ${usd:.6f}" for kind, usd in run.bill.by_kind.items() if usd)
+    step = "-" if result.step_s is None else f"{result.step_s:.4f} s"
+    predicted = run.request.plan.prediction
+    rows = [
+        ("workers", str(result.workers), ""),
+        ("time", f"{result.wall_s:.2f} s", f"{result.steps} steps in {result.epochs} epochs"),
+        ("step", step, "median of rank 0's"),
+        ("cost", f"${result.cost_usd:.6f}", f"as on {result.price_list}: {kinds}"),
+        ("billed", f"{result.billed_s:.1f} s", f"{result.gb_s:.1f} GB-s"),
+        ("restarts", str(result.restarts), "deaths"),
+        ("hand-overs", str(outcome.hand_overs), ""),
+        ("rollbacks", str(outcome.rollbacks), "of all workers"),
+        ("steps redone", str(outcome.redone_steps), "each worker's counts"),
+        ("checkpoints", str(outcome.checkpoints), ""),
+    ]
+    if worst := outcome.worst:
+        rows.append(
+            (
+                "worst worker",
+                str(worst["rank"]),
+                f"computed {worst['computed_s']:.2f} s, the median {worst['median_s']:.2f} s",
+            )
+        )
+    if predicted is not None:
+        rows.append(
+            (
+                "the plan said",
+                f"{predicted.run_s:.2f} s",
+                f"${predicted.cost_usd:.6f}, steps of {predicted.step_s:.4f} s",
+            )
+        )
+    rows.append(("files", "", str(run.directory)))
+    return rows

@@ -1,0 +1,121 @@
+"""`dayfly profile --from-catalogue`: a job's profile on a platform that is not there to be asked.
+
+The job is looked at here, without computing: its layers' bytes and FLOPs on the meta device. The
+rest is rows of the catalogue (`plan.catalogued`). Only the memory that a worker takes without a
+model is measured, in a process of its own: that depends on Python and torch, not on the platform.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.job import Job
+from dayfly.plan.catalogued import Assumed, JobFacts, profile_of
+from dayfly.plan.profile import Profile
+from dayfly.runs.prepare import Data
+from dayfly.runs.profiling.flops import layer_flops
+from dayfly.runs.profiling.layers import Layers, layer_bytes
+from dayfly.train.evaluation import Evaluation
+from dayfly.train.randomness import DATA, seeded
+from dayfly.train.replica import build_optimizer
+from dayfly.train.stages.build import build_skeleton
+
+_BASE_TIMEOUT_S = 120
+#: What a worker imports, and then the most memory that it had; ru_maxrss may be its parent's.
+_BASE = "import dayfly.runs.worker; print(open('/proc/self/status').read())"
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+def catalogued_profile(
+    job: Job,
+    *,
+    name: str,
+    platform: str,
+    store: str,
+    memory_mib: Sequence[int],
+    assumed: Assumed,
+    catalogue: Catalogue,
+) -> Profile:
+    """The job's profile on a platform over a store, by the catalogue's names of both.
+
+    name: the job's. assumed: what is said in place of rows; see `base_mib` for its own. Raises
+    RequestError for a name or a size that there is not, a job that is wrong, and what no row says.
+    """
+    where, over = catalogue.platform(platform), catalogue.store(store)
+    return profile_of(job_facts(job, name), where, over, memory_mib, assumed)
+
+
+def job_facts(job: Job, name: str) -> JobFacts:
+    """What a profile has of the job itself, found without computing it.
+
+    Random generators stay as they are. Raises RequestError for a job that is wrong, or whose model
+    cannot be built or run on torch's meta device.
+    """
+    with seeded(DATA, job.seed):
+        data = Data.of(job)
+    model = build_skeleton(job)
+    return JobFacts(
+        job=name,
+        listed=Layers.of(job, model).listed,
+        samples=data.trained,
+        validation_samples=data.validation,
+        sample_bytes=data.sample_bytes,
+        state_per_trained_byte=_state_per_trained_byte(job, model),
+        layers=layer_bytes(job, model, data.tried),
+        flops=layer_flops(job, model, data.tried),
+        measures=len(Evaluation(job).empty()),
+        batch_size=job.batch_size,
+        epochs=job.epochs,
+        accumulate=job.accumulate,
+        validate_every=job.validate_every,
+        clips=job.clip_norm is not None,
+    )
+
+
+def base_mib() -> float:
+    """Memory of a worker before it has a model: its peak resident set, in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _BASE],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_BASE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DayflyError(
+            f"the memory of a worker without a model cannot be measured: {in_short(error)}: say it "
+            "with --base-memory"
+        ) from error
+    peak = _PEAK.search(done.stdout)
+    assert peak is not None, "Linux says VmHWM of every process"
+    return int(peak[1]) / 1024
+
+
+def _state_per_trained_byte(job: Job, model: nn.Module) -> float:
+    """By a step of the job's optimizer on the meta device; its few numbers a tensor count, too."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = build_optimizer(job, model)
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        optimizer.step()
+    except Exception as error:
+        raise RequestError(
+            "the job's optimizer cannot take a step on torch's meta device, where tensors have no "
+            f"values, so the bytes of its state are not known ({in_short(error).rstrip('.')}): "
+            "profile the job on a platform that you can reach, or write the profile by hand"
+        ) from error
+    finally:
+        model.zero_grad()
+    state = [one for own in optimizer.state.values() for one in own.values()]
+    nbytes = sum(one.nbytes for one in state if isinstance(one, torch.Tensor))
+    return nbytes / max(1, sum(p.nbytes for p in trained))

@@ -1,0 +1,192 @@
+"""A plan simulated: the directory of a run that never was, for `dayfly report` as any other.
+
+run.json                    kind "simulation", scenario, results
+events/coordinator.jsonl    functions invoked and ended, checkpoints, rollbacks
+events/worker-0.jsonl       what rank 0 would have told; of many workers, of some of them
+events/others.jsonl         what the others moved
+history.json, bill.json     as of any run
+
+The same plan, scenario and seed make the same bytes: nothing here looks at a clock.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dayfly import pace
+from dayfly.batches import Batches
+from dayfly.catalogue.metering import Bill, Moved, bill
+from dayfly.errors import RequestError
+from dayfly.life import deaths
+from dayfly.plan.channels import Means
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.lives import told_by
+from dayfly.plan.scenario import Scenario
+from dayfly.plan.simulation.build import course
+from dayfly.plan.simulation.chance import Chance
+from dayfly.plan.simulation.fleet import Policy
+from dayfly.plan.simulation.outcome import Simulated
+from dayfly.plan.simulation.simulate import simulate
+from dayfly.plan.traffic import together
+from dayfly.runs.billing import catalogue, price_list
+from dayfly.runs.directory import RECORD, fresh_directory
+from dayfly.runs.log_budget import replays
+from dayfly.runs.record import SIMULATION, read_record
+from dayfly.runs.result import Result
+from dayfly.runs.simulated_files import memory_of, moved_by, used_by, write_files
+from dayfly.runs.simulation_request import Request
+
+#: Workers of which a page shows every step, at most, and however many steps there are; and steps
+#: of all of them together, at most.
+MOST_SHOWN = 48
+_LEAST_SHOWN = 8
+_MOST_STEPS = 200_000
+#: As life has it.
+POLICY = Policy(
+    spare_s=pace.SPARE_S,
+    late_share=pace.LATE_SHARE,
+    late_times=pace.LATE_TIMES,
+    most_share=pace.MOST_SHARE,
+    deaths_without_a_step=deaths.DEATHS_WITHOUT_A_STEP,
+    deaths_of_one_cause=deaths.DEATHS_OF_ONE_CAUSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """What came of it. directory: its files. result: as of a run, its status "simulated"."""
+
+    directory: Path
+    request: Request
+    result: Result
+    outcome: Simulated
+    bill: Bill
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """What a simulation says beside a run's results."""
+        return {
+            "seed": self.request.scenario.seed,
+            "scenario": self.request.scenario.words(),
+            "hand_overs": self.outcome.hand_overs,
+            "redone_steps": self.outcome.redone_steps,
+            "rollbacks": self.outcome.rollbacks,
+            "checkpoints": self.outcome.checkpoints,
+            "worst_worker": self.outcome.worst.get("rank"),
+            "by_kind": dict(self.bill.by_kind),
+        }
+
+
+def simulated_run(request: Request, directory: Path | None = None) -> SimulatedRun:
+    """Simulate a run and write its directory.
+
+    directory: default `runs/<run id>`; one that holds this very simulation is written anew. Raises
+    RequestError for what cannot be simulated, and for a directory with something else in it.
+    """
+    asked, scenario = request.configuration, request.scenario
+    shown = watched(asked, scenario, request.plan.profile.samples)
+    facts = request.facts()
+    planned = course(
+        request.plan.profile,
+        asked,
+        scenario,
+        replays=replays(request.settings, request.settings.channel or "file:///"),
+        store_bytes_per_s=None if facts is None else facts.bytes_per_s,
+    )
+    outcome = simulate(planned, scenario, POLICY, shown)
+    moved = _all_moved(request, asked, outcome)
+    billed = _bill(request, asked, outcome, moved)
+    result = _result(request, outcome, billed, moved)
+    place = (directory or Path("runs") / request.run_id).absolute()
+    _clear(place, request.run_id)
+    with fresh_directory(place) if not place.exists() or any(place.iterdir()) else nullcontext():
+        place.mkdir(parents=True, exist_ok=True)
+        write_files(place, request, asked, outcome, result, billed, moved, shown)
+    return SimulatedRun(place, request, result, outcome, billed)
+
+
+def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int, ...]:
+    """The workers whose steps are told: all, or of many evenly chosen ones, some of those that are
+    slow, and those that die first. samples: of the data; of a run of many steps, fewer are told."""
+    steps = Batches(samples, asked.batch_size).steps * asked.epochs
+    most = max(_LEAST_SHOWN, min(MOST_SHOWN, _MOST_STEPS // steps))
+    if asked.workers <= most:
+        return tuple(range(asked.workers))
+    chance = Chance(scenario, asked.workers)
+    chosen = dict.fromkeys(int(rank) for rank in chance.stragglers[: most // 8])
+    if scenario.deaths_per_hour:
+        everybody = chance.everybody
+        lives = chance.life_s(everybody, everybody * 0)
+        chosen |= dict.fromkeys(int(rank) for rank in lives.argsort(kind="stable")[: most // 4])
+    left = most - len(chosen)
+    evenly = (number * asked.workers // left for number in range(left))
+    for rank in (*evenly, *range(asked.workers)):
+        if len(chosen) < most:
+            chosen.setdefault(rank)
+    return tuple(sorted(chosen))
+
+
+def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> list[Moved]:
+    """Of each worker: its steps' messages, and its reports."""
+    profile = request.plan.profile
+    steps = Batches(profile.samples, asked.batch_size).steps
+    lives = Counter(one.rank for one in outcome.attempts)
+    means = Means.of(profile)
+    return [
+        together((moved_by(row), told_by(asked, means, outcome.run_s, lives[rank], steps, rank)))
+        for rank, row in enumerate(outcome.moved.tolist())
+    ]
+
+
+def _bill(
+    request: Request, asked: Configuration, outcome: Simulated, moved: Sequence[Moved]
+) -> Bill:
+    used = [used_by(one, memory_of(asked, one.rank), request.settings) for one in outcome.attempts]
+    settings = request.settings
+    facts = request.facts()
+    priced = facts if facts is not None and facts.usd_per_put is not None else None
+    by_name = {f"worker-{rank}": one for rank, one in enumerate(moved)}
+    return bill(used, catalogue(settings).platform(price_list(settings)), priced, by_name)
+
+
+def _result(request: Request, outcome: Simulated, billed: Bill, moved: Sequence[Moved]) -> Result:
+    totals = together(moved)
+    predicted = request.plan.prediction
+    return Result(
+        run_id=request.run_id,
+        status="simulated" if outcome.status == "done" else outcome.status,
+        error=outcome.error,
+        epochs=len(outcome.epochs),
+        steps=outcome.steps,
+        workers=request.settings.workers,
+        restarts=outcome.deaths,
+        wall_s=outcome.run_s,
+        step_s=median(outcome.step_s) if outcome.step_s else None,
+        billed_s=billed.billed_s,
+        gb_s=billed.gb_s,
+        cost_usd=billed.cost_usd,
+        price_list=billed.price_list,
+        bytes_up=totals.bytes_up,
+        bytes_down=totals.bytes_down,
+        requests=totals.requests,
+        predicted_step_s=None if predicted is None else predicted.step_s,
+        predicted_cost_usd=None if predicted is None else predicted.cost_usd,
+    )
+
+
+def _clear(place: Path, run_id: str) -> None:
+    """Make room where this very simulation was written before."""
+    if (place / RECORD).is_file():
+        try:
+            record = read_record(place)
+        except RequestError:
+            return
+        if record.get("kind") == SIMULATION and record.get("run_id") == run_id:
+            shutil.rmtree(place)

@@ -1,0 +1,168 @@
+"""The files of a simulated run: see `simulated`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dayfly.catalogue.metering import Bill, Moved, Used
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.simulation.fleet import DEATHS, Attempt, End
+from dayfly.plan.simulation.outcome import Record, Simulated
+from dayfly.runs.directory import RECORD
+from dayfly.runs.events import OTHERS
+from dayfly.runs.record import FORMAT, SIMULATION
+from dayfly.runs.result import Result, write_json
+from dayfly.runs.settings import Settings
+from dayfly.runs.simulation_request import Request
+from dayfly.wire.store import FileStore
+
+#: When simulated runs begin, in Unix seconds: 2000-01-01 00:00:00 UTC, which the page does not say.
+ORIGIN_S = 946_684_800.0
+_OUTCOMES = {
+    End.DONE: "returned",
+    End.HANDED_OVER: "returned",
+    End.KILLED: "killed",
+    End.LIFETIME: "lifetime",
+    End.CANCELLED: "cancelled",
+}
+
+
+def memory_of(asked: Configuration, rank: int) -> int | None:
+    """Of a worker's functions, in MiB."""
+    sizes = asked.memory_mib
+    return sizes[rank // asked.replicas] if len(sizes) > 1 else sizes[0]
+
+
+def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> Used:
+    """What an invocation used, as it would have been metered."""
+    return Used(
+        function=f"worker-{one.rank}",
+        attempt=one.number,
+        memory_mib=memory_mib,
+        init_s=one.init_s,
+        run_s=one.run_s,
+        outcome=_OUTCOMES[one.end],
+        gpu_share=settings.gpu_share,
+    )
+
+
+def moved_by(row: Sequence[int]) -> Moved:
+    """From puts, gets, bytes up and bytes down."""
+    puts, gets, up, down = row
+    return Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+
+
+def write_files(
+    place: Path,
+    request: Request,
+    asked: Configuration,
+    outcome: Simulated,
+    result: Result,
+    billed: Bill,
+    moved: Sequence[Moved],
+    shown: Sequence[int],
+) -> None:
+    """All files; `run.json` last, as it makes the directory a run's."""
+    store = FileStore(place)
+    told = place / "events"
+    told.mkdir()
+    _lines(told / "coordinator.jsonl", _coordinator(request, asked, outcome))
+    run_s = outcome.run_s
+    last = {one.rank: one.number for one in outcome.attempts}
+    for rank in shown:
+        traffic = {
+            "at": run_s,
+            "kind": "traffic",
+            **asdict(moved[rank]),
+            "generation": outcome.generation,
+            "attempt": last.get(rank, 0),
+        }
+        records = sorted(outcome.story.workers[rank], key=lambda record: record["at"])
+        _lines(told / f"worker-{rank}.jsonl", [*records, traffic])
+    others = sorted(set(range(asked.workers)) - set(shown))
+    if others:
+        _lines(
+            told / OTHERS,
+            (
+                {
+                    "at": run_s,
+                    "kind": "traffic",
+                    "function": f"worker-{rank}",
+                    **asdict(moved[rank]),
+                }
+                for rank in others
+            ),
+        )
+    write_json(store, "bill.json", billed.dump())
+    history = {
+        "epochs": [{"epoch": epoch, "ended_s": round(at_s, 6)} for epoch, at_s in outcome.epochs],
+        "step_loss": [],
+        "redone_steps": outcome.redone_steps,
+        "rollbacks": outcome.rollbacks,
+    }
+    write_json(store, "history.json", history)
+    record = {
+        "format": FORMAT,
+        "kind": SIMULATION,
+        "run_id": request.run_id,
+        "settings": asdict(request.settings),
+        "generation": outcome.generation,
+        "rollbacks": outcome.rollbacks,
+        "status": result.status,
+        "error": result.error,
+        "began_at": ORIGIN_S,
+        "wall_s": result.wall_s,
+        "samples": request.plan.profile.samples,
+        "job": asdict(request.wanted),
+        "scenario": asdict(request.scenario),
+        "scenario_words": request.scenario.words(),
+        "store": billed.store,
+        "shown": None if len(shown) == asked.workers else list(shown),
+        "deaths": outcome.deaths,
+        "hand_overs": outcome.hand_overs,
+        "worst": dict(outcome.worst),
+        "result": asdict(result),
+    }
+    write_json(store, RECORD, record)
+
+
+def _coordinator(request: Request, asked: Configuration, outcome: Simulated) -> list[Record]:
+    """Functions invoked and ended, and what else the coordinator notes, in order of time."""
+    rows: list[tuple[float, int, Record]] = []
+    for one in outcome.attempts:
+        memory_mib = memory_of(asked, one.rank)
+        gpu_share = request.settings.gpu_share
+        invoked = {
+            "at": one.invoked_s,
+            "kind": "invoked",
+            "function": f"worker-{one.rank}",
+            "attempt": one.number,
+            "memory_mib": memory_mib,
+            "gpu_share": gpu_share,
+        }
+        status = {End.DONE: "done", End.HANDED_OVER: "handed over"}.get(one.end)
+        ended = {
+            "at": one.end_s,
+            "kind": "ended",
+            "death": one.end in DEATHS,
+            "error": None,
+            "result": None if status is None else {"status": status, "step": one.step},
+            "peak_mib": None,
+            "used": asdict(used_by(one, memory_mib, request.settings)),
+        }
+        rows += [(one.invoked_s, 2, invoked), (one.end_s, 0, ended)]
+    rows += [(record["at"], 1, record) for record in outcome.story.coordinator]
+    return [record for _, _, record in sorted(rows, key=lambda row: row[:2])]
+
+
+def _lines(file: Path, records: Iterable[Record]) -> None:
+    with file.open("w") as lines:
+        for record in records:
+            at = round(ORIGIN_S + record["at"], 6)
+            moved = {"at": at}
+            if "began" in record:
+                moved["began"] = round(ORIGIN_S + record["began"], 6)
+            lines.write(json.dumps({**record, **moved}) + "\n")

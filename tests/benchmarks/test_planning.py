@@ -1,0 +1,166 @@
+"""`dayfly bench planning`: what it measures, and how it compares."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from statistics import median
+
+import pytest
+from benchmarks.parts.planning.compare import PAPERS, error, repeatability, row, summary
+from benchmarks.parts.planning.configurations import CHOSEN, MOST_CORES, Chosen
+from benchmarks.parts.planning.jobs import WORKS
+from benchmarks.parts.planning.measure import Taken
+from rich.console import Console
+
+from benchmarks import planning
+from dayfly.runs.allotment import allotment
+from dayfly.runs.settings import Settings
+from dayfly.train.replica import build_model
+from dayfly.wire.collectives import COLLECTIVES
+
+URLS = {"file": None, "redis": "redis://127.0.0.1:6379/0", "tcp": "tcp://", "ps": "ps://"}
+ALL = list(CHOSEN.values())
+
+
+def settings(one: Chosen) -> Settings:
+    return Settings(channel=URLS[one.channel], **one.asked)
+
+
+def test_there_are_enough() -> None:
+    assert len(ALL) >= 24
+    assert {one.work for one in ALL} == set(WORKS)
+    assert {one.channel for one in ALL} >= {"file", "redis"}
+    assert sum(one.way == "unshaped" for one in ALL) >= 4
+    assert {one.workers for one in ALL} == {1, 2, 3, 4, 6}
+    assert {settings(one).algorithm for one in ALL} >= set(COLLECTIVES) | {"k-reduce"}
+    assert {settings(one).round_steps for one in ALL} == {1, 4, None}
+    assert {(one.stages, settings(one).members) for one in ALL if one.stages > 1} >= {
+        (2, 1),
+        (2, 2),
+        (3, 1),
+        (3, 2),
+    }
+    assert {settings(one).schedule for one in ALL if one.stages > 1} == {"fill-drain", "1f1b"}
+    assert any(len(set(one.memory_mib)) > 1 for one in ALL)
+    for work in WORKS:
+        sizes = {size for one in ALL if one.work == work for size in one.memory_mib}
+        assert len(sizes) >= 3
+
+
+@pytest.mark.parametrize("one", ALL, ids=CHOSEN)
+def test_a_configuration_is_within_its_bounds(one: Chosen) -> None:
+    asked = settings(one)
+    assert 1 <= asked.workers <= 6
+    assert asked.workers == one.workers
+    cores = [
+        allotment(asked.kinds[asked.kind_of(rank)]).limits.cpu_cores or 99.0
+        for rank in range(asked.workers)
+    ]
+    assert sum(cores) <= MOST_CORES
+    assert len(one.functions) == one.workers
+    samples = WORKS[one.work].samples
+    assert samples % one.batch_size == 0, "every step is as large as the others"
+    pieces = settings(one).members * (asked.micro_batches or 1)
+    assert one.batch_size >= pieces, "every worker has something to do, in every piece"
+    assert 10 <= samples // one.batch_size * one.epochs <= 40
+
+
+def test_jobs_are_of_three_kinds() -> None:
+    sizes = {
+        name: sum(p.numel() for p in build_model(work.job(Path(), batch_size=8)).parameters())
+        for name, work in WORKS.items()
+    }
+    assert sizes == {"cnn": 464_154, "mlp": 3_159_050, "gpt": 1_823_232}
+
+
+def taken(step_s: float, cost_usd: float, peaks_mib: tuple[float, ...]) -> Taken:
+    return Taken(
+        step_s=step_s,
+        cost_usd=cost_usd,
+        wall_s=9.0,
+        run_s=10 * step_s,
+        billed_s=8.0,
+        peaks_mib=peaks_mib,
+        breakdown={"compute": step_s},
+        steps=12,
+    )
+
+
+PREDICTED = {
+    "step_s": 0.11,
+    "cost_usd": 0.0019,
+    "run_s": 1.0,
+    "billed_s": 8.0,
+    "memory_mib": (105.0, 196.0),
+    "breakdown": {"compute": 0.1, "transfer": 0.01},
+}
+RUNS = [taken(0.1, 0.002, (90, 180)), taken(0.09, 0.002, (100, 200)), taken(0.12, 0.0021, (95, 1))]
+
+
+def test_a_row() -> None:
+    made = row("one", PREDICTED, RUNS)
+    assert made["step_s"]["measured"] == 0.1
+    assert made["step_s"]["error"] == pytest.approx(0.1)
+    assert made["step_s"]["spread"] == pytest.approx(0.3)
+    # 0.1 beside 0.105, 0.09 beside 0.11, 0.12 beside 0.095.
+    alone = (0.005 / 0.1 + 0.02 / 0.09 + 0.025 / 0.12) / 3
+    assert made["step_s"]["single"] == pytest.approx(alone)
+    assert made["cost_usd"]["error"] == pytest.approx(-0.05)
+    assert made["run_s"]["error"] == pytest.approx(0.0)
+    # The most of any run, stage by stage.
+    assert made["memory_mib"]["measured"] == [100, 200]
+    assert made["memory_mib"]["errors"] == pytest.approx([0.05, -0.02])
+    assert made["memory_mib"]["error"] == pytest.approx(0.05)
+    assert made["breakdown"]["measured"] == {"compute": 0.1}
+
+
+def test_one_run_says_nothing_of_repeating() -> None:
+    assert repeatability([3.0]) == {"spread": 0.0, "single": None}
+
+
+def test_errors_have_a_sign() -> None:
+    assert error(1.1, 1.0) == pytest.approx(0.1)
+    assert error(0.9, 1.0) == pytest.approx(-0.1)
+
+
+def test_a_summary() -> None:
+    rows = [
+        row("high", PREDICTED, RUNS),
+        row("low", {**PREDICTED, "step_s": 0.07, "memory_mib": (90.0, 200.0)}, RUNS),
+    ]
+    found = summary(rows)
+    assert found["step_s"]["mean"] == pytest.approx(0.2)
+    assert found["step_s"]["worst"] == pytest.approx(0.3)
+    assert found["step_s"]["worst_of"] == "low"
+    assert found["cost_usd"]["mean"] == pytest.approx(0.05)
+    assert found["memory_mib"]["least"] == pytest.approx(-0.1)
+    assert found["memory_mib"]["most"] == pytest.approx(0.05)
+    assert found["step_s"]["spread"] == pytest.approx(0.3)
+
+
+def test_the_table_says_all() -> None:
+    rows = [row("high", PREDICTED, RUNS), row("low", {**PREDICTED, "step_s": 0.07}, RUNS)]
+    result = {
+        "machine": {"cpu": "a CPU", "cores": 2, "torch": "2", "python": "3", "load": 0.1},
+        "warning": None,
+        "rounds": 3,
+        "profiles": [{"name": "cnn-file-lambda", "took_s": 20.0}],
+        "rows": rows,
+        "summary": summary(rows),
+    }
+    page = io.StringIO()
+    Console(file=page, width=200).print(planning.table(result))
+    text = page.getvalue()
+    for said in ("high", "+10.0%", "-30.0%", "105/196", "100/200", "mean error 20.0%", "20 s"):
+        assert said in text
+    for name, reported in PAPERS.items():
+        assert f"{name} {reported}" in text
+    assert f"{1e3 * median(one.step_s for one in RUNS):.1f}" in text
+
+
+@pytest.mark.parametrize("wrong", [["--only", "none"], ["--rounds", "0"], ["--on", "x"]])
+def test_a_wrong_option_is_refused(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        planning.run(wrong)
+    assert refused.value.code == 2

@@ -1,0 +1,1 @@
+"""`dayfly profile`: what functions measure of a job."""

@@ -1,0 +1,138 @@
+"""From measurements to figures: what was put in comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dayfly.runs.profiling.figures import Measured, size_profile, step_points
+from dayfly.runs.profiling.passes import Marks
+from dayfly.wire.collectives import collective
+
+#: CPU seconds of two layers, forward and backward: fixed, and of each sample.
+FORWARD = [(1e-4, 2e-5), (3e-4, 1e-5)]
+BACKWARD = [(2e-4, 4e-5), (1e-4, 3e-5)]
+SAMPLES = (32, 16, 8, 4)
+SHARE = 0.25
+APPLY, NOTHING, READ, REST = 5e-3, 1e-3, 1e-5, 7e-4
+
+
+def _at(lines: list[tuple[float, float]], samples: int) -> list[float]:
+    return [fixed + each * samples for fixed, each in lines]
+
+
+def _life() -> dict[str, Any]:
+    parts: dict[str, Any] = {"share": [(SHARE, 1.0)] * 3, "apply": [(APPLY, NOTHING)] * 3}
+    for samples in SAMPLES:
+        forward, backward = _at(FORWARD, samples), _at(BACKWARD, samples)
+        parts[f"plain {samples}"] = [(sum(forward), sum(backward))] * 3
+        # Hooks take time: a tenth, here.
+        slower = [1.1 * one for one in forward], [1.1 * one for one in backward]
+        parts[f"split {samples}"] = [slower] * 3
+        parts[f"read {samples}"] = [(READ * samples, READ * samples)] * 3
+    step = sum(_at(FORWARD, 32)) + sum(_at(BACKWARD, 32)) + READ * 32 + APPLY + REST
+    return {
+        "start_s": 2.0,
+        "first": (1.0, step, step),
+        "rounds": [(step / SHARE, step, step)] * 5,
+        "block_steps": 32,
+        "parts": parts,
+    }
+
+
+def _rows(latency_s: float, rate: float) -> list[tuple[int, float, float]]:
+    return [(s, latency_s + s / rate, 1e-4 + 1e-10 * s) for s in (1024, 2**16, 2**20, 2**22)] * 3
+
+
+def measured(**changes: Any) -> Measured:
+    # Two puts and two gets, one after another: 10 ms latency each, and lanes add 1 ms to each.
+    sums = {"wall_s": [0.044] * 5, "cpu_s": [4e-4 + 8e-4] * 5, "puts": 2, "gets": 2}
+    lead = {
+        "rows": _rows(0.01, 4e7),
+        "sums": sums,
+        "reduce": [1e-10] * 3,
+        "beside": [(0.01, 0.0025, 0.02, 0.003)] * 3,
+    }
+    given: dict[str, Any] = {
+        "memory_mib": 512,
+        "cpu_cores": SHARE,
+        "period_s": 0.02,
+        "at_once_s": 0.005,
+        "samples": SAMPLES,
+        "step_samples": 32,
+        "trained_bytes": 4000,
+        "inits_s": (0.1, 0.2, 0.3),
+        "bases_mib": (290.0, 291.0, 292.0),
+        "life": _life(),
+        "run_s": 10.0,
+        "last_s": 9.0,
+        "lead": lead,
+        "follow": {"rows": _rows(0.01, 8e7), "sums": sums},
+        "collective": collective("scatter-reduce", None, 2),
+        "few": 16,
+        "in_flight": 8,
+    }
+    return Measured(**{**given, **changes})
+
+
+def test_parts_of_a_step() -> None:
+    profile = size_profile(measured())
+    for lines, found in ((FORWARD, profile.forward), (BACKWARD, profile.backward)):
+        for (fixed, each), line in zip(lines, found, strict=True):
+            assert line.fixed == pytest.approx(fixed / SHARE)
+            assert line.each == pytest.approx(each / SHARE)
+    # Fetching takes of the same share as computing.
+    assert profile.data(8) == pytest.approx(2 * READ * 8 / SHARE)
+    assert profile.apply(0) == pytest.approx(NOTHING / SHARE)
+    assert profile.apply(4000) == pytest.approx(APPLY / SHARE)
+    assert profile.step_s.value == pytest.approx(REST / SHARE)
+    assert profile.reduce_s_per_byte == pytest.approx(1e-10 / SHARE)
+
+
+def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:
+    profile = size_profile(measured())
+    samples, seconds = step_points(profile, 4000)[-1]
+    real_s = measured().life["rounds"][0][1] / SHARE
+    assert samples == 32
+    assert seconds == pytest.approx(real_s + READ * 32 / SHARE)  # and fetching beside
+
+
+def test_on_a_whole_core_fetching_is_done_beside() -> None:
+    life = _life()
+    life["parts"]["share"] = [(1.0, 1.0)]
+    life["rounds"] = [(thread + 1e-3, thread, thread) for _, thread, _ in life["rounds"]]
+    profile = size_profile(measured(cpu_cores=None, at_once_s=None, life=life))
+    assert profile.data(8) == pytest.approx(READ * 8)
+    assert profile.step_s.value == pytest.approx(REST + 1e-3)  # waits count as well
+    assert profile.beta.value == pytest.approx(2.0)
+
+
+def test_start_and_end() -> None:
+    profile = size_profile(measured())
+    (wall_s, *_) = measured().life["rounds"][0]
+    assert profile.start_s.value == pytest.approx(2.0 + 1.0 - wall_s)  # the first step is slower
+    assert profile.end_s.value == pytest.approx(1.0)
+    assert profile.init_s.value == 0.2
+    assert profile.base_mib.value == 291.0
+
+
+def test_messages() -> None:
+    profile = size_profile(measured())
+    assert profile.up.latency_s.value == pytest.approx(0.011, rel=1e-3)
+    assert profile.up.peak_bytes_per_s.value == pytest.approx(4e7, rel=1e-3)
+    assert profile.down.peak_bytes_per_s.value == pytest.approx(8e7, rel=1e-3)
+    # A put's or a get's own, and what the engine's lanes take of it.
+    assert profile.up.cpu_s == pytest.approx(1e-4 + 2e-4, rel=1e-3)
+    assert profile.up.cpu_s_per_byte == pytest.approx(1e-10, rel=1e-3)
+
+
+def test_contention_beside_the_cpu_time_of_messages() -> None:
+    assert size_profile(measured()).beta.value == pytest.approx(1.2)
+
+
+def test_marks_of_a_pass() -> None:
+    """layers 0 (no weights), 1, 2; |0: 1|1: 2|2 and loss: 3|, and back |2: 4|1: 5|"""
+    marks = Marks(start=0.0, begun=[0.5, 1.0, 3.0], loss=6.0, back={2: 6.5, 1: 10.0}, end=15.0)
+    assert marks.forward() == [1.0, 2.0, 3.0]
+    assert marks.backward() == [0.0, 5.0, 4.0]

@@ -1,0 +1,186 @@
+"""Several schedules at once on each rank, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dayfly.wire.lanes import Plan
+from dayfly.wire.processor import Processor
+from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import Direction, Rank, Stream
+
+TEN, A, B = Span(0, 10), Name("part", 0, 1), Name("other", 0, 1)
+
+
+def plan(*ops: Op) -> Plan:
+    return Plan(Schedule(ops))
+
+
+def computing(*seconds: float, after: tuple[tuple[int, int | None], ...] = ()) -> Stream:
+    """Passes, one after another."""
+    ops = [Op(Kind.COMPUTE, Span(0, 0), work=Work("pass", n)) for n in range(len(seconds))]
+    return Stream(plan=plan(*ops), after=after, work_s=lambda work: seconds[work.micro_batch])
+
+
+def putting(*names: Name, **more: Any) -> Stream:
+    return Stream(plan=plan(*(Op(Kind.PUT, TEN, name) for name in names)), itemsize=1, **more)
+
+
+def rank(*streams: Stream, **more: Any) -> Rank:
+    """Ten bytes a second up, twenty down, half a second of latency."""
+    values: dict[str, Any] = {
+        "up": Direction(occupied_s=lambda nbytes: nbytes / 10, latency_s=0.5),
+        "down": Direction(occupied_s=lambda nbytes: nbytes / 20, latency_s=0.5),
+        **more,
+    }
+    return Rank(streams=streams, **values)
+
+
+def spans_s(*ranks: Rank) -> list[list[list[tuple[float, float]]]]:
+    """From when to when each operation took, by stream, by rank."""
+    return [
+        [list(zip(one.start_s, one.done_s, strict=True)) for one in streams]
+        for streams in run(ranks)
+    ]
+
+
+def approximately(spans: Sequence[tuple[float, float]]) -> list[Any]:
+    return [pytest.approx(span) for span in spans]
+
+
+def test_a_stream_begins_when_an_operation_of_another_is_done() -> None:
+    """The second pass goes on beside the message that the first one was waited for by."""
+    ((passes, message),) = spans_s(rank(computing(1.0, 3.0), putting(A, after=((0, 0),))))
+    assert passes == [(0.0, 1.0), (1.0, 4.0)]
+    assert message == [(1.0, 2.5)]
+
+
+def test_or_when_all_of_it_is() -> None:
+    ((_, message, last),) = spans_s(
+        rank(
+            computing(1.0, 3.0), putting(A, after=((0, None),)), computing(1.0, after=((1, None),))
+        )
+    )
+    assert (message, last) == ([(4.0, 5.5)], [(5.5, 6.5)])
+
+
+def test_streams_share_a_line() -> None:
+    ((_, one, other),) = spans_s(
+        rank(
+            computing(1.0),
+            putting(A, name="a", after=((0, 0),)),
+            putting(A, name="b", after=((0, 0),)),
+        )
+    )
+    assert (one, other) == ([(1.0, 2.5)], [(2.0, 3.5)])
+
+
+def test_in_pieces_large_messages_let_others_pass() -> None:
+    """Ten bytes and ten in pieces of a quarter of a second take turns."""
+    up = Direction(occupied_s=lambda nbytes: nbytes / 10, piece_s=0.25)
+    ((one, other),) = spans_s(rank(putting(A, name="a"), putting(A, name="b"), up=up))
+    assert (one, other) == ([(0.0, 1.75)], [(0.25, 2.0)])
+
+
+def test_a_pool_has_so_many_turns() -> None:
+    """The third begins when the first is over, latency included."""
+    ((one, other, third),) = spans_s(
+        rank(*(putting(A, name=n, pool="buckets", at_once=2) for n in range(3)))
+    )
+    assert (one, other, third) == ([(0.0, 1.5)], [(1.0, 2.5)], [(2.0, 3.5)])
+    ((one, other),) = spans_s(rank(*(putting(A, name=n, pool="buckets") for n in range(2))))
+    assert (one, other) == ([(0.0, 1.5)], [(1.5, 3.0)])
+
+
+def test_names_keep_streams_apart() -> None:
+    """Each reads the message of its own name."""
+    reader = plan(Op(Kind.GET, TEN, A))
+    _, (one, other) = spans_s(
+        rank(putting(A, name="late"), putting(A, name="later")),
+        rank(*(Stream(plan=reader, name=n, member=1, itemsize=1) for n in ("later", "late"))),
+    )
+    assert one == [(2.5, 3.5)]
+    assert other == [(1.5, 2.5)]
+
+
+def test_held_requests_keep_their_place_until_they_are_answered() -> None:
+    """Of two in flight the third waits for the first's latency."""
+    times = [
+        spans_s(rank(putting(A, B, Name("c", 0, 1), in_flight=2), up=_quick(), held=held))
+        for held in (False, True)
+    ]
+    assert [span for ((spans,),) in times for span in spans] == [
+        *[(0.0, 2.0), (0.0, 2.0), (0.0, 2.0)],
+        *[(0.0, 2.0), (0.0, 2.0), (2.0, 4.0)],
+    ]
+
+
+def _quick() -> Direction:
+    return Direction(occupied_s=lambda nbytes: 0.0, latency_s=2.0)
+
+
+def test_alone_does_one_after_another() -> None:
+    """Put, get what was put, reduce: as they stand, whatever lanes they are of."""
+    ops = (
+        Op(Kind.PUT, TEN, A),
+        Op(Kind.PUT, TEN, B),
+        Op(Kind.HOLD, TEN, A),
+        Op(Kind.REDUCE, TEN, terms=(A, None), after=(2,)),
+    )
+    stream = Stream(plan=plan(*ops), member=1, itemsize=1, alone=True)
+    ((found,),) = spans_s(rank(stream, reduce_s_per_byte=0.1))
+    assert found == [(0.0, 1.5), (1.5, 3.0), (3.0, 4.0), (4.0, 5.0)]
+
+
+def test_the_work_of_messages_is_taken_from_passes() -> None:
+    """Half of a core, evenly: the second pass has a quarter while the message is stored.
+
+    Of the put's 1.5 s, its CPU time of 0.25 s would be the last; at half of a half it takes 1 s.
+    """
+    up = Direction(occupied_s=lambda nbytes: nbytes / 10, latency_s=0.5, cpu_s=0.25)
+    ((passes, message),) = spans_s(
+        rank(computing(1.0), putting(A), up=up, processor=Processor(0.5))
+    )
+    assert message == approximately([(0.0, 2.25)])
+    assert passes == approximately([(0.0, 2.5)])
+
+
+def test_an_effect_waits_for_the_next_period() -> None:
+    """A pass has used up the quota when the message has arrived."""
+    ((_, message),) = spans_s(rank(computing(3.0), putting(A), processor=Processor(0.25, 4.0)))
+    assert message == approximately([(0.0, 4.0)])
+
+
+def test_contributions_are_added_as_they_come() -> None:
+    c = Name("part", 2, 1)
+    reader = plan(
+        Op(Kind.HOLD, TEN, A),
+        Op(Kind.HOLD, TEN, c),
+        Op(Kind.REDUCE, TEN, terms=(A, None, c), after=(0, 1)),
+    )
+    for early, expected in ((True, 3.0), (False, 4.0)):
+        found = spans_s(
+            rank(putting(A)),
+            rank(
+                Stream(plan=reader, member=1, itemsize=1, in_flight=2),
+                reduce_s_per_byte=0.1,
+                early=early,
+                down=Direction(occupied_s=lambda nbytes: 0.0, latency_s=0.5),
+            ),
+            rank(putting(c)),
+        )
+        assert found[1][0][2][1] == pytest.approx(expected + (0.5 if early else 0.0))
+
+
+def test_a_stream_waits_for_earlier_ones_only() -> None:
+    with pytest.raises(ValueError, match="stream 0 waits for one that is not before it"):
+        rank(computing(1.0, after=((0, None),)))
+
+
+def test_a_message_that_nobody_puts_is_named() -> None:
+    with pytest.raises(ValueError, match=r"rank 0 waits for ever: .*GET"):
+        run([rank(Stream(plan=plan(Op(Kind.GET, TEN, A))))])
