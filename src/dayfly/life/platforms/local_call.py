@@ -31,11 +31,7 @@ class LocalCall:
     retry_at: time.monotonic() from which the same zygote may be asked again.
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
     lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
-<<<<<<< HEAD
     its memory again, None before the hello. stopped: why we killed it, or shall.
-=======
-    its memory again; None as long as it is not known. stopped: why we killed it, or shall.
->>>>>>> main
     gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be

@@ -25,7 +25,6 @@ _ONE_THREAD = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-<<<<<<< HEAD
 #: For the C library's allocator, so that functions need what they hold, and no more. By itself it
 #: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
 #: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
@@ -33,15 +32,6 @@ _ONE_THREAD = (
 #: blocks in small ones.
 _MALLOC = (
     "glibc.malloc.mmap_threshold=2097152:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
-=======
-#: The C library's allocator, so that functions need what they hold, and no more. By itself it
-#: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
-#: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
-#: the kernel and go back to it; in huge pages, where the kernel has them, which costs less time
-#: than keeping them in small ones (docs/planning.md).
-_MALLOC = (
-    "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
->>>>>>> main
 )
 _TUNABLES = "GLIBC_TUNABLES"
 #: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
