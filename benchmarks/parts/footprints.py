@@ -11,16 +11,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 from rich.table import Table
 from torch import nn
 
 import dayfly
+from benchmarks.parts.redis_server import RedisServer
 from benchmarks.parts.spread import columns, framed, say
 from dayfly import models
 from dayfly.plan.memory import peak_mib
@@ -35,17 +37,10 @@ Json = dict[str, Any]
 AMPLE_MIB = 3000
 #: What is promised of a prediction: at most so much above what was measured, and below.
 ABOVE, BELOW = 0.10, 0.03
+#: In settings: a server of the script's own.
+REDIS = "redis"
 _STEPS, _VALIDATION = 6, 16
 _WAIT_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """A job and how it is run. settings: as of `dayfly.train`."""
-
-    name: str
-    job: dayfly.Job
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def momentum(parameters: Any) -> torch.optim.Optimizer:
@@ -84,6 +79,8 @@ def cases(scratch: Path) -> Iterator[tuple[str, dayfly.Job, Sequence[Mapping[str
             {},
             {"workers": 2},
             {"workers": 2, "collective": "all-reduce", "compress": "bf16"},
+            {"workers": 3, "channel": REDIS},
+            {"workers": 3, "channel": REDIS, "collective": "all-reduce"},
             {"workers": 2, "sync": "local-sgd", "k": 2},
             {"cut": [7, 13], "micro_batches": 4},
         ),
@@ -127,14 +124,21 @@ def cases(scratch: Path) -> Iterator[tuple[str, dayfly.Job, Sequence[Mapping[str
 def measure(names: Sequence[str]) -> list[Json]:
     """A row for each stage of each run. names: parts of those of jobs; none: all."""
     rows: list[Json] = []
-    with tempfile.TemporaryDirectory(prefix="dayfly-footprints-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="dayfly-footprints-") as directory,
+        RedisServer() as server,
+    ):
         scratch = Path(directory)
         for name, job, ways in cases(scratch):
             if names and not any(part in name for part in names):
                 continue
             known = profile(job, Settings(memory_mib=AMPLE_MIB), quick=True)
-            for settings in ways:
-                for row in compared(name, job, known, settings, scratch / "run"):
+            for way in ways:
+                settings, there = dict(way), known
+                if way.get("channel") == REDIS:
+                    settings["channel"] = server.url
+                    there = replace(known, channel=server.url)
+                for row in compared(name, job, there, settings, scratch / "run"):
                     rows.append(row)
                     say(
                         f"{name} {row['settings']} stage {row['stage']}: "
@@ -224,4 +228,4 @@ def _arrays(
 
 
 if __name__ == "__main__":
-    say(table(measure(sys.argv[1:])))
+    Console().print(table(measure(sys.argv[1:])))

@@ -224,3 +224,35 @@ def run_out_of_gpu_memory(payload: Json, context: Context) -> Json:
         if payload.get("wrapped"):
             raise ValueError("the batch failed") from error
         raise
+
+
+def hold_and_write(payload: Json, context: Context) -> Json:
+    """Hold so many MiB in small and large blocks, then read and write files of as many others."""
+    held = [torch.ones(2**18) for _ in range(payload["mib"] // 2)]
+    held += [torch.ones(2**20) for _ in range(payload["mib"] // 8)]
+    piece, path = b"x" * 2**20, Path(payload["file"])
+    with path.open("wb") as file:
+        for _ in range(payload["file_mib"]):
+            file.write(piece)
+        os.fsync(file.fileno())
+    with path.open("rb") as file:
+        while file.read(2**20):
+            pass
+    return {"held": len(held)}
+
+
+def sleep_quietly(payload: Json, context: Context) -> Json:
+    """Live for some looks, and hold nothing."""
+    time.sleep(0.25)
+    torch.ones(2**18)
+    time.sleep(0.25)
+    return {}
+
+
+def peak_between_looks(payload: Json, context: Context) -> Json:
+    """Hold so many MiB for much less than the time between two looks, then live on."""
+    time.sleep(0.25)
+    held = torch.ones(payload["mib"] * 2**18)
+    del held
+    time.sleep(0.25)
+    return {}

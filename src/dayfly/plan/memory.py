@@ -2,19 +2,23 @@
 
     start        the model, and the checkpoint that it is read from; the flat buffer
     step         model, gradients, optimizer's state, activations, what is computed with
+    validation   model, gradients, optimizer's state, and what a batch passes on
     checkpoint   model, gradients, optimizer's state, and a copy of what is to be written
 
-FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations of mu micro-batches, parameters
-s and as much of gradients, twice as much again of serialized data if replicas are summed, and the
-framework's base. Ours differs. A schedule may hold fewer micro-batches. Nothing is serialized:
-messages leave the flat buffer and the model where they lie, and only contributions under way lie
-beside them. An optimizer has a state. A whole model's checkpoint is copied. And a pass needs room
-to compute in.
+FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations a of mu micro-batches,
+parameters s and as much of gradients, twice as much again of serialized data where replicas are
+summed (y_1 is 1 for a single one), and the framework's s_0. Ours differs. A schedule may hold fewer
+micro-batches. Nothing is serialized: messages leave the flat buffer and the model where they lie,
+and only contributions under way lie beside them. An optimizer has a state. A whole model's
+checkpoint is copied. And a pass needs room to compute in.
+
+Not counted, as no profile says it: what a job's own Datasets hold, and processes that it starts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dayfly.batches import Batches, Rounds
 from dayfly.plan.channels import Means
@@ -22,21 +26,22 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, averaged, elements, flat, moving
 from dayfly.plan.profile import LayerBytes, Profile
 from dayfly.plan.stages import stage_layers, stage_size
+from dayfly.wire.schedule import MOST_CHUNKS
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
 #: that it wrote to and no longer shares, threads. Measured with one linear layer.
 WORKER_MIB = 22.0
-#: The C library gives freed memory back when more than so many times the largest block that was
-#: freed lies at the heap's end (`M_TRIM_THRESHOLD`), and larger blocks than this at once.
-_KEPT_BLOCKS = 2
-_LARGEST_BLOCK_BYTES = 32 * _MIB
-#: Blocks of samples that are read ahead, and their bytes (`train/slices.py`).
-_BLOCKS, _BLOCK_BYTES = 3, 2**20
+#: Freed and not given back: the C library's heap ends with so much at most, where functions of the
+#: local platform run (`life/platforms/local_zygote.py`); larger blocks go back at once.
+_HEAP_BYTES = 8 * _MIB
+#: Blocks of samples that are read ahead, the steps and the bytes of one (`train/slices.py`).
+_BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
 #: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
 _AHEAD = 2
-#: Contributions to one sum that are there at least, before they are added.
-_LEAST_HELD = 2
+#: A lane holds so many messages at least, and no more than so many times its chunks' bytes if these
+#: are more (`wire/execution.py`).
+_LEAST_WIDE, _FULL_CHUNKS = 2, 8
 #: The log has this size unless another is asked for, and half of it makes a checkpoint due.
 _LOG_BYTES = 2**30
 
@@ -45,16 +50,18 @@ _LOG_BYTES = 2**30
 class Holding:
     """What one worker of a stage holds, in bytes, and where that is in the code.
 
-    model: parameters and buffers (`Replica`). gradients: the flat buffer (`train/flat.py`), or
-    gradients of their own under local SGD. average: local SGD's flat buffer (`train/averaging.py`).
-    state: the optimizer's. before: where buffers were when the step began (`train/moves.py`).
+    model: parameters and buffers (`train/replica.py`). gradients: the flat buffer
+    (`train/flat.py`), or the parameters' own under local SGD. average: local SGD's buffer
+    (`train/averaging.py`). state: the optimizer's. before: where buffers were when the step began
+    (`train/moves.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
-    the backward pass, of all micro-batches that are between their passes. work: what a pass
-    computes with beside them. boundary: messages of a cut model that come, wait or go
-    (`wire/pipelines/slots.py`). wire: contributions under way, and what a codec holds
-    (`wire/buffers.py`). samples: read ahead. read: the checkpoint, until the model is filled.
-    copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not copied.
-    heap: freed, and not given back.
+    the backward pass, of all micro-batches between their passes. work: what a layer passes on and
+    gets back meanwhile. boundary: messages of a cut model that come, wait or go
+    (`wire/pipelines/slots.py`). wire: contributions under way (`wire/buffers.py`). residual: of
+    compression (`train/compression/feedback.py`). samples: read ahead (`train/slices.py`).
+    validation: what a batch of it passes on. read: the checkpoint, until the model is filled. copy:
+    of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not copied. heap:
+    freed, and not given back.
     """
 
     model: float
@@ -67,7 +74,9 @@ class Holding:
     work: float
     boundary: float
     wire: float
+    residual: float
     samples: float
+    validation: float
     read: float
     copy: float
     heap: float
@@ -77,12 +86,9 @@ class Holding:
         return float(sum(getattr(self, name) for name in names))
 
 
-_START = ("model", "read", "state", "average", "samples")
-_START_STEPPING = ("model", "read", "gradients", "samples")
-_STEP = tuple(
-    one.name for one in fields(Holding) if one.name not in ("read", "copy", "boundary", "wire")
-)
-_BETWEEN = ("model", "state", "average", "before", "samples", "heap", "copy")
+#: What is there whatever is done. Gradients are, too, but under local SGD in steps only.
+_ALWAYS = ("model", "state", "average", "before", "residual", "samples", "heap")
+_IN_STEP = ("gradients", "gradient", "activations", "work", "boundary", "wire")
 
 
 def peak_mib(
@@ -93,18 +99,16 @@ def peak_mib(
     lasts_s: of the run; None: long enough for a checkpoint that is written beside steps. Raises
     RequestError if the profile lacks functions of that size, or its channel is not known.
     """
-    c = configuration
+    c, alone = configuration, configuration.sync == "local-sgd"
     has = holding(profile, c, stage)
-    moments = [
-        has.of(*_STEP) + max(has.boundary, has.wire),
-        has.of(*(_START if c.sync == "local-sgd" else _START_STEPPING)),
-    ]
-    if c.sync == "local-sgd":
-        moments.append(has.of(*_BETWEEN) + has.wire)  # no steps are taken until it is written
-    else:
-        moments.append(has.of(*_BETWEEN, "gradients"))
-        if _has_checkpoints(profile, c, has, lasts_s):
-            moments.append(moments[0] + has.copy)
+    always = has.of(*_ALWAYS) + (0 if alone else has.gradients)
+    step = has.of(*_ALWAYS, *_IN_STEP)
+    # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
+    unused = 0 if alone or c.lifetime_s is not None else has.state
+    start = always + has.read - has.before - unused
+    moments = [start, step, always + has.validation, always + has.copy]
+    if not alone and _writes_beside_steps(profile, c, has, lasts_s):
+        moments.append(step + has.copy)
     return stage_size(profile, c, stage).base_mib.value + WORKER_MIB + max(moments) / _MIB
 
 
@@ -113,32 +117,36 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     c, layers = configuration, stage_layers(profile, configuration, stage)
     members = c.replicas if c.cut else c.workers
     model = sum(layer.parameters + layer.buffers for layer in layers)
-    state = sum(layer.trained for layer in layers) * profile.state_per_trained_byte
+    trained = sum(layer.trained for layer in layers)
+    state = trained * profile.state_per_trained_byte
     largest = max((ITEM_BYTES * size for one in layers for size in elements(one)), default=0)
     samples = -(-c.batch_size // members)
     micro = -(-samples // c.micro_batches)
-    passing, average = ITEM_BYTES * flat(layers, tail=3, listed=profile.listed).length, 0
+    validated = min(c.batch_size, -(-profile.validation_samples // members))
+    passed = max(layer.output + layer.gradient for layer in layers)
+    kept = between_passes(c, stage) * sum(layer.activations for layer in layers)
+    buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
+    residual, average = trained if c.compress == "int8" else 0, 0
     if c.sync == "local-sgd":
-        average = ITEM_BYTES * averaged(layers, profile.state_per_trained_byte, _losses(profile, c))
-    held = between_passes(c, stage)
-    kept = sum(layer.activations for layer in layers)
-    work = micro * max(layer.output + layer.gradient for layer in layers)
-    block = min(_LARGEST_BLOCK_BYTES, max(largest, work))
+        longest = Rounds(Batches(profile.samples, c.batch_size), c.k).longest
+        average = ITEM_BYTES * averaged(layers, profile.state_per_trained_byte, longest)
     return Holding(
         model=model,
-        gradients=passing if c.sync != "local-sgd" else sum(layer.trained for layer in layers),
+        gradients=trained if average else sum(buckets),
         average=average,
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
         gradient=largest,
-        activations=held * micro * kept,
-        work=work,
-        boundary=micro * _boundary(layers, c, stage, held),
-        wire=_wire(profile, c, members, average or passing, layers),
-        samples=_samples(profile, samples),
+        activations=micro * kept,
+        work=micro * passed,
+        boundary=micro * _boundary(layers, c, stage),
+        wire=_wire(profile, c, members, [average] if average else buckets),
+        residual=residual,
+        samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
+        validation=0 if c.cut else validated * (passed + profile.sample_bytes),
         read=0 if c.cut else model,
-        copy=0 if c.cut else max((model + state) / members, largest),
-        heap=_KEPT_BLOCKS * block,
+        copy=0 if c.cut else max((model + state) / members, largest) + residual,
+        heap=_HEAP_BYTES,
     )
 
 
@@ -154,49 +162,45 @@ def between_passes(configuration: Configuration, stage: int) -> int:
     return min(c.micro_batches, c.stages - stage) if c.schedule == "1f1b" else c.micro_batches
 
 
-def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int, held: int) -> float:
-    """Of a micro-batch's samples: what comes in and goes out, ahead and behind, and what was sent
-    and has still to go back."""
-    first, last = layers[0], layers[-1]
-    before = 0.0 if stage == 0 else first.gradient
-    behind = 0.0 if stage == c.stages - 1 else last.output
-    waiting = min(_AHEAD, c.micro_batches - 1)
-    return held * behind + waiting * 2 * max(before, behind)
+def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
+    """Of each sample of a micro-batch: outputs to which gradients are still to come, and messages
+    that come in and go out ahead and behind."""
+    before = 0.0 if stage == 0 else layers[0].gradient
+    behind = 0.0 if stage == c.stages - 1 else layers[-1].output
+    ahead = min(_AHEAD, c.micro_batches - 1)
+    return between_passes(c, stage) * behind + 2 * ahead * max(before, behind)
 
 
-def _wire(
-    profile: Profile, c: Configuration, members: int, nbytes: int, layers: tuple[LayerBytes, ...]
-) -> float:
-    """Contributions that lie beside the buffer of `nbytes` bytes."""
-    if members == 1:
+def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[int]) -> float:
+    """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
+    and what a lane holds that came too early."""
+    means = Means.of(profile)
+    if members == 1 or means.lends or means.kind.abilities.sums:
         return 0.0
-    means, held = Means.of(profile), 0.0
-    residual = sum(layer.trained for layer in layers) if c.compress == "int8" else 0
-    if not means.lends and not means.kind.abilities.sums:
-        owners = c.aggregators or members
-        pieces = min(members - 1, _LEAST_HELD) + 1
-        held = pieces * nbytes / owners
-    return held + residual
+    owners = 1 if c.collective == "all-reduce" else c.aggregators or members
+    piece = max(buffers) / owners
+    cut = c.collective in ("overlapped", "pipelined")
+    if cut:
+        piece = max(piece / MOST_CHUNKS, min(piece, means.chunk_bytes))
+    full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
+    wide = min(means.in_flight, max(_LEAST_WIDE, full))
+    held = 1 + wide if cut else min(members, 1 + wide)
+    return min(means.at_once, len(buffers)) * held * piece
 
 
-def _samples(profile: Profile, samples: int) -> float:
-    """Read ahead, and put together."""
-    step = samples * profile.sample_bytes
-    return _BLOCKS * max(step, min(_BLOCK_BYTES, 32 * step)) + step
+def _samples(step_bytes: float) -> float:
+    """Read ahead in blocks of a step at least, and put together for one."""
+    return _BLOCKS * max(step_bytes, min(_BLOCK_BYTES, _BLOCK_STEPS * step_bytes)) + step_bytes
 
 
-def _losses(profile: Profile, c: Configuration) -> int:
-    return Rounds(Batches(profile.samples, c.batch_size), c.k).longest
-
-
-def _has_checkpoints(
+def _writes_beside_steps(
     profile: Profile, c: Configuration, has: Holding, lasts_s: float | None
 ) -> bool:
-    """Whether a checkpoint is written beside steps: after some time, or as the log fills."""
+    """Whether a checkpoint is due before the end: after some time, or as the log fills."""
     if lasts_s is None or lasts_s > c.checkpoint_every_s:
         return True
     if c.workers == 1:
         return False
-    sums = has.gradients
-    rounds = max(1.0, (_LOG_BYTES - (c.workers - 1) * sums) // max(1.0, sums) // 2)
-    return c.epochs * Batches(profile.samples, c.batch_size).steps > rounds
+    sums = max(1.0, has.gradients)
+    due = max(1.0, (_LOG_BYTES - (c.workers - 1) * sums) // sums // 2)
+    return c.epochs * Batches(profile.samples, c.batch_size).steps > due

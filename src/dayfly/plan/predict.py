@@ -65,7 +65,9 @@ def predict(
         cost_usd=billed.cost_usd,
         by_kind=billed.by_kind,
         price_list=billed.price_list,
-        memory_mib=tuple(peak_mib(profile, c, stage) for stage in range(c.stages)),
+        memory_mib=tuple(
+            peak_mib(profile, c, stage, lasts_s=lives.run_s) for stage in range(c.stages)
+        ),
         step_volume=epoch.step_volume,
         epoch_volume=epoch.epoch_volume,
         run_volume=lives.volume,

@@ -68,22 +68,29 @@ class Footprint:
 
     def look(self) -> None:
         """Look at the process, if it is there."""
-        if (resident := Resident.of(self._pid)) is None:
-            return
-        last = self._last or resident
-        self._last = resident
-        self._needed_bytes = self._needed(resident)
-        rose = 0
-        if resident.most > last.most:
-            of_files = max(last.of_files, resident.of_files)
-            rose = resident.most - of_files - resident.anonymous
-        self._add(rose)
+        if (resident := Resident.of(self._pid)) is not None:
+            self._see(resident, self._needed(resident))
+
+    def told(self, resident: Resident) -> None:
+        """What the function itself says, as it ends: it may have done much since the last look."""
+        if self._last is not None:
+            more = resident.anonymous - self._last.anonymous
+            self._see(resident, max(0, self._needed_bytes + more))
 
     def most_bytes(self, most_resident_bytes: int) -> int:
         """The most that it needed. most_resident_bytes: the mark when it ended."""
         if self._last is not None and most_resident_bytes > self._last.most:
             self._add(most_resident_bytes - self._last.now)
         return self._most_bytes
+
+    def _see(self, resident: Resident, needed_bytes: int) -> None:
+        last = self._last or resident
+        self._last, self._needed_bytes = resident, needed_bytes
+        rose = 0
+        if resident.most > last.most:
+            of_files = max(last.of_files, resident.of_files)
+            rose = resident.most - of_files - resident.anonymous
+        self._add(rose)
 
     def _add(self, rose: int) -> None:
         """rose: what it had more, for a moment."""

@@ -15,7 +15,7 @@ from dayfly.life.platforms import control, processes
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.platforms.confinement import Confinement
 from dayfly.life.platforms.control import Receiver
-from dayfly.life.platforms.footprint import LOOK_EVERY_S, Footprint
+from dayfly.life.platforms.footprint import LOOK_EVERY_S, Footprint, Resident
 from dayfly.life.platforms.local_outcome import Facts, ended
 from dayfly.life.platforms.local_zygote import LocalZygote
 from dayfly.life.platforms.memory_limits import MIB
@@ -31,7 +31,7 @@ class LocalCall:
     retry_at: time.monotonic() from which the same zygote may be asked again.
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
     lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
-    its memory again; None as long as it is not known. stopped: why we killed it, or shall.
+    its memory again, None before the hello. stopped: why we killed it, or shall.
     gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
@@ -206,6 +206,10 @@ class LocalCall:
                     processes.kill(self.pidfd)
             case "begun":
                 self._begun_at = float(message["at"])
+            case "resident":
+                if self._footprint is not None:
+                    sizes = {name: int(message[name]) for name in ("most", "now", "anonymous")}
+                    self._footprint.told(Resident(**sizes))
             case _:
                 self._said = message
 

@@ -6,6 +6,8 @@
       |                 |  lifeline, session, log, limits          |
       |                 |  begun: the handler is called now        |
       |                 | ----------------------------------------> |
+      |                 |  resident: its memory, if it returned    |
+      |                 | ----------------------------------------> |
       |                 |  result, or raised: its error            |
       |                 | ----------------------------------------> |
       |                 |  exit                                     | reaps it
@@ -25,6 +27,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -32,6 +35,7 @@ import torch
 
 from dayfly.life.platforms import control, gpus, lifeline, memory_limits
 from dayfly.life.platforms.base import Context, Handler
+from dayfly.life.platforms.footprint import Resident
 
 _DETAIL_CHARACTERS = 32_000
 #: Frames of these files are ours, not the user's.
@@ -132,6 +136,8 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         result = handler(request["payload"], context)
         what = f"the result of {request['handler']}"
         body = control.encode(result, what, limits["payload_bytes"])
+        if (resident := Resident.of("self")) is not None:
+            control.send(connection, {"kind": "resident", **asdict(resident)})
         control.send_encoded(connection, b'{"kind": "result", "result": ' + body + b"}")
         return 0
     except SystemExit as exit:

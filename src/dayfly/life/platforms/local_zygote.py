@@ -25,13 +25,13 @@ _ONE_THREAD = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-#: The C library's allocator, so that functions need what they hold, and no more. By itself it
+#: For the C library's allocator, so that functions need what they hold, and no more. By itself it
 #: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
 #: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
-#: the kernel and go back to it; in huge pages, where the kernel has them, which costs less time
-#: than keeping them in small ones (docs/planning.md).
+#: the kernel and go back to it; in huge pages, where it has them, which cost less time than keeping
+#: blocks in small ones.
 _MALLOC = (
-    "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
+    "glibc.malloc.mmap_threshold=2097152:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
 )
 _TUNABLES = "GLIBC_TUNABLES"
 #: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the

@@ -1,0 +1,193 @@
+"""The terms of a worker's peak, one by one, and how it grows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from dayfly.plan import memory
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.memory import Holding, between_passes, holding, peak_mib
+from dayfly.plan.profile import Profile
+from tests.plan import by_hand
+from tests.plan.by_hand import layer, profile
+
+MIB = 2**20
+#: Of a MiB, 2 MiB and 4 MiB; the last two pass on as much of each sample as the first.
+LAYERS = (
+    layer("a", MIB // 4, moving=1000, passed=8.0),
+    layer("b", MIB // 2, passed=16.0),
+    layer("c", MIB, passed=4.0),
+)
+FAR = "redis://host:6379/0"
+
+
+def asked(**more: Any) -> Configuration:
+    values = {"workers": 1, "memory_mib": (1024,), "batch_size": 64, **more}
+    return Configuration(**values)
+
+
+def held(stage: int = 0, of: Profile | None = None, **more: Any) -> Holding:
+    return holding(of or profile(LAYERS), asked(**more), stage)
+
+
+def test_a_replica_of_the_whole_model() -> None:
+    has = held()
+    assert has.model == 7 * MIB + 4000
+    assert has.state == 7 * MIB
+    # Beside gradients and moves: a flag for each parameter, loss and wishes.
+    assert has.gradients == 7 * MIB + 4000 + 4 * (3 + 3)
+    assert has.before == 4000
+    assert has.gradient == 4 * MIB
+    assert has.activations == 64 * 2 * (8 + 16 + 4)
+    assert has.work == 64 * 2 * 16
+    assert has.copy == has.model + has.state
+    assert has.read == has.model
+    assert (has.average, has.boundary, has.wire, has.residual) == (0, 0, 0, 0)
+
+
+def test_workers_share_the_batch_and_the_checkpoint() -> None:
+    one, four = held(), held(workers=4)
+    assert four.activations == one.activations / 4
+    assert four.copy == max(one.copy / 4, one.gradient)
+    assert (four.model, four.state, four.gradients) == (one.model, one.state, one.gradients)
+
+
+def test_accumulation_holds_one_micro_batch() -> None:
+    assert held(micro_batches=8).activations == held().activations / 8
+
+
+def test_local_sgd_averages_model_and_state() -> None:
+    has = held(workers=2, sync="local-sgd", k=5)
+    assert has.gradients == 7 * MIB
+    assert has.average == 4 * (2 * 7 * MIB // 4 + 1000 + 3 + 5 + 2)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "micro_batches", "expected"),
+    [
+        ("fill-drain", 8, [8, 8, 8]),
+        ("1f1b", 8, [3, 2, 1]),
+        ("1f1b", 2, [2, 2, 1]),
+    ],
+)
+def test_a_stage_holds_what_its_schedule_leaves_between_passes(
+    schedule: str, micro_batches: int, expected: list[int]
+) -> None:
+    cut = asked(workers=3, cut=(1, 2), schedule=schedule, micro_batches=micro_batches)
+    assert [between_passes(cut, stage) for stage in range(3)] == expected
+
+
+def test_a_stage_has_its_own_layers_and_copies_nothing() -> None:
+    has = held(1, workers=3, cut=(1, 2), micro_batches=4)
+    assert (has.model, has.state) == (2 * MIB, 2 * MIB)
+    assert (has.copy, has.read, has.samples) == (0, 0, 0)
+    assert has.activations == 64 * 2 * 16
+    # Outputs of four micro-batches; two messages ahead and behind, each way.
+    assert has.boundary == 16 * (4 * 16 + 2 * 2 * 16)
+
+
+def test_the_ends_of_a_cut_model_have_one_neighbour() -> None:
+    last = held(2, workers=3, cut=(1, 2), micro_batches=1)
+    assert last.boundary == 0
+    assert held(0, workers=3, cut=(1, 2), micro_batches=1).boundary == 64 * 8
+
+
+def test_contributions_lie_beside_the_buffer_where_the_channel_does_not_lend_them() -> None:
+    far = profile(LAYERS, channel=FAR)
+    assert held(workers=4).wire == 0
+    whole = held(of=far, workers=4, collective="all-reduce").wire
+    shared = held(of=far, workers=4, collective="scatter-reduce").wire
+    cut = held(of=far, workers=4, collective="overlapped").wire
+    assert whole == 4 * shared > 4 * cut > 0
+
+
+def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
+    plain, small = held(workers=2), held(workers=2, compress="int8")
+    assert small.residual == 7 * MIB
+    assert small.copy == plain.copy + 7 * MIB
+    assert held(workers=2, compress="bf16").residual == 0
+
+
+def test_the_peak_is_that_of_the_fullest_moment() -> None:
+    has, base = held(), 200 + memory.WORKER_MIB
+    always = has.model + has.state + has.gradients + has.before + has.samples + has.heap
+    step = always + has.gradient + has.activations + has.work
+    short = peak_mib(profile(LAYERS), asked(), 0, lasts_s=10)
+    assert short == pytest.approx(base + max(step, always + has.copy) / MIB)
+    # A checkpoint beside steps comes with time, or as the log fills.
+    long = peak_mib(profile(LAYERS), asked(), 0)
+    assert long == pytest.approx(base + (step + has.copy) / MIB)
+    assert peak_mib(profile(LAYERS), asked(), 0, lasts_s=61) == long
+    many = profile(LAYERS, samples=64 * 1000)
+    full = peak_mib(many, asked(workers=2), 0, lasts_s=10)
+    assert full > peak_mib(profile(LAYERS), asked(workers=2), 0, lasts_s=10)
+
+
+def test_a_successor_reads_the_optimizers_state_too() -> None:
+    plain = replace(profile(LAYERS), state_per_trained_byte=8.0)
+    cut = asked(workers=64, lifetime_s=20.0)
+    assert peak_mib(plain, cut, 0, lasts_s=10) > peak_mib(
+        plain, replace(cut, lifetime_s=None), 0, lasts_s=10
+    )
+
+
+def test_the_base_is_that_of_the_stages_functions() -> None:
+    sizes = (by_hand.size(3, 512, base_mib=by_hand.given(100.0)), by_hand.size(3, 1024))
+    made = profile(LAYERS, *sizes)
+    cut = asked(workers=2, cut=(1,), memory_mib=(512, 1024))
+    swapped = replace(cut, memory_mib=(1024, 512))
+    gained = [peak_mib(made, swapped, stage) - peak_mib(made, cut, stage) for stage in (0, 1)]
+    assert gained == pytest.approx([100, -100])
+
+
+counts = some.integers(1, 8)
+
+
+@settings(max_examples=200)
+@given(
+    batch=some.integers(8, 200),
+    workers=counts,
+    micro=counts,
+    sync=some.sampled_from(["bsp", "local-sgd"]),
+    channel=some.sampled_from(["file:///dev/shm", FAR]),
+)
+def test_more_samples_take_more_and_more_pieces_or_replicas_less(
+    batch: int, workers: int, micro: int, sync: str, channel: str
+) -> None:
+    made = profile(LAYERS, channel=channel)
+    one = asked(batch_size=batch, workers=workers, micro_batches=micro, sync=sync)
+
+    def peak(**changes: Any) -> float:
+        return holding(made, replace(one, **changes), 0).activations
+
+    assert peak(batch_size=batch + 1) >= peak()
+    assert peak(micro_batches=micro + 1) <= peak()
+    assert peak(workers=workers + 1) <= peak()
+    most = peak_mib(made, one, 0)
+    assert peak_mib(made, replace(one, batch_size=2 * batch), 0) >= most
+    assert peak_mib(made, replace(one, micro_batches=2 * micro), 0) <= most
+
+
+@settings(max_examples=200)
+@given(batch=some.integers(8, 200), micro=counts, replicas=counts, stage=some.integers(0, 2))
+def test_1f1b_never_takes_more_than_fill_drain(
+    batch: int, micro: int, replicas: int, stage: int
+) -> None:
+    made = profile(LAYERS)
+    drained = asked(
+        workers=3 * replicas,
+        replicas=replicas,
+        cut=(1, 2),
+        batch_size=batch,
+        micro_batches=micro,
+    )
+    peak = peak_mib(made, drained, stage)
+    assert peak_mib(made, replace(drained, schedule="1f1b"), stage) <= peak
+    fewer = replace(drained, workers=3 * (replicas + 1), replicas=replicas + 1)
+    before, after = (holding(made, one, stage).activations for one in (drained, fewer))
+    assert after <= before
