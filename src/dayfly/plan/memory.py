@@ -30,8 +30,9 @@ from dayfly.wire.schedule import MOST_CHUNKS
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
-#: that it wrote to and no longer shares, threads. Measured with one linear layer.
-WORKER_MIB = 22.0
+#: that it wrote to and no longer shares, threads and their heaps. Measured with one linear layer,
+#: 22 to 25, and rounded up.
+WORKER_MIB = 26.0
 #: Freed and not given back: the C library's heap ends with so much at most, where functions of the
 #: local platform run (`life/platforms/local_zygote.py`); larger blocks go back at once.
 _HEAP_BYTES = 8 * _MIB
