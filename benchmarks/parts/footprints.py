@@ -180,7 +180,7 @@ def compared(
         rows.append(
             {
                 "job": name,
-                "settings": " ".join(f"{key}={value}" for key, value in settings.items()) or "-",
+                "settings": _in_words(settings),
                 "stage": stage,
                 "measured_mib": measured,
                 "predicted_mib": predicted,
@@ -208,6 +208,12 @@ def table(rows: Sequence[Json]) -> Table:
         made,
         f"{kept} of {len(rows)} within {ABOVE:.0%} above and {BELOW:.0%} below",
     )
+
+
+def _in_words(settings: Mapping[str, Any]) -> str:
+    """A channel by its scheme alone."""
+    named = ((key, str(value).partition("://")[0]) for key, value in settings.items())
+    return " ".join(f"{key}={value}" for key, value in named) or "-"
 
 
 def _arrays(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from dayfly.train.averaging import Averaging
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, build_model
 from tests.train.jobs import (
@@ -205,3 +206,13 @@ def test_resetting_momentum_harms_and_averaging_it_cures() -> None:
     left = losses["averaged"] - losses["together"]
     assert harm > 0.05, losses
     assert left < 0.2 * harm, losses
+
+
+def test_the_step_that_shows_what_an_optimizer_keeps_leaves_no_second_state() -> None:
+    """Only forms are kept of it: Adam's state would be twice the model."""
+    replica = Replica(job(optimizer=lambda parameters: torch.optim.Adam(parameters)))
+    averaging = Averaging(replica, losses=1)
+    kept = [place.like for place in averaging._places]
+    elements = sum(p.numel() for p in replica.model.parameters())
+    assert sum(like.numel() for like in kept if like.dim()) == 2 * elements
+    assert all(like.untyped_storage().nbytes() <= 8 for like in kept)

@@ -30,11 +30,14 @@ from dayfly.wire.schedule import MOST_CHUNKS
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
-#: that it wrote to and no longer shares, threads. Measured with one linear layer.
-WORKER_MIB = 22.0
+#: that it wrote to and no longer shares, threads and their heaps. Measured with one linear layer,
+#: 22 to 25, and rounded up.
+WORKER_MIB = 26.0
 #: Freed and not given back: the C library's heap ends with so much at most, where functions of the
 #: local platform run (`life/platforms/local_zygote.py`); larger blocks go back at once.
 _HEAP_BYTES = 8 * _MIB
+#: What is lost between the smaller ones, of what the activations take: measured, 3 to 8% of them.
+_GAPS = 0.08
 #: Blocks of samples that are read ahead, the steps and the bytes of one (`train/slices.py`).
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
 #: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
@@ -124,7 +127,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     micro = -(-samples // c.micro_batches)
     validated = min(c.batch_size, -(-profile.validation_samples // members))
     passed = max(layer.output + layer.gradient for layer in layers)
-    kept = between_passes(c, stage) * sum(layer.activations for layer in layers)
+    kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
     buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
     residual, average = trained if c.compress == "int8" else 0, 0
     if c.sync == "local-sgd":
@@ -137,7 +140,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
         gradient=largest,
-        activations=micro * kept,
+        activations=kept,
         work=micro * passed,
         boundary=micro * _boundary(layers, c, stage),
         wire=_wire(profile, c, members, [average] if average else buckets),
@@ -146,7 +149,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),
         read=0 if c.cut else model,
         copy=0 if c.cut else max((model + state) / members, largest) + residual,
-        heap=_HEAP_BYTES,
+        heap=_HEAP_BYTES + _GAPS * kept,
     )
 
 
