@@ -53,7 +53,7 @@ def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     assert said["status"] == "done"
     profile = parse_profile((tmp_path / "profile.json").read_text(), "profile.json")
     assert load_profile(said["profile"]) == profile
-    assert list(temporary.iterdir()) == []
+    assert list(temporary.glob("dayfly-*")) == []
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
     assert profile.listed
@@ -130,4 +130,4 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     assert json.loads(output.splitlines()[-1])["status"] == "stopped"
     assert command.nothing_left(session)
     assert not (tmp_path / "profile.json").exists()
-    assert list(temporary.iterdir()) == []
+    assert list(temporary.glob("dayfly-*")) == []

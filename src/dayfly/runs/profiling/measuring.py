@@ -247,7 +247,7 @@ class _Bench:
             least = min(2, most)
             samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
             request = life.Request(
-                samples=samples, budget_s=1.5 if self._quick else 6.0, name="measured/life"
+                samples=samples, budget_s=1.5 if self._quick else 4.0, name="measured/life"
             )
             task = self._task(settings, allotted.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
@@ -276,11 +276,11 @@ class _Bench:
         for sizes in (known, known[:-2]):
             request = exchange.Request(
                 sizes=sizes,
-                rows=3 if self._quick else 7,
+                rows=3 if self._quick else 5,
                 sums=10 if self._quick else 30,
                 at_once_s=at_once_s,
                 samples=samples[0],
-                budget_s=0.7 if self._quick else 2.0,
+                budget_s=0.7 if self._quick else 1.5,
                 name="measured/exchange",
             )
             pair = replace(settings, workers=2)
