@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,14 +30,18 @@ def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
 
 def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
     """In a process group of its own, as a shell starts it."""
-    return subprocess.Popen(
-        [DAYFLY, *map(str, arguments)],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the background it is ignored
+    try:
+        return subprocess.Popen(
+            [DAYFLY, *map(str, arguments)],
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def last_json(text: str) -> dict[str, Any]:
