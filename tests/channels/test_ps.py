@@ -199,7 +199,7 @@ def test_what_a_rank_sends_to_all_goes_when_all_others_have_it(
         put(ends[1], key, value)
         for rank, left in ((0, True), (2, False)):
             ends[rank].get(key, torch.empty_like(value), SOON_S)
-            ends[rank].stored([])
+            ends[rank].stored([key])  # heard after what it said of the value
             assert bool(made.size_bytes()) is left
         stop = Key(0, "stop", COORDINATOR, EVERYONE)
         made.put_bytes(stop, b"x")
