@@ -153,3 +153,9 @@ def test_marks_of_a_pass() -> None:
     marks = Marks(start=0.0, begun=[0.5, 1.0, 3.0], loss=6.0, back={2: 6.5, 1: 10.0}, end=15.0)
     assert marks.forward() == [1.0, 2.0, 3.0]
     assert marks.backward() == [0.0, 5.0, 4.0]
+
+
+def test_no_part_of_a_pass_takes_less_than_nothing() -> None:
+    """Clocks that were read in another order than hooks were called."""
+    marks = Marks(start=0.0, begun=[0.5, 1.0], loss=2.0, back={0: 4.1}, end=4.0)
+    assert min(marks.backward()) == 0.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
@@ -184,3 +187,53 @@ def test_a_stream_waits_for_earlier_ones_only() -> None:
 def test_a_message_that_nobody_puts_is_named() -> None:
     with pytest.raises(ValueError, match=r"rank 0 waits for ever: .*GET"):
         run([rank(Stream(plan=plan(Op(Kind.GET, TEN, A))))])
+
+
+def finished_s(processors: Sequence[Processor], seconds: Sequence[float], cores: float) -> Any:
+    """When each rank's only pass is done."""
+    ranks = [
+        rank(computing(one), processor=processor)
+        for one, processor in zip(seconds, processors, strict=True)
+    ]
+    return [pytest.approx(streams[0].done_s[0], abs=1e-6) for streams in run(ranks, cores)]
+
+
+def test_ranks_of_one_machine_share_its_cores() -> None:
+    """Three on two cores get two thirds each until the first is done."""
+    assert finished_s([Processor() for _ in range(3)], [2.0, 3.0, 3.0], 2.0) == [3.0, 4.0, 4.0]
+
+
+def test_a_rank_that_stands_still_leaves_its_core_to_others() -> None:
+    """All get a third until second 3, by when two have had the 1 s of their period of 4 s; then
+    the third has the core for itself."""
+    limited = [Processor(0.25, 4.0), Processor(0.25, 4.0), Processor()]
+    assert finished_s(limited, [1.0, 1.0, 2.0], 1.0) == [3.0, 3.0, 4.0]
+
+
+def test_a_share_is_still_a_share_when_the_cores_are_free() -> None:
+    """5 of 20 ms each; beside each other on two cores they do not meet."""
+    limited = [Processor(0.25, 0.02), Processor(0.25, 0.02)]
+    assert finished_s(limited, [0.012, 0.005], 2.0) == [0.042, 0.005]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.05, 1.0), st.floats(0.001, 0.2)), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.02]),
+)
+def test_enough_cores_are_as_good_as_one_each(
+    jobs: list[tuple[float, float]], period_s: float
+) -> None:
+    def times(cores: float) -> Any:
+        processors = [Processor(share, period_s) for share, _ in jobs]
+        return finished_s(processors, [seconds for _, seconds in jobs], cores)
+
+    found, alone = times(len(jobs)), times(math.inf)
+    assert [one.expected for one in found] == alone
+
+
+@given(st.lists(st.floats(0.001, 0.2), min_size=1, max_size=5), st.floats(0.5, 4.0))
+def test_cores_are_busy_until_all_is_done(jobs: list[float], cores: float) -> None:
+    """No machine does more than its cores can, nor less while enough threads have work."""
+    last = max(one.expected for one in finished_s([Processor() for _ in jobs], jobs, cores))
+    assert last >= max(max(jobs), sum(jobs) / cores) - 1e-6
+    assert last <= max(jobs) + sum(jobs) / cores + 1e-6

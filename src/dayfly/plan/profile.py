@@ -11,6 +11,7 @@ Sizes are MiB as the platforms count them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -159,6 +160,14 @@ class Profile:
     accumulate: int = 1
     validate_every: int = 1
     clips: bool = False
+
+    @property
+    def shared_cores(self) -> float:
+        """Cores of the machine that all functions of a run are on; infinite: each has its own, as
+        far as anybody knows."""
+        if self.platform != "local" or self.machine is None:
+            return math.inf
+        return float(self.machine.get("cores", math.inf))
 
     def size(self, memory_mib: int | None) -> SizeProfile:
         """Of functions of this memory. Raises RequestError, naming those that there are."""

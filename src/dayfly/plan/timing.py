@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,13 +22,19 @@ class Steps:
     breakdown: Mapping[str, float]
 
 
-def timed(ranks: Sequence[Rank], count: int, is_overhead: Callable[[int], bool]) -> Steps:
+def timed(
+    ranks: Sequence[Rank],
+    count: int,
+    is_overhead: Callable[[int], bool],
+    cores: float = math.inf,
+) -> Steps:
     """Run `count` steps, each the same number of streams, in virtual time.
 
-    is_overhead: whether a stream, by its number within a step, computes what is no pass. With
-    several steps the first, which all ranks begin at one moment, does not count.
+    is_overhead: whether a stream, by its number within a step, computes what is no pass. cores:
+    that all ranks share. With several steps the first, which all ranks begin at one moment, does
+    not count.
     """
-    moments = run(ranks)[0]
+    moments = run(ranks, cores)[0]
     streams = ranks[0].streams
     each = len(streams) // count
     ends = [0.0]

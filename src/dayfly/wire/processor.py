@@ -6,15 +6,21 @@
 
 In each period the function may use `share` times the period, all its threads together; what it did
 not use is lost. So a short burst runs at full speed, and long work takes its time over the share.
+
+Functions of one machine share its cores, too: as long as more threads run than it has cores, each
+is slower, however much of its share is left.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 
 #: Of a period's time, that counts as nothing left.
 _NOTHING = 1e-9
+#: Of a job's work, in seconds, that counts as nothing left.
+_DONE_S = 1e-11
 
 
 class Processor:
@@ -35,7 +41,9 @@ class Processor:
         self._done_s = 0.0  # CPU time that each job had that ran throughout
         self._end_s = period_s - phase_s  # of the period
         self._left_s = self._quota_s
-        self._jobs: list[tuple[float, int]] = []  # when done, by `_done_s`
+        self._speed = 1.0  # CPU seconds a second of a thread that runs
+        # When done, by `_done_s`; its number; whether it had work at all.
+        self._jobs: list[tuple[float, int, bool]] = []
 
     @property
     def unlimited(self) -> bool:
@@ -50,23 +58,54 @@ class Processor:
     def add(self, work_s: float, job: int, now_s: float) -> None:
         """A job that needs so many seconds of CPU time begins. job: its number."""
         self._advance(now_s)
-        heapq.heappush(self._jobs, (self._done_s + work_s, job))
+        heapq.heappush(self._jobs, (self._done_s + work_s, job, work_s > 0))
 
     def finish(self, now_s: float) -> int:
         """The job of `next_s`, which is done now, leaves; returns its number."""
         self._advance(now_s)
-        target_s, job = heapq.heappop(self._jobs)
+        target_s, job, _ = heapq.heappop(self._jobs)
         self._done_s = max(self._done_s, target_s)  # but for rounding
         return job
 
+    @property
+    def running(self) -> float:
+        """Threads that run now; parts of one if shares are given out evenly."""
+        if self._period_s:
+            return len(self._jobs) if self._has_left else 0.0
+        return min(len(self._jobs), self._share)
+
+    def slow_down(self, speed: float, now_s: float) -> None:
+        """From now on a thread that runs gets so many CPU seconds a second, 1 at most."""
+        self._advance(now_s)
+        self._speed = speed
+
+    def is_done(self, now_s: float) -> bool:
+        """Whether the first job is done."""
+        self._advance(now_s)
+        return self._first_is_done
+
+    def turn_s(self) -> float:
+        """When the first job will be done or `running` will change, whichever is earlier."""
+        if not self._jobs:
+            return math.inf
+        if self._first_is_done:
+            return self._now_s
+        count, work_s = len(self._jobs), self._jobs[0][0] - self._done_s
+        if not self._period_s:
+            return self._now_s + work_s / min(self._speed, self._share / count)
+        if not self._has_left:
+            return self._end_s
+        return min(self._end_s, self._now_s + min(work_s, self._left_s / count) / self._speed)
+
     def next_s(self) -> float:
-        """When the first job will be done, if none comes; infinite if there is none."""
+        """When the first job will be done, if none comes and no other function slows it down;
+        infinite if there is none."""
         if not self._jobs:
             return math.inf
         count, work_s = len(self._jobs), max(0.0, self._jobs[0][0] - self._done_s)
         if not self._period_s:
             return self._now_s + work_s * max(1.0, count / self._share)
-        if self._left_s > _NOTHING * self._period_s:
+        if self._has_left:
             at_once_s = min(self._left_s / count, self._end_s - self._now_s)
             if work_s <= at_once_s:
                 return self._now_s + work_s
@@ -75,6 +114,18 @@ class Processor:
         periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
         return self._end_s + periods * self._period_s + work_s - periods * each_s
 
+    @property
+    def _first_is_done(self) -> bool:
+        """One without work is done as soon as it could run."""
+        if not self._jobs or self._jobs[0][0] - self._done_s > _DONE_S:
+            return False
+        return self._jobs[0][2] or not self._period_s or self._has_left
+
+    @property
+    def _has_left(self) -> bool:
+        """Of the period's CPU time."""
+        return self._left_s > _NOTHING * self._period_s
+
     def _advance(self, now_s: float) -> None:
         passed_s, count = now_s - self._now_s, len(self._jobs)
         if passed_s <= 0:
@@ -82,7 +133,7 @@ class Processor:
         if not self._period_s:
             self._now_s = now_s
             if count:
-                self._done_s += passed_s / max(1.0, count / self._share)
+                self._done_s += passed_s * min(self._speed, self._share / count)
             return
         if now_s < self._end_s:
             self._use(passed_s, count)
@@ -90,7 +141,7 @@ class Processor:
             self._use(self._end_s - self._now_s, count)
             whole, rest_s = divmod(now_s - self._end_s, self._period_s)
             if count:
-                self._done_s += whole * min(self._quota_s / count, self._period_s)
+                self._done_s += whole * min(self._quota_s / count, self._period_s * self._speed)
             self._end_s += (whole + 1) * self._period_s
             self._left_s = self._quota_s
             self._use(rest_s, count)
@@ -99,6 +150,26 @@ class Processor:
     def _use(self, passed_s: float, count: int) -> None:
         """Time passes within a period."""
         if count:
-            run_s = min(passed_s, self._left_s / count)
+            run_s = min(passed_s * self._speed, self._left_s / count)
             self._done_s += run_s
             self._left_s -= run_s * count
+
+
+class Cores:
+    """Of one machine, on which these processors' threads run, all at the same speed."""
+
+    def __init__(self, count: float, processors: Sequence[Processor]) -> None:
+        self._count = count
+        self._processors = processors
+        self._speed = 1.0
+
+    def share_out(self, now_s: float) -> bool:
+        """Something ran, stands still or goes on: whether all go on at another speed."""
+        running = sum(processor.running for processor in self._processors)
+        speed = min(1.0, self._count / running) if running else 1.0
+        if speed == self._speed:
+            return False
+        self._speed = speed
+        for processor in self._processors:
+            processor.slow_down(speed, now_s)
+        return True

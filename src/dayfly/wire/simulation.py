@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
+from dayfly.wire.processor import Cores
 from dayfly.wire.schedule import Kind, Name, Op
 from dayfly.wire.streams import Moments, Rank
 from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
@@ -27,12 +28,12 @@ from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 
 
-def run(ranks: Sequence[Rank]) -> tuple[tuple[Moments, ...], ...]:
+def run(ranks: Sequence[Rank], cores: float = math.inf) -> tuple[tuple[Moments, ...], ...]:
     """To the end; returns the moments of each rank's streams.
 
-    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    cores: of the machine, if all ranks are on one. Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    return _Run(ranks).run()
+    return _Run(ranks, cores).run()
 
 
 #: What happens at a moment: a line carried a piece; an operation's effect is there; a message came
@@ -43,8 +44,10 @@ _CARRIED, _DONE, _CAME, _COMPUTED, _STORES = range(5)
 class _Run:
     """Events in the order of their time."""
 
-    def __init__(self, ranks: Sequence[Rank]) -> None:
+    def __init__(self, ranks: Sequence[Rank], cores: float) -> None:
         self._ranks = ranks
+        processors = [rank.processor for rank in ranks]
+        self._cores = Cores(cores, processors) if cores < math.inf else None
         self._live: list[Live] = []
         self._lines = [
             (Line(number, UP, rank.up), Line(number, DOWN, rank.down))
@@ -319,7 +322,7 @@ class _Run:
 
     def _job(self, one: Live, position: int, cpu_s: float) -> None:
         processor = self._ranks[one.rank].processor
-        if processor.unlimited:
+        if processor.unlimited and self._cores is None:
             self._push(self._now + cpu_s, _DONE, one.number, position)
             return
         self._jobs.append((one.number, position))
@@ -327,13 +330,22 @@ class _Run:
         self._look_again(one.rank)
 
     def _look_again(self, rank: int) -> None:
-        at = self._ranks[rank].processor.next_s()
-        if at < math.inf:
-            self._alarm[rank] += 1
-            self._push(max(at, self._now), _COMPUTED, rank, self._alarm[rank])
+        """At a processor, when it will have done a job; at all, if they share cores otherwise."""
+        cores = self._cores
+        others = cores is not None and cores.share_out(self._now)
+        for number in range(len(self._ranks)) if others else (rank,):
+            processor = self._ranks[number].processor
+            at = processor.next_s() if cores is None else processor.turn_s()
+            if at < math.inf:
+                self._alarm[number] += 1
+                self._push(max(at, self._now), _COMPUTED, number, self._alarm[number])
 
     def _computed(self, rank: int) -> None:
-        number, position = self._jobs[self._ranks[rank].processor.finish(self._now)]
+        processor = self._ranks[rank].processor
+        if self._cores is not None and not processor.is_done(self._now):
+            self._look_again(rank)
+            return
+        number, position = self._jobs[processor.finish(self._now)]
         self._look_again(rank)
         self._done(self._live[number], position)
 

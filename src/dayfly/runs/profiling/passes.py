@@ -63,7 +63,7 @@ class Marks:
             # What lies between the gradients of its output and of its input.
             before = self.back.get(number - 1)
             if before is None:
-                spent[number] = self.end - since
+                spent[number] = max(0.0, self.end - since)
                 break
             spent[number] = max(0.0, before - since)
             since = max(since, before)
@@ -121,7 +121,9 @@ class Passes:
         flat.announce(lambda bucket: None)
         began = clock()
         loss.backward()  # type: ignore[no-untyped-call]
-        marks.end = clock() - (began - marks.loss)
+        between = began - marks.loss  # which is of neither pass
+        marks.end = clock() - between
+        marks.back = {layer: came - between for layer, came in marks.back.items()}
         flat.end(1.0)
         if not marks.begun:
             marks.begun = [marks.start]
