@@ -31,7 +31,8 @@ _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 def run(ranks: Sequence[Rank], cores: float = math.inf) -> tuple[tuple[Moments, ...], ...]:
     """To the end; returns the moments of each rank's streams.
 
-    cores: of the machine, if all ranks are on one. Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+    cores: of the machine, if all ranks are on one. Raises ValueError naming an operation that waits
+    for ever, if the schedules do not fit.
     """
     return _Run(ranks, cores).run()
 
