@@ -66,6 +66,17 @@ def test_every_size_arrives_whole_in_pieces(place: RedisPlace, size: int) -> Non
         assert (traffic.bytes_up, traffic.bytes_down) == (cost.bytes_up, 3 * cost.bytes_down)
 
 
+def test_a_server_says_what_messages_take_of_its_cpu(place: RedisPlace) -> None:
+    sent = torch.zeros(2 * PIECE_BYTES, dtype=torch.uint8)
+    with place.make(NAMESPACE), place.open(NAMESPACE, 0) as channel:
+        before = channel.served_s()
+        for step in range(20):
+            put(channel, Key(step, "a", 1, 0), sent)
+        after = channel.served_s()
+    assert before is not None and after is not None
+    assert after > before
+
+
 @pytest.mark.parametrize(("first", "second"), [(1, 3), (3, 1), (2, 3), (3, 3)])
 def test_no_piece_of_a_second_message_is_added(place: RedisPlace, first: int, second: int) -> None:
     sent = torch.full((first * PIECE_BYTES,), 1, dtype=torch.uint8)

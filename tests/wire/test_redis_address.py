@@ -7,7 +7,7 @@ import pytest
 from dayfly.errors import RequestError, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.redis.address import Address, Secret
-from dayfly.wire.redis.fitness import check_server, read_info
+from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
 from dayfly.wire.redis.layout import PIECE_BYTES, Layout, split
 
 HERE = Address(host="h", port=1)
@@ -119,3 +119,11 @@ def test_a_message_is_split_without_a_copy(size: int) -> None:
     assert all(part == b"" for part in parts[2::2])
     assert b"".join(parts[1::2]) == payload
     assert all(isinstance(part, memoryview) and part.obj is payload.obj for part in parts[1::2])
+
+
+def test_what_a_server_says_of_its_cpu_time() -> None:
+    whole = {"used_cpu_sys": "1.5", "used_cpu_user": "2.0"}
+    main = {"used_cpu_sys_main_thread": "0.5", "used_cpu_user_main_thread": "0.25"}
+    assert cpu_s({**whole, **main}) == 0.75
+    assert cpu_s(whole) == 3.5
+    assert cpu_s({}) is None

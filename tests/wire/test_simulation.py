@@ -14,7 +14,7 @@ from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work
 from dayfly.wire.simulation import run
-from dayfly.wire.streams import Direction, Rank, Stream
+from dayfly.wire.streams import Direction, Rank, Shared, Store, Stream
 
 TEN, A, B = Span(0, 10), Name("part", 0, 1), Name("other", 0, 1)
 
@@ -195,7 +195,28 @@ def finished_s(processors: Sequence[Processor], seconds: Sequence[float], cores:
         rank(computing(one), processor=processor)
         for one, processor in zip(seconds, processors, strict=True)
     ]
-    return [pytest.approx(streams[0].done_s[0], abs=1e-6) for streams in run(ranks, cores)]
+    return [
+        pytest.approx(streams[0].done_s[0], abs=1e-6) for streams in run(ranks, Shared(cores=cores))
+    ]
+
+
+def test_a_store_of_one_thread_serves_all() -> None:
+    """Lines take 1 s for each message, and the store, too, which has two at once each time."""
+    there = Direction(occupied_s=lambda nbytes: nbytes / 10)
+    store = Store(cpu_s=0.5, cpu_s_per_byte=0.05)
+
+    def at(number: int) -> Rank:
+        ops = (
+            Op(Kind.PUT, TEN, Name("part", number, 1 - number)),
+            Op(Kind.GET, TEN, Name("part", 1 - number, number)),
+        )
+        both = Stream(plan=plan(*ops), name="both", member=number, members=2, itemsize=1)
+        return rank(both, up=there, down=there)
+
+    for streams in run([at(0), at(1)], Shared(store=store)):
+        assert streams[0].done_s == pytest.approx([2.0, 4.0])
+    for streams in run([at(0), at(1)]):
+        assert streams[0].done_s == pytest.approx([1.0, 2.0])
 
 
 def test_ranks_of_one_machine_share_its_cores() -> None:

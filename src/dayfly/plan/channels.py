@@ -11,6 +11,7 @@ from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.engine import MOST_AT_ONCE
 from dayfly.wire.pipelines.messages import message_bytes, worthwhile_bytes
 from dayfly.wire.shaping import IN_FLIGHT
+from dayfly.wire.streams import Shared
 
 #: Stores of the catalogue, by the scheme of the channel that runs use over them.
 _SCHEMES = {
@@ -29,6 +30,7 @@ class Means:
 
     immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
     channel's `Abilities`. lends: whether contributions are added where they lie, all at the end.
+    shared: what all workers have together.
     """
 
     kind: ChannelKind
@@ -36,6 +38,7 @@ class Means:
     in_flight: int
     chunk_bytes: int
     lends: bool
+    shared: Shared
 
     @classmethod
     def of(cls, profile: Profile) -> Means:
@@ -49,6 +52,7 @@ class Means:
             in_flight=IN_FLIGHT if kind.immediate and limited else abilities.in_flight,
             chunk_bytes=abilities.chunk_bytes,
             lends=kind.immediate,
+            shared=Shared(cores=profile.shared_cores, store=profile.store),
         )
 
     @property

@@ -97,12 +97,12 @@ def round_of(
     once = make(profile, c, means, batches)
     moved = [moved_by(rank, means) for rank in once[: c.workers]]
     if c.sync == "local-sgd":
-        return timed(once, 1, lambda number: number > 0, profile.shared_cores), moved
+        return timed(once, 1, lambda number: number > 0, means.shared), moved
     operations = sum(len(stream.plan.schedule) for rank in once for stream in rank.streams)
     count = max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
     several = once if count == 1 else make(profile, c, means, batches * count)
     each = len(once[0].streams)
-    return timed(several, count, lambda number: number == each - 1, profile.shared_cores), moved
+    return timed(several, count, lambda number: number == each - 1, means.shared), moved
 
 
 def validation_of(profile: Profile, c: Configuration, means: Means) -> Part:
@@ -113,7 +113,7 @@ def validation_of(profile: Profile, c: Configuration, means: Means) -> Part:
     make = staged.validation if c.cut else data_parallel.validation
     seconds, found = 0.0, [Moved() for _ in range(c.workers)]
     for ranks, count in make(profile, c, means):
-        seconds += count * timed(ranks, 1, lambda number: False, profile.shared_cores).step_s
+        seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
         each = _moved_by_all(ranks[: c.workers], means)
         found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
     return Part(seconds=seconds, moved=found)

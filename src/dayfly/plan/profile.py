@@ -19,6 +19,7 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.wire.shaping import Rates
+from dayfly.wire.streams import Store
 
 VERSION = 1
 
@@ -133,7 +134,8 @@ class Profile:
     layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
-    machine: on what. measures: numbers that a validation sums, four and one a metric of the job.
+    machine: on what. store: the CPU time that messages take of a store that serves them one by one;
+    None: it has no such thing, or nobody measured it. measures: numbers that a validation sums, four and one a metric of the job.
 
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. A prediction is of these unless others are asked for.
@@ -154,6 +156,7 @@ class Profile:
     how: str = "by hand"
     took_s: float = 0.0
     machine: Mapping[str, Any] | None = None
+    store: Store | None = None
     measures: int = 4
     batch_size: int | None = None
     epochs: int = 1

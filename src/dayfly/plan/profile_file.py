@@ -23,6 +23,7 @@ from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.profile import VERSION, Fit, LayerBytes, Pass, Profile, SizeProfile
 from dayfly.wire.shaping import Rates
+from dayfly.wire.streams import Store
 
 Value = TypeVar("Value")
 #: From what JSON has, and where it stands, to what it means; raises RequestError.
@@ -297,6 +298,7 @@ _PROFILE: Mapping[str, Check[Any]] = {
     "how": _text,
     "took_s": _not_negative,
     "machine": _or_null(_facts),
+    "store": _or_null(_made(Store, {"cpu_s": _not_negative, "cpu_s_per_byte": _not_negative})),
     "measures": _whole,
     "batch_size": _or_null(_count),
     "epochs": _count,
@@ -311,6 +313,6 @@ _USUAL = frozenset(
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
-        "passes",
+        *("passes", "store"),
     }
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from dayfly.wire.schedule import Kind
 from dayfly.wire.simulation import run
-from dayfly.wire.streams import Moments, Rank
+from dayfly.wire.streams import ALONE, Moments, Rank, Shared
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 
@@ -26,15 +25,14 @@ def timed(
     ranks: Sequence[Rank],
     count: int,
     is_overhead: Callable[[int], bool],
-    cores: float = math.inf,
+    shared: Shared = ALONE,
 ) -> Steps:
     """Run `count` steps, each the same number of streams, in virtual time.
 
-    is_overhead: whether a stream, by its number within a step, computes what is no pass. cores:
-    that all ranks share. With several steps the first, which all ranks begin at one moment, does
-    not count.
+    is_overhead: whether a stream, by its number within a step, computes what is no pass. With
+    several steps the first, which all ranks begin at one moment, does not count.
     """
-    moments = run(ranks, cores)[0]
+    moments = run(ranks, shared)[0]
     streams = ranks[0].streams
     each = len(streams) // count
     ends = [0.0]

@@ -94,6 +94,9 @@ class ShapedChannel(Channel):
     def size_bytes(self) -> int:
         return self._channel.size_bytes()
 
+    def served_s(self) -> float | None:
+        return self._channel.served_s()
+
     def destroy(self) -> None:
         self._channel.destroy()
 

@@ -20,21 +20,20 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.processor import Cores
+from dayfly.wire.processor import Cores, Processor
 from dayfly.wire.schedule import Kind, Name, Op
-from dayfly.wire.streams import Moments, Rank
+from dayfly.wire.streams import ALONE, Moments, Rank, Shared
 from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 
 
-def run(ranks: Sequence[Rank], cores: float = math.inf) -> tuple[tuple[Moments, ...], ...]:
+def run(ranks: Sequence[Rank], shared: Shared = ALONE) -> tuple[tuple[Moments, ...], ...]:
     """To the end; returns the moments of each rank's streams.
 
-    cores: of the machine, if all ranks are on one. Raises ValueError naming an operation that waits
-    for ever, if the schedules do not fit.
+    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    return _Run(ranks, cores).run()
+    return _Run(ranks, shared).run()
 
 
 #: What happens at a moment: a line carried a piece; an operation's effect is there; a message came
@@ -45,10 +44,13 @@ _CARRIED, _DONE, _CAME, _COMPUTED, _STORES = range(5)
 class _Run:
     """Events in the order of their time."""
 
-    def __init__(self, ranks: Sequence[Rank], cores: float) -> None:
+    def __init__(self, ranks: Sequence[Rank], shared: Shared) -> None:
         self._ranks = ranks
-        processors = [rank.processor for rank in ranks]
-        self._cores = Cores(cores, processors) if cores < math.inf else None
+        self._store = shared.store
+        self._processors = [*(rank.processor for rank in ranks), Processor(1.0)]
+        self._at_store = len(ranks)  # the last processor
+        limited = shared.cores < math.inf
+        self._cores = Cores(shared.cores, self._processors) if limited else None
         self._live: list[Live] = []
         self._lines = [
             (Line(number, UP, rank.up), Line(number, DOWN, rank.down))
@@ -59,7 +61,7 @@ class _Run:
         self._events: list[tuple[float, int, int, int, int, int, float]] = []
         self._pushed = 0
         self._jobs: list[tuple[int, int]] = []  # what each is of, by number
-        self._alarm = [0] * len(ranks)  # the latest look at each processor
+        self._alarm = [0] * len(self._processors)  # the latest look at each
         self._turns: dict[tuple[int, str], int] = {}
         self._queues: dict[tuple[int, str], list[int]] = defaultdict(list)
         self._rows: dict[tuple[int, int], None] = {}  # stirred, of this moment
@@ -205,7 +207,16 @@ class _Run:
         if cpu_s or rank.processor.stands_still:
             one.parts[position] = 2
             self._job(one, position, cpu_s)
+        self._serve(one, position)
         self._ask(one, position, DOWN)
+
+    def _serve(self, one: Live, position: int) -> None:
+        """The store's part of a message begins."""
+        store = self._store
+        if store is not None:
+            one.parts[position] = one.parts.get(position, 1) + 1
+            cpu_s = store.cpu_s + store.cpu_s_per_byte * one.nbytes(one.ops[position])
+            self._job(one, position, cpu_s, self._at_store)
 
     def _ask(self, one: Live, position: int, which: int) -> None:
         """Ask for a turn of the line."""
@@ -231,6 +242,8 @@ class _Run:
         one = self._live[number]
         if math.isnan(one.start[position]):
             one.start[position] = self._now
+            if line.which == UP:
+                self._serve(one, position)
             if line.which == UP and pieces == 1 and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)
         if pieces > 1:
@@ -321,34 +334,36 @@ class _Run:
 
     # The processor.
 
-    def _job(self, one: Live, position: int, cpu_s: float) -> None:
-        processor = self._ranks[one.rank].processor
+    def _job(self, one: Live, position: int, cpu_s: float, where: int | None = None) -> None:
+        """where: the processor; None: the rank's."""
+        number = one.rank if where is None else where
+        processor = self._processors[number]
         if processor.unlimited and self._cores is None:
             self._push(self._now + cpu_s, _DONE, one.number, position)
             return
         self._jobs.append((one.number, position))
         processor.add(cpu_s, len(self._jobs) - 1, self._now)
-        self._look_again(one.rank)
+        self._look_again(number)
 
-    def _look_again(self, rank: int) -> None:
+    def _look_again(self, number: int) -> None:
         """At a processor, when it will have done a job; at all, if they share cores otherwise."""
         cores = self._cores
         others = cores is not None and cores.share_out(self._now)
-        for number in range(len(self._ranks)) if others else (rank,):
-            processor = self._ranks[number].processor
+        for which in range(len(self._processors)) if others else (number,):
+            processor = self._processors[which]
             at = processor.next_s() if cores is None else processor.turn_s()
             if at < math.inf:
-                self._alarm[number] += 1
-                self._push(max(at, self._now), _COMPUTED, number, self._alarm[number])
+                self._alarm[which] += 1
+                self._push(max(at, self._now), _COMPUTED, which, self._alarm[which])
 
-    def _computed(self, rank: int) -> None:
-        processor = self._ranks[rank].processor
+    def _computed(self, number: int) -> None:
+        processor = self._processors[number]
         if self._cores is not None and not processor.is_done(self._now):
-            self._look_again(rank)
+            self._look_again(number)
             return
-        number, position = self._jobs[processor.finish(self._now)]
-        self._look_again(rank)
-        self._done(self._live[number], position)
+        stream, position = self._jobs[processor.finish(self._now)]
+        self._look_again(number)
+        self._done(self._live[stream], position)
 
     def _check(self) -> None:
         for one in self._live:

@@ -82,6 +82,33 @@ class Rank:
                 raise ValueError(f"stream {number} waits for one that is not before it")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One thread that serves the messages of all ranks, beside their lines.
+
+    cpu_s, cpu_s_per_byte: CPU time that it takes to take a message in, or to give it out.
+    """
+
+    cpu_s: float = 0.0
+    cpu_s_per_byte: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all ranks have together.
+
+    cores: of the machine, if they are on one, and the store with them. store: None: it serves
+    everybody at once.
+    """
+
+    cores: float = math.inf
+    store: Store | None = None
+
+
+#: Nothing: each rank has a machine of its own, and no store is too slow for them.
+ALONE = Shared()
+
+
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Of each operation of a stream: when it began to be carried, when its lane was free, when its

@@ -202,6 +202,11 @@ class Channel(Messages, Closing):
     def size_bytes(self) -> int:
         """Bytes that the messages of this namespace take now."""
 
+    def served_s(self) -> float | None:
+        """CPU seconds that the one thread behind all messages has taken so far, of all that it
+        serves; None: there is no such thread, or it does not tell."""
+        return None
+
     @abstractmethod
     def destroy(self) -> None:
         """Remove the run's messages of all generations. The coordinator's, at the end."""

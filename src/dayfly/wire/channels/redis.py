@@ -26,7 +26,7 @@ from dayfly.wire.message import HEADER_BYTES, Header
 from dayfly.wire.redis import layout
 from dayfly.wire.redis.address import SCHEMES, USAGE, Address, Secret
 from dayfly.wire.redis.connection import Connection, Passing
-from dayfly.wire.redis.fitness import check_server, read_info
+from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
 from dayfly.wire.redis.layout import Layout
 from dayfly.wire.redis.pool import Pool
 from dayfly.wire.redis.reading import Bytes, Into, Sink, read_message
@@ -173,6 +173,10 @@ class RedisChannel(Channel):
     def size_bytes(self) -> int:
         (sizes,) = self._commands("looking how much there is", ("HVALS", self._layout.boxes))
         return sum(int(_text(size)) for size in _list(sizes))
+
+    def served_s(self) -> float | None:
+        (told,) = self._commands("asking for its CPU time", ("INFO", "cpu"))
+        return cpu_s(read_info(_text(told)))
 
     def destroy(self) -> None:
         remove_run(self._pool, self.namespace.run)

@@ -1,4 +1,4 @@
-"""Whether a server can carry a run's messages: refused beforehand, in a sentence, if not."""
+"""What a server says of itself: whether it can carry a run's messages, and its CPU time."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def check_server(address: Address, info: Mapping[str, str], budget_bytes: int) -
             f"message log may take {-(-budget_bytes // _MIB)} MiB: raise maxmemory, or give a "
             "smaller --log-budget"
         )
+
+
+def cpu_s(info: Mapping[str, str]) -> float | None:
+    """Seconds of the thread that serves everybody; before version 6.2, of the whole server."""
+    for of in ("_main_thread", ""):
+        parts = [info.get(f"used_cpu_{side}{of}") for side in ("user", "sys")]
+        if all(parts):
+            return sum(float(part) for part in parts if part)
+    return None
 
 
 def _number(info: Mapping[str, str], name: str) -> int:
