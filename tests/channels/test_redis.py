@@ -73,7 +73,8 @@ def test_a_server_says_what_messages_take_of_its_cpu(place: RedisPlace) -> None:
         for step in range(20):
             put(channel, Key(step, "a", 1, 0), sent)
         after = channel.served_s()
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert after > before
 
 

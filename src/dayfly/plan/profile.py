@@ -134,8 +134,9 @@ class Profile:
     layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
-    machine: on what. store: the CPU time that messages take of a store that serves them one by one;
-    None: it has no such thing, or nobody measured it. measures: numbers that a validation sums, four and one a metric of the job.
+    machine: on what. store: what messages take of the one thread of their store; None: it has no
+    such thread, or nobody measured it. measures: numbers that a validation sums, four and one a
+    metric of the job.
 
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. A prediction is of these unless others are asked for.
