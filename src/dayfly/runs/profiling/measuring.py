@@ -28,6 +28,7 @@ from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.reports import read_reports
+from dayfly.plan.channels import in_flight
 from dayfly.plan.fits import fit_fasdl
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
@@ -224,7 +225,7 @@ class _Bench:
             follow=follow,
             collective=replace(settings, workers=2).reducing,
             few=exchange.FEW,
-            in_flight=kind.abilities.in_flight,
+            in_flight=in_flight(kind, limited=allotted.rates is not None),
         )
         return facts, replace(size_profile(measured), rates=allotted.rates)
 
