@@ -1,4 +1,4 @@
-"""What others on the same machine cost: caches and memory bandwidth are shared, whatever the limits.
+"""What others on the same machine cost: caches and memory bandwidth are shared, limits or not.
 
 A profile says how much more CPU time passes take beside neighbours that have so many cores
 (`SizeProfile.crowd`, `crowd_cores`). With fewer cores at work beside it, a function loses less.

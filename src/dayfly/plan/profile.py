@@ -20,6 +20,8 @@ from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.wire.shaping import Rates
 
 VERSION = 1
+#: Computing beside others takes what it takes alone.
+_ALONE = Figure.given(1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class SizeProfile:
     down: Transfer
     sum_cpu_s: float = 0.0
     beta: Figure
-    crowd: Figure = Figure.given(1.0)
+    crowd: Figure = _ALONE
     crowd_cores: float = 0.0
     init_s: Figure
     start_s: Figure

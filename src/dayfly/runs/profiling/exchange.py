@@ -19,20 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from dayfly.life.platforms.base import Context, Json
-from dayfly.runs.profiling.passes import Passes
-from dayfly.runs.shipping import receive
+from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import RENDEZVOUS, Task
-from dayfly.train.order import Epochs
-from dayfly.train.replica import Replica
-from dayfly.train.sources import open_sources
-from dayfly.train.synchronous import Synchronous
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
@@ -81,9 +75,10 @@ class Request:
     """What to measure.
 
     sizes: of messages, rising. rows: of each size. sums: how many small all-reduces, and at most of
-    large ones. at_once_s: CPU time that the function may use at once; None: any. samples: of the passes beside which messages
-    travel. budget_s: what the messages of a size may take, or larger ones are not
-    sent; and the passes, and large all-reduces. name: of the measurements in the store, of each rank.
+    large ones. at_once_s: CPU time that the function may use at once; None: any. samples: of the
+    passes beside which messages travel. budget_s: what the messages of a size may take, or larger
+    ones are not sent; and the passes, and the large all-reduces. name: of the measurements in the
+    store, of each rank.
     """
 
     sizes: tuple[int, ...]
@@ -299,7 +294,7 @@ class _End:
 
     def _compute_beside(self) -> list[tuple[float, float, float, float]]:
         """A pass's wall and CPU seconds: alone, and beside messages to and fro."""
-        run = self._pass()
+        run = pass_of(self._task, self._request.samples)
         run()
         pairs: list[tuple[float, float, float, float]] = []
         until = time.monotonic() + self._request.budget_s
@@ -312,21 +307,6 @@ class _End:
 
     def _to_and_fro(self) -> None:
         self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, counts=False, back=True)
-
-    def _pass(self) -> Callable[[], None]:
-        """A forward and a backward pass of the job."""
-        task, store = self._task, open_store(self._task.store)
-        job = receive(task.shipped, store, Path(task.scratch))
-        replica = Replica(job)
-        source, _ = open_sources(job, task.parts, store)
-        epochs = Epochs(task.samples, job.batch_size, job.seed)
-        passes = Passes(job, replica, Synchronous(job, replica), source, epochs)
-        batch = passes.samples(self._request.samples)
-
-        def run() -> None:
-            passes.compute(batch, by_layer=False)
-
-        return run
 
     def _key(self, operation: str, number: int = 0, of: int | None = None) -> Key:
         """A message's of this turn. of: whose it is; None: one's own."""

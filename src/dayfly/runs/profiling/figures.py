@@ -18,6 +18,7 @@ from typing import Any
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.fits import fit_affine, fit_transfer
 from dayfly.plan.profile import Pass, SizeProfile
+from dayfly.runs.profiling.neighbours import Slot
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.virtual import Link, finish_s, simulate
@@ -38,7 +39,8 @@ class Measured:
     much; None: any. samples: of passes, the most first. step_samples: of a worker's whole step.
     trained_bytes: of the model. inits_s, bases_mib: of functions that did nothing. life: of the
     worker, with its run_s and last_s. lead, follow: of the two that sent each other messages.
-    collective: by which they summed, elements of `few`. in_flight, chunk: of their channel.
+    collective: by which they summed, elements of `few`. in_flight: of their channel. neighbours:
+    how many computed beside the worker in turns.
     """
 
     memory_mib: int | None
@@ -58,6 +60,7 @@ class Measured:
     collective: Collective
     few: int
     in_flight: int
+    neighbours: int = 0
 
     @property
     def limited(self) -> bool:
@@ -104,6 +107,7 @@ def size_profile(measured: Measured) -> SizeProfile:
     applied = zip(*measured.life["parts"]["apply"], strict=True)
     apply, nothing = (_figure(times, measured.pace) for times in applied)
     up, down, sum_cpu_s = transfers(measured)
+    crowd, crowd_cores = crowding(measured)
     late_s = measured.life["first"][0] - median(wall for wall, _, _ in measured.rounds)
     start_s = measured.life["start_s"] + max(0.0, late_s)
     return SizeProfile(
@@ -124,6 +128,8 @@ def size_profile(measured: Measured) -> SizeProfile:
         down=down,
         sum_cpu_s=sum_cpu_s,
         beta=_beta(measured),
+        crowd=crowd,
+        crowd_cores=crowd_cores,
         init_s=Figure.of(measured.inits_s),
         start_s=Figure.of([start_s]),
         end_s=Figure.of([max(0.0, measured.run_s - measured.last_s)]),
@@ -187,6 +193,18 @@ def _beta(measured: Measured) -> Figure:
     side = 1 if measured.limited else 0
     pairs = measured.lead["beside"]
     return Figure.of([pair[2 + side] / pair[side] for pair in pairs if pair[side] > 0] or [1.0])
+
+
+def crowding(measured: Measured) -> tuple[Figure, float]:
+    """Passes beside neighbours over passes alone, by their CPU time, at least 1; and the cores that
+    the neighbours had. Of none: 1 and 0."""
+    quiet, busy = (measured.life["passing"][slot.value] for slot in (Slot.QUIET, Slot.BUSY))
+    if not (measured.neighbours and quiet and busy):
+        return Figure.given(1.0), 0.0
+    alone_s = median(quiet)
+    found = Figure.of([max(1.0, one / alone_s) for one in busy])
+    each = 1.0 if measured.cpu_cores is None else min(1.0, measured.cpu_cores)
+    return found, measured.neighbours * each
 
 
 def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:
