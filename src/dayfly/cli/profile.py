@@ -196,6 +196,9 @@ def _sizes(profile: Profile) -> Table:
         "optimizer's step": lambda size: _ms(size.apply(trained)),
         "else of a step": lambda size: _spread(size.step_s),
         "computing beside messages": lambda size: f"x {size.beta.value:.2f}",
+        "computing beside others": lambda size: (
+            f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
+        ),
         "start": lambda size: _spread(size.init_s),
         "to the first step": lambda size: _spread(size.start_s),
         "from the last step": lambda size: _spread(size.end_s),

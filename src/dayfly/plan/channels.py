@@ -49,7 +49,7 @@ class Means:
         return cls(
             kind=kind,
             immediate=kind.immediate and not limited,
-            in_flight=IN_FLIGHT if kind.immediate and limited else abilities.in_flight,
+            in_flight=in_flight(kind, limited=limited),
             chunk_bytes=abilities.chunk_bytes,
             lends=kind.immediate,
             shared=Shared(cores=profile.shared_cores, store=profile.store),
@@ -70,6 +70,12 @@ class Means:
         # Over links that are measured and not limited, runs know of no rates, either.
         worth = worthwhile_bytes((size.rates for size in sizes), self.kind.abilities.in_flight)
         return message_bytes(self.chunk_bytes, worth, immediate=self.immediate)
+
+
+def in_flight(kind: ChannelKind, *, limited: bool) -> int:
+    """Requests at once, each way. limited: whether the way to the channel has rates of its own, as
+    in `ShapedChannel`."""
+    return IN_FLIGHT if kind.immediate and limited else kind.abilities.in_flight
 
 
 def channel_of(channel: str) -> ChannelKind:

@@ -19,6 +19,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import all_reduce, limited, server
+from dayfly.plan.stages import stage_size
 from dayfly.plan.work import chain, cut_backward, passed, taking
 from dayfly.wire.streams import Rank, Stream
 
@@ -45,7 +46,7 @@ def averaged_of(profile: Profile, configuration: Configuration) -> int:
 def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
     """All workers, and the server if there is one, taking steps of these batches one after another;
     of local SGD, these batches are a round."""
-    size = profile.size(c.memory_mib[0])
+    size = stage_size(profile, c, 0)
     make = _averaging if c.sync == "local-sgd" else _synchronous
     workers = [make(profile, c, means, size, rank, batches) for rank in range(c.workers)]
     made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
@@ -87,6 +88,7 @@ def _synchronous(
                     after=((computing, gate if number < early else None),),
                     pool="buckets",
                     codec=codec,
+                    begin_s=size.sum_cpu_s,
                 )
             )
         ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
@@ -146,6 +148,7 @@ def _averaging(
         name="avg",
         after=((0, None),),
         pool="caller",
+        begin_s=size.sum_cpu_s,
     )
     # What a step takes beside passes is the flat buffer's, of which a round has one.
     adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
@@ -156,7 +159,7 @@ def _averaging(
 def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
     """All workers validating, and how often: once. Each its slice, in batches as large as
     training's whole ones; then the sums of all."""
-    size = profile.size(c.memory_mib[0])
+    size = stage_size(profile, c, 0)
     made = []
     for rank in range(c.workers):
         mine = len(share(profile.validation_samples, rank, c.workers))
@@ -175,6 +178,7 @@ def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[l
             after=((0, None),),
             pool="caller",
             itemsize=8,
+            begin_s=size.sum_cpu_s,
         )
         made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
     ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]

@@ -27,7 +27,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import travelling_bytes
-from dayfly.plan.stages import stage_layers, stage_size
+from dayfly.plan.stages import stage_layers, stage_memory_mib, stage_size
 from dayfly.plan.timing import Steps, timed
 from dayfly.plan.traffic import moved_by, together
 from dayfly.plan.work import cut_backward, direction, passed
@@ -106,7 +106,7 @@ def sum_of(
     if copies:
         up += (n - 2) * s  # each sum leaves its owner once for each reader
     return Sum(
-        seconds=takes_s(latency_s),
+        seconds=takes_s(latency_s) + size.sum_cpu_s / size.speed,
         carried_s=takes_s(0.0),
         puts=puts,
         gets=gets,
@@ -147,7 +147,7 @@ def many_step(
     """A round, which is a step of bsp, and what each worker moves: an equal part."""
     if c.cut:
         return _staged_step(profile, c, means, batches)
-    size = profile.size(c.memory_mib[0])
+    size = stage_size(profile, c, 0)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if c.sync == "local-sgd":
         length = data_parallel.averaged_of(profile, c)
@@ -186,7 +186,8 @@ def many_validation(
     if c.cut:
         seconds, found = 0.0, [Moved()] * c.workers
         size = stage_size(profile, c, 0)
-        for ranks, count in staged.validation(profile, _one_replica(c), means):
+        whole = _beside_all(profile, c)
+        for ranks, count in staged.validation(whole, _one_replica(c), means):
             seconds += count * timed(ranks, 1, lambda number: False).step_s
             moved = [moved_by(rank, means) for rank in ranks for _ in range(c.replicas)]
             tail = _shared([_tail(profile.measures, c, means, size)], c.workers)
@@ -194,7 +195,7 @@ def many_validation(
             for _ in range(count):
                 found = [together(pair) for pair in zip(found, once, strict=True)]
         return seconds, found
-    size = profile.size(c.memory_mib[0])
+    size = stage_size(profile, c, 0)
     full, rest = divmod(-(-profile.validation_samples // c.workers), c.batch_size)
     sizes = [c.batch_size] * full + [rest] * bool(rest)
     seconds = sum(size.data(n) + passed(size.forward, n) for n in sizes)
@@ -209,7 +210,7 @@ def _staged_step(
 ) -> tuple[Steps, Sequence[Moved]]:
     """One replica's pipeline, then the sums of the stage whose take longest."""
     mine = [-(-batch // c.replicas) for batch in batches]
-    ranks = staged.ranks(profile, _one_replica(c), means, mine)
+    ranks = staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
     once = timed(ranks, 1, lambda number: number == len(ranks[0].streams) - 1)
     sums, moved = [], []
     for stage in range(c.stages):
@@ -238,6 +239,12 @@ def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Sum]) -
         carried_s = sum(later.carried_s for later in sums[number:])
         reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + carried_s)
     return reduced_s
+
+
+def _beside_all(profile: Profile, c: Configuration) -> Profile:
+    """With functions as slow as they are beside all workers, and not beside one replica's."""
+    sizes = {stage_memory_mib(c, stage): stage_size(profile, c, stage) for stage in range(c.stages)}
+    return replace(profile, sizes=tuple(replace(one, crowd_cores=0.0) for one in sizes.values()))
 
 
 def _one_replica(c: Configuration) -> Configuration:

@@ -22,6 +22,8 @@ from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import Store
 
 VERSION = 1
+#: Computing beside others takes what it takes alone.
+_ALONE = Figure.given(1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,15 @@ class SizeProfile:
     once follows from that; 0: evenly. forward, backward: of each layer, wall seconds of so many
     samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
     trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
-    contribution. up, down: its way to the store. beta: how much longer computing takes while
-    transfers are under way (FuncPipe's). init_s: from the request to the handler. start_s: from
-    there to the first step, reading job, data and checkpoint. end_s: from the last step to the end,
-    writing the last checkpoint. Both are of one worker, with the whole model. base_mib: memory of a
-    worker before it has a model. rates: to which its way to the store is limited, if it is; what
-    `up` and `down` were measured over. passes: what was measured, with its spread; none in a
-    profile that was not measured.
+    contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
+    itself, whatever it moves. beta: how much longer computing takes while transfers are under way
+    (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
+    crowd_cores of the machine; 0: nobody measured that. init_s: from the request to the handler.
+    start_s: from there to the first step, reading job, data and checkpoint. end_s: from the last
+    step to the end, writing the last checkpoint. Both are of one worker, with the whole model.
+    base_mib: memory of a worker before it has a model. rates: to which its way to the store is
+    limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
+    spread; none in a profile that was not measured.
     """
 
     memory_mib: int | None
@@ -94,7 +98,10 @@ class SizeProfile:
     reduce_s_per_byte: float
     up: Transfer
     down: Transfer
+    sum_cpu_s: float = 0.0
     beta: Figure
+    crowd: Figure = _ALONE
+    crowd_cores: float = 0.0
     init_s: Figure
     start_s: Figure
     end_s: Figure

@@ -271,7 +271,10 @@ _SIZE = _made(
         "reduce_s_per_byte": _not_negative,
         "up": _TRANSFER,
         "down": _TRANSFER,
+        "sum_cpu_s": _not_negative,
         "beta": _figure(_positive),
+        "crowd": _figure(_positive),
+        "crowd_cores": _not_negative,
         "init_s": _SECONDS,
         "start_s": _SECONDS,
         "end_s": _SECONDS,
@@ -313,6 +316,6 @@ _USUAL = frozenset(
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
-        *("passes", "store"),
+        *("passes", "sum_cpu_s", "crowd", "crowd_cores", "store"),
     }
 )

@@ -83,8 +83,13 @@ def all_reduce(
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
     group: bool = False,
+    begin_s: float = 0.0,
 ) -> Stream:
-    """One all-reduce of a buffer of `length` elements, as an engine runs it."""
+    """One all-reduce of a buffer of `length` elements, as an engine runs it.
+
+    begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
+    sent.
+    """
     chunk = max(1, means.chunk_bytes // itemsize)
     plan = _planned(algorithm, aggregators, member, members, length, chunk)
     served = algorithm == "push-pull" and members > 1
@@ -99,6 +104,7 @@ def all_reduce(
         after=after,
         pool=pool,
         at_once=means.at_once,
+        begin_s=begin_s if members > 1 else 0.0,
         **alone_or_side_by_side(means, plan, itemsize),
     )
 

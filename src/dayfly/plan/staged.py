@@ -128,6 +128,7 @@ class _Stage:
                     after=((first, gate),),
                     pool="buckets",
                     group=True,
+                    begin_s=size.sum_cpu_s,
                 )
             )
         after = tuple((n, None) for n in range(first, first + len(streams)))
@@ -166,6 +167,7 @@ class _Stage:
             after=after,
             pool="all",
             itemsize=_TAIL_BYTES,
+            begin_s=self.size.sum_cpu_s,
         )
 
     def _passage(

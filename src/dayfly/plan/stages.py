@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dayfly.errors import RequestError
 from dayfly.plan.configuration import Configuration
+from dayfly.plan.crowd import beside
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
 
 
@@ -28,8 +29,14 @@ def stage_memory_mib(configuration: Configuration, stage: int) -> int | None:
 
 
 def stage_size(profile: Profile, configuration: Configuration, stage: int) -> SizeProfile:
-    """The profile of the stage's functions. Raises RequestError if there is none."""
-    return profile.size(stage_memory_mib(configuration, stage))
+    """The profile of the stage's functions, as all workers compute beside each other; of a model
+    that is not cut, of all functions. Raises RequestError if there is none."""
+    c, size = configuration, profile.size(stage_memory_mib(configuration, stage))
+    if size.crowd_cores <= 0 or c.workers == 1:
+        return size
+    each = c.workers // c.stages
+    speeds = [profile.size(stage_memory_mib(c, one)).speed for one in range(c.stages)]
+    return beside(size, each * sum(speeds) - size.speed)
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:

@@ -39,6 +39,8 @@ def run(ranks: Sequence[Rank], shared: Shared = ALONE) -> tuple[tuple[Moments, .
 #: What happens at a moment: a line carried a piece; an operation's effect is there; a message came
 #: for one reader; a processor may have done a job; CPU work of an upload begins.
 _CARRIED, _DONE, _CAME, _COMPUTED, _STORES = range(5)
+#: In place of an operation's position: what a stream takes before its first.
+_BEGINNING = -1
 
 
 class _Run:
@@ -134,6 +136,12 @@ class _Run:
                 self._queues[key].append(one.number)
                 return
             self._turns[key] = self._turns.get(key, 0) + 1
+        if one.stream.begin_s:
+            self._job(one, _BEGINNING, one.stream.begin_s)
+        else:
+            self._begin(one)
+
+    def _begin(self, one: Live) -> None:
         one.begun = True
         if not one.ops:
             self._over(one)
@@ -289,6 +297,9 @@ class _Run:
 
     def _done(self, one: Live, position: int) -> None:
         """The effect is there, as soon as all parts of it are."""
+        if position == _BEGINNING:
+            self._begin(one)
+            return
         op = one.ops[position]
         if position in one.parts:
             one.parts[position] -= 1

@@ -37,8 +37,9 @@ class Stream:
     itemsize: bytes of an element. travelling: bytes that travel for so many elements, if not
     theirs. after: of which streams of the rank, by their numbers, which operation must be done
     first (None: all). pool: streams of one pool take turns, `at_once` at once. in_flight: of each
-    lane but compute. alone: one operation at a time, in the order of the list. work_s: seconds of
-    CPU time of a COMPUTE; None: nothing.
+    lane but compute. alone: one operation at a time, in the order of the list. begin_s: seconds of
+    CPU time before the first operation, once it is the stream's turn. work_s: the same of a
+    COMPUTE; None: nothing.
     """
 
     plan: Plan
@@ -53,6 +54,7 @@ class Stream:
     at_once: int = 1
     in_flight: int = 1
     alone: bool = False
+    begin_s: float = 0.0
     work_s: Callable[[Work], float] | None = None
 
 

@@ -6,7 +6,9 @@
 A row of messages of one size is timed as a whole, puts apart from gets: who gets begins when all
 are there. Before a row both pause, so that a function with a share of the CPU has it; and a row is
 no longer than what that share lets through at once. Last come sums by the run's own collective, as
-lanes and threads take their time, too, and passes of the job beside messages without end.
+lanes and threads take their time, too: short ones, of a few messages, and long ones, of many, as
+some of that time is each message's and some the sum's. And passes of the job beside messages
+without end.
 """
 
 from __future__ import annotations
@@ -17,29 +19,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from dayfly.life.platforms.base import Context, Json
-from dayfly.runs.profiling.passes import Passes
-from dayfly.runs.shipping import receive
+from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import RENDEZVOUS, Task
-from dayfly.train.order import Epochs
-from dayfly.train.replica import Replica
-from dayfly.train.sources import open_sources
-from dayfly.train.synchronous import Synchronous
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import collective
 from dayfly.wire.engine import Engine
+from dayfly.wire.execution import message_key
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
-from dayfly.wire.schedule import Kind
+from dayfly.wire.schedule import MOST_CHUNKS, Kind
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import Way
 from dayfly.wire.store import open_store
@@ -54,8 +51,17 @@ _ROW = 8
 _PART = 0.6
 #: A message that takes longer than this is none whose first is much slower.
 _SLOW_S = 0.05
+#: Of float32.
+_ITEM_BYTES = 4
 #: Elements of the sum whose messages take no time but their latency.
 FEW = 16
+#: The longest sums have so many bytes at most, and so many messages more than the short ones at
+#: least, to tell both apart.
+_LONG_BYTES = 2**24
+_MORE_MESSAGES = 8
+#: Times that what a message's bytes take by the last row, those of a sum take, about: there and
+#: back, and added.
+_THERE_AND_BACK = 3
 #: Bytes of the terms that are added, to see how long that takes.
 _TERM_BYTES = 2**22
 #: What travels beside passes; how often, and for how long at a time, passes are timed beside it.
@@ -68,10 +74,11 @@ _WHILE_S = 0.1
 class Request:
     """What to measure.
 
-    sizes: of messages, rising. rows: of each size. sums: how many small all-reduces. at_once_s: CPU
-    time that the function may use at once; None: any. samples: of the passes beside which messages
-    travel. budget_s: what the messages of a size may take, or larger ones are not
-    sent; and the passes. name: of the measurements in the store, of each rank.
+    sizes: of messages, rising. rows: of each size. sums: how many small all-reduces, and at most of
+    large ones. at_once_s: CPU time that the function may use at once; None: any. samples: of the
+    passes beside which messages travel. budget_s: what the messages of a size may take, or larger
+    ones are not sent; and the passes, and the large all-reduces. name: of the measurements in the
+    store, of each rank.
     """
 
     sizes: tuple[int, ...]
@@ -135,18 +142,21 @@ class _End:
                 break
             for _ in range(self._request.rows):
                 self._send(size, max(1, count))
-        self._tell("sum")
-        sums = self._sum()
+        sums = [self._lead_sums(FEW, self._request.sums)]
+        if length := self._long(last_s_per_byte):
+            each_s = sums[0]["wall_s"][-1] + length * _ITEM_BYTES * last_s_per_byte
+            times = int(self._request.budget_s / each_s / _THERE_AND_BACK)
+            sums.append(self._lead_sums(length, max(2, min(times, self._request.sums))))
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
         self._tell("end")
         return {"rows": self._rows, "sums": sums, **measured}
 
     def follow(self) -> Mapping[str, Any]:
         """Rank 1: do what rank 0 says."""
-        sums: Mapping[str, Any] = {}
+        sums: list[Mapping[str, Any]] = []
         while (told := self._told())["do"] != "end":
             if told["do"] == "sum":
-                sums = self._sum()
+                sums.append(self._sum(told["length"], told["times"]))
                 continue
             size, count = told["size"], told["count"]
             row = size, *self._get(size, count, pauses=not told["back"])
@@ -216,28 +226,60 @@ class _End:
         self._channel.drop(keys)
         return wall_s / count, cpu_s / count
 
-    def _sum(self) -> Mapping[str, Any]:
-        """Small sums by the run's collective: they take what their messages do, and lanes."""
+    def _long(self, s_per_byte: float) -> int:
+        """Elements of long sums: of as many messages as the collective makes at most, within what
+        may be sent; 0 if it makes hardly more of them than of short ones."""
+        chunk_bytes, most_bytes = self._channel.abilities.chunk_bytes, self._sizes[-1]
+        nbytes = min(2 * MOST_CHUNKS * chunk_bytes, most_bytes, _LONG_BYTES)
+        while nbytes and _THERE_AND_BACK * nbytes * s_per_byte > self._request.budget_s:
+            nbytes //= 2
+        length = nbytes // _ITEM_BYTES
         found = collective(self._task.collective, self._task.aggregators, 2)
-        numbers = torch.ones(FEW)
+        chunk = max(1, chunk_bytes // _ITEM_BYTES)
+        few, many = (
+            sum(op.name is not None for op in found.schedule(0, 2, one, frozenset(), chunk=chunk))
+            for one in (FEW, max(FEW, length))
+        )
+        return length if many >= few + _MORE_MESSAGES else 0
+
+    def _lead_sums(self, length: int, times: int) -> Mapping[str, Any]:
+        self._tell("sum", length=length, times=times)
+        return self._sum(length, times)
+
+    def _sum(self, length: int, times: int) -> Mapping[str, Any]:
+        """Sums by the run's collective: they take what their messages do, and lanes.
+
+        Bytes are those of one sum: put, got, and added.
+        """
+        found = collective(self._task.collective, self._task.aggregators, 2)
+        numbers = torch.zeros(length)
+        operation = f"sum-{length}"
         walls, cpus = [], []
         with Engine(
             self._channel, found, self._rank, 2, timeout_s=self._task.wait_timeout_s
         ) as engine:
             schedule = engine.schedule(numbers)
-            for number in range(1 + self._request.sums):
+            own = [name for name in engine.sums(numbers) if name.source == self._rank]
+            for number in range(1 + times):
                 if self._rank == 0:
                     time.sleep(_PAUSE_S)  # so that the other waits for this one, always
                 began, whole = time.perf_counter(), time.process_time()
-                engine.all_reduce(numbers, number, "tiny")
+                engine.all_reduce(numbers, number, operation)
                 walls.append(time.perf_counter() - began)
                 cpus.append(time.process_time() - whole)
-        kinds = [op.kind for op in schedule]
+                if number and own:  # the other had the sums before these when it began these
+                    self._channel.drop([message_key(number - 1, operation, n) for n in own])
+        puts = [op for op in schedule if op.kind is Kind.PUT]
+        gets = [op for op in schedule if op.kind in (Kind.GET, Kind.HOLD)]
+        added = sum((len(op.terms) - 1) * len(op.span) for op in schedule if op.kind is Kind.REDUCE)
         return {
             "wall_s": walls[1:],
             "cpu_s": cpus[1:],
-            "puts": kinds.count(Kind.PUT),
-            "gets": kinds.count(Kind.GET) + kinds.count(Kind.HOLD),
+            "puts": len(puts),
+            "gets": len(gets),
+            "put_bytes": _ITEM_BYTES * sum(len(op.span) for op in puts),
+            "got_bytes": _ITEM_BYTES * sum(len(op.span) for op in gets),
+            "added_bytes": _ITEM_BYTES * added,
         }
 
     def _reduce(self) -> list[float]:
@@ -252,7 +294,7 @@ class _End:
 
     def _compute_beside(self) -> list[tuple[float, float, float, float]]:
         """A pass's wall and CPU seconds: alone, and beside messages to and fro."""
-        run = self._pass()
+        run = pass_of(self._task, self._request.samples)
         run()
         pairs: list[tuple[float, float, float, float]] = []
         until = time.monotonic() + self._request.budget_s
@@ -265,21 +307,6 @@ class _End:
 
     def _to_and_fro(self) -> None:
         self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, counts=False, back=True)
-
-    def _pass(self) -> Callable[[], None]:
-        """A forward and a backward pass of the job."""
-        task, store = self._task, open_store(self._task.store)
-        job = receive(task.shipped, store, Path(task.scratch))
-        replica = Replica(job)
-        source, _ = open_sources(job, task.parts, store)
-        epochs = Epochs(task.samples, job.batch_size, job.seed)
-        passes = Passes(job, replica, Synchronous(job, replica), source, epochs)
-        batch = passes.samples(self._request.samples)
-
-        def run() -> None:
-            passes.compute(batch, by_layer=False)
-
-        return run
 
     def _key(self, operation: str, number: int = 0, of: int | None = None) -> Key:
         """A message's of this turn. of: whose it is; None: one's own."""

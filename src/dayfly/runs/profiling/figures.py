@@ -18,6 +18,7 @@ from typing import Any
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.fits import fit_affine, fit_transfer
 from dayfly.plan.profile import Pass, SizeProfile
+from dayfly.runs.profiling.neighbours import Slot
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.virtual import Link, finish_s, simulate
@@ -38,7 +39,8 @@ class Measured:
     much; None: any. samples: of passes, the most first. step_samples: of a worker's whole step.
     trained_bytes: of the model. inits_s, bases_mib: of functions that did nothing. life: of the
     worker, with its run_s and last_s. lead, follow: of the two that sent each other messages.
-    collective: by which they summed, elements of `few`. in_flight, chunk: of their channel.
+    collective: by which they summed, elements of `few`. in_flight: of their channel. neighbours:
+    how many computed beside the worker in turns.
     """
 
     memory_mib: int | None
@@ -58,6 +60,7 @@ class Measured:
     collective: Collective
     few: int
     in_flight: int
+    neighbours: int = 0
 
     @property
     def limited(self) -> bool:
@@ -103,7 +106,8 @@ def size_profile(measured: Measured) -> SizeProfile:
     count = len(passes[0].forward)
     applied = zip(*measured.life["parts"]["apply"], strict=True)
     apply, nothing = (_figure(times, measured.pace) for times in applied)
-    up, down = transfers(measured)
+    up, down, sum_cpu_s = transfers(measured)
+    crowd, crowd_cores = crowding(measured)
     late_s = measured.life["first"][0] - median(wall for wall, _, _ in measured.rounds)
     start_s = measured.life["start_s"] + max(0.0, late_s)
     return SizeProfile(
@@ -122,7 +126,10 @@ def size_profile(measured: Measured) -> SizeProfile:
         reduce_s_per_byte=median(measured.lead["reduce"]) / measured.share,
         up=up,
         down=down,
+        sum_cpu_s=sum_cpu_s,
         beta=_beta(measured),
+        crowd=crowd,
+        crowd_cores=crowd_cores,
         init_s=Figure.of(measured.inits_s),
         start_s=Figure.of([start_s]),
         end_s=Figure.of([max(0.0, measured.run_s - measured.last_s)]),
@@ -188,15 +195,34 @@ def _beta(measured: Measured) -> Figure:
     return Figure.of([pair[2 + side] / pair[side] for pair in pairs if pair[side] > 0] or [1.0])
 
 
-def transfers(measured: Measured) -> tuple[Transfer, Transfer]:
-    """Up and down; with what the engine's lanes add to each message, in CPU time and in latency."""
+def crowding(measured: Measured) -> tuple[Figure, float]:
+    """Passes beside neighbours over passes alone, by their CPU time, at least 1; and the cores that
+    the neighbours had. Of none: 1 and 0."""
+    quiet, busy = (measured.life["passing"][slot.value] for slot in (Slot.QUIET, Slot.BUSY))
+    if not (measured.neighbours and quiet and busy):
+        return Figure.given(1.0), 0.0
+    alone_s = median(quiet)
+    found = Figure.of([max(1.0, one / alone_s) for one in busy])
+    each = 1.0 if measured.cpu_cores is None else min(1.0, measured.cpu_cores)
+    return found, measured.neighbours * each
+
+
+def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:
+    """Up and down, with what the engine's lanes add to each message, in CPU time and in latency;
+    and CPU seconds of a sum beside its messages."""
     up, down = (
         _transfer(end["rows"], measured.at_once_s) for end in (measured.lead, measured.follow)
     )
-    sums = [measured.lead["sums"], measured.follow["sums"]]
-    puts, gets = (sum(one[what] for one in sums) for what in ("puts", "gets"))
-    cpu_s = sum(median(one["cpu_s"]) for one in sums)
-    more_cpu_s = max(0.0, cpu_s - puts * up.cpu_s - gets * down.cpu_s) / max(1, puts + gets)
+    short = [end["sums"][0] for end in (measured.lead, measured.follow)]
+    puts, gets = _both(short, "puts"), _both(short, "gets")
+    cpu_s = sum(median(one["cpu_s"]) for one in short)
+    if len(measured.lead["sums"]) > 1:
+        message_cpu_s, sum_cpu_s = message_and_sum_s(measured, up, down)
+        more_up_s, more_down_s = message_cpu_s - up.cpu_s, message_cpu_s - down.cpu_s
+    else:
+        sum_cpu_s = 0.0
+        more_s = max(0.0, cpu_s - puts * up.cpu_s - gets * down.cpu_s) / max(1, puts + gets)
+        more_up_s = more_down_s = more_s
     ranks = [
         measured.collective.schedule(rank, 2, measured.few, frozenset(), chunk=measured.few)
         for rank in range(2)
@@ -212,9 +238,36 @@ def transfers(measured: Measured) -> tuple[Transfer, Transfer]:
         ranks.append(serve(2, measured.few, chunk=measured.few))
         endless = replace(link, up_bytes_per_s=math.inf, down_bytes_per_s=math.inf, latency_s=0.0)
         links.append(endless)
-    taken_s = median(measured.lead["sums"]["wall_s"])
+    taken_s = median(short[0]["wall_s"]) - sum_cpu_s
     slower = max(1.0, taken_s / max(1e-9, finish_s(simulate(ranks, links))))
-    return _laned(up, slower, more_cpu_s), _laned(down, slower, more_cpu_s)
+    return _laned(up, slower, more_up_s), _laned(down, slower, more_down_s), sum_cpu_s
+
+
+def message_and_sum_s(measured: Measured, up: Transfer, down: Transfer) -> tuple[float, float]:
+    """CPU seconds of a message with its lane, and of one member's sum beside its messages.
+
+        a sum's CPU time - what its bytes take = messages * one of them + the sum by itself
+
+    Through two points, the short sum and the long one, of both ends together. Neither is below 0.
+    """
+    reduce_s = median(measured.lead["reduce"])
+    points = []
+    for number in range(2):
+        both = [end["sums"][number] for end in (measured.lead, measured.follow)]
+        of_bytes_s = (
+            _both(both, "put_bytes") * up.cpu_s_per_byte
+            + _both(both, "got_bytes") * down.cpu_s_per_byte
+            + _both(both, "added_bytes") * reduce_s
+        )
+        cpu_s = sum(median(one["cpu_s"]) for one in both)
+        points.append((_both(both, "puts") + _both(both, "gets"), cpu_s - of_bytes_s))
+    (few, short_s), (many, long_s) = points
+    message_s = max(0.0, (long_s - short_s) / (many - few))
+    return message_s, max(0.0, short_s - few * message_s) / 2
+
+
+def _both(sums: Sequence[Json], what: str) -> int:
+    return sum(one[what] for one in sums)
 
 
 def _laned(way: Transfer, slower: float, more_cpu_s: float) -> Transfer:

@@ -1,8 +1,11 @@
 """A worker that is watched: it lives as a worker of a run of one does, and times its parts between.
 
-    start | rounds, parts | rounds, parts | ... | two rounds | checkpoint | end
+    start | rounds, parts | passes | rounds, parts | passes | ... | two rounds | checkpoint | end
+            quiet slot      busy     quiet slot      busy
 
 Rounds are taken several in a row, as small ones are slower at first, after all that is not theirs.
+They get half of the time. While neighbours compute (see `neighbours`) only passes are timed, to be
+compared with passes in quiet slots; all else counts if it lay in a quiet one.
 
 What is measured is in the store as soon as it is known, so that what ran out of memory is known to
 have done so, and when.
@@ -13,26 +16,35 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.rollback import KEPT_BY_RUN
 from dayfly.runs.profiling.layers import layer_bytes_of
+from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
 from dayfly.runs.profiling.passes import Passes
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
-from dayfly.wire.store import open_store
+from dayfly.wire.store import FileStore, open_store
 
-#: Rounds at the end, and in a row: as many as take so long, of which the first do not count.
+#: Rounds at the end.
 _ROUNDS = 2
-_ROW_S, _LONGEST_ROW, _FIRST = 0.1, 10, 3
-#: Least and most often that all parts are timed; the first time does not count.
+#: Rounds in a row: for so long, so many at least and at most; the first of them do not count.
+_ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
+_FIRST, _FIRST_OF_MANY = 1, 3
+#: As many rounds are wanted, and get two thirds of the time until then; no more count than the
+#: other number.
+_WANTED_ROUNDS, _MOST_ROUNDS = 12, 1000
+#: Least and most often that all is timed.
 _LEAST, _MOST = 3, 300
 #: Every how many times samples are read: over a slow way that takes long.
 _READ_EVERY = 3
+#: Passes in a row in a quiet slot, the first of which does not count.
+_PASSES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +52,13 @@ class Request:
     """What to time.
 
     samples: of passes, the most first. budget_s: after which no more is begun. name: of the
-    measurements in the store.
+    measurements in the store. neighbours: how many functions compute beside it in turns.
     """
 
     samples: tuple[int, ...]
     budget_s: float
     name: str
+    neighbours: int = 0
 
 
 def nothing(payload: Json, context: Context) -> Json:
@@ -77,6 +90,12 @@ class Watched(Worker):
         self.last_s = 0.0
         self._taken: list[tuple[float, float, float]] = []
         self._parts: dict[str, Any] = defaultdict(list)
+        self._share = [0.0, 0.0]  # CPU and wall seconds of what computes throughout
+        self._passing: dict[Slot, list[float]] = {slot: [] for slot in Slot}
+        self._slots: Slots | None = None
+        self._stepped = False  # whether a round was taken, of those that count
+        self._warm = False  # whether a pass was the last that was done
+        self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._protocol_of_one = cast(Bsp, self._protocol)
         station = self._protocol_of_one.station
         self._passes = Passes(
@@ -92,17 +111,9 @@ class Watched(Worker):
         start_s = time.monotonic() - self._entered
         batches = [self._passes.samples(count) for count in self._request.samples]
         facts = self._facts()
-        until = time.monotonic() + self._request.budget_s
-        times = 0
-        self._timed_round()
-        first = self._taken[0]
-        while times < 1 + _LEAST or (times < 1 + _MOST and time.monotonic() < until):
-            self._take_row()
-            self._time_parts(batches, read=times % _READ_EVERY == 0)
-            times += 1
-            if times == 1:  # everything is as it will be from now on
-                self._taken.clear()
-                self._parts.clear()
+        first = self._timed_round()
+        assert first is not None, "the first batch is a whole one, and nobody is beside it"
+        self._measure(batches)
         measured = {
             **facts,
             "start_s": start_s,
@@ -110,7 +121,8 @@ class Watched(Worker):
             "rounds": self._taken,
             "block_steps": self._slices.block_steps,
             "state_bytes": self._state_bytes(),
-            "parts": self._parts,
+            "parts": {**self._parts, "share": [self._share]},
+            "passing": {slot.value: times for slot, times in self._passing.items()},
         }
         open_store(self._task.store).put(self._request.name, json.dumps(measured).encode())
         for _ in range(_ROUNDS):
@@ -126,48 +138,169 @@ class Watched(Worker):
         self._replica.end_epoch(None)
         self._progress.end_epoch({})
 
+    def _measure(self, batches: Sequence[Any]) -> None:
+        """Rounds and parts until the budget is spent, and all was timed often enough."""
+        self._take_row()
+        for part in self._each_part(batches, 0):
+            part()
+        # From now on everything is as it will be.
+        self._stepped = False
+        self._taken.clear()
+        self._parts.clear()
+        self._share = [0.0, 0.0]
+        store, name = open_store(self._task.store), self._request.name
+        if self._request.neighbours:
+            pass_s = self._took_s[f"plain {self._request.samples[0]}"]
+            # Reading may take as long as it likes, over a slow way.
+            longest_s = max(s for one, s in self._took_s.items() if not one.startswith("read"))
+            self._slots = Slots.of(time.time(), pass_s, longest_s)
+            tell(store, name, self._slots)
+        budget_s = self._request.budget_s
+        began, spent_s = time.monotonic(), {"rounds": 0.0, "parts": 0.0}
+        parts: Iterator[Callable[[], None]] = iter(())
+        times = 0
+        while True:
+            at = time.monotonic()
+            if (at - began >= budget_s or times > _MOST) and self._enough():
+                break
+            if self._slots is not None and at - began > 2 * budget_s + 3 * self._slots.period_s:
+                self._be_alone(store)  # something is not to be had in slots
+            if not self._fits(max(self._took_s.values())):
+                self._pass(batches[0])
+            elif self._rounds_next(spent_s):
+                self._take_row()
+                spent_s["rounds"] += time.monotonic() - at
+            elif (following := next(parts, None)) is not None:
+                following()
+                spent_s["parts"] += time.monotonic() - at
+            else:
+                parts, times = self._each_part(batches, times), times + 1
+        self._be_alone(store)
+
+    def _be_alone(self, store: FileStore) -> None:
+        """Have neighbours end, and wait until they have."""
+        if self._slots is None:
+            return
+        end(store, self._request.name)
+        while not self._fits(0.0):
+            time.sleep(self._slots.settle_s)
+        self._slots = None
+
+    def _rounds_next(self, spent_s: Mapping[str, float]) -> bool:
+        """Whether it is the rounds' turn, by what both had of the time."""
+        if len(self._taken) >= _MOST_ROUNDS or not self._may_step():
+            return False
+        part = 2 if len(self._taken) < _WANTED_ROUNDS else 1
+        return spent_s["rounds"] <= part * spent_s["parts"]
+
+    def _enough(self) -> bool:
+        """Whether all was timed often enough to be told."""
+        rounds = len(self._taken) >= _LEAST or not self._may_step()
+        passes = self._slots is None or all(len(of) >= _LEAST for of in self._passing.values())
+        names = [f"{what} {n}" for n in self._request.samples for what in ("plain", "split")]
+        parts = all(len(self._parts[name]) >= _LEAST for name in [*names, "apply"])
+        reads = all(self._parts[f"read {n}"] for n in self._request.samples)
+        return rounds and passes and parts and reads
+
+    def _fits(self, seconds: float) -> bool:
+        """Whether so much time is left in which nobody else computes; half of a slot is enough."""
+        if self._slots is None:
+            return True
+        now, most_s = time.time(), self._slots.room_s / 2
+        return self._slots.kind(now, now + min(seconds, most_s)) is Slot.QUIET
+
+    def _kind(self, began: float) -> Slot | None:
+        """In which slot it was that began then, and ends now; what fits into none counts, too."""
+        now = time.time()
+        if self._slots is None or now - began > self._slots.room_s:
+            return Slot.QUIET
+        return self._slots.kind(began, now)
+
     def _take_row(self) -> None:
-        """Rounds in a row; in a long one, the first do not count."""
-        before = len(self._taken)
-        began, count = time.perf_counter(), 0
-        while count < _LONGEST_ROW and (not count or time.perf_counter() - began < _ROW_S):
+        """Rounds in a row, of which the first do not count, unless there is only one."""
+        row: list[tuple[float, float, float] | None] = []
+        began = time.perf_counter()
+        while len(row) < _LONGEST_ROW and self._fits(self._took_s["round"]):
             if not self._may_step():
                 break
-            self._timed_round()
-            count += 1
-        if count > 2 * _FIRST:
-            del self._taken[before : before + _FIRST]
+            if len(row) >= _SHORTEST_ROW and time.perf_counter() - began > _ROW_S:
+                break
+            row.append(self._timed_round())
+        first = _FIRST_OF_MANY if len(row) > 2 * _FIRST_OF_MANY else min(_FIRST, len(row) - 1)
+        self._taken += [one for one in row[max(0, first) :] if one is not None]
 
     def _may_step(self) -> bool:
         """A scheduler may refuse to go beyond the end of the job's run; two rounds are the last."""
         job, epochs = self._protocol_of_one.station.job, self._protocol_of_one.station.epochs
         within = self.step + 2 * _ROUNDS <= epochs.steps * job.epochs
-        return within or job.scheduler is None or not self._taken
+        return within or job.scheduler is None or not self._stepped
 
-    def _timed_round(self) -> None:
+    def _timed_round(self) -> tuple[float, float, float] | None:
+        """Its times; None if it was an epoch's last, which may be smaller, or not left alone."""
         epochs = self._protocol_of_one.station.epochs
-        whole = len(epochs.batch(self.step)) == len(epochs.batch(0))  # not so an epoch's last
+        whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
+        self._warm, at = False, time.time()
         began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
         self._take_round()
         now = time.perf_counter(), time.thread_time(), time.process_time()
-        if whole:
-            self._taken.append((now[0] - began, now[1] - thread, now[2] - process))
+        self._stepped = True
+        self._took_s["round"] = now[0] - began
+        alone = self._kind(at) is Slot.QUIET
+        return (now[0] - began, now[1] - thread, now[2] - process) if whole and alone else None
 
-    def _time_parts(self, batches: Sequence[Any], *, read: bool) -> None:
-        began, whole = time.perf_counter(), time.process_time()
-        parts = self._parts
+    def _pass(self, batch: Any) -> None:
+        """One of passes in a row, to compare those beside neighbours with those without."""
+        at = time.time()
+        marks = self._passes.compute(batch, by_layer=False)
+        kind = self._kind(at)
+        if self._warm and kind is not None:
+            self._passing[kind].append(marks.end - marks.start)
+        self._warm = True
+
+    def _each_part(self, batches: Sequence[Any], times: int) -> Iterator[Callable[[], None]]:
+        """All parts, one after another, each to be done before the next is asked for."""
         for count, batch in zip(self._request.samples, batches, strict=True):
-            plain = self._passes.compute(batch, by_layer=False)
-            if count == self._request.samples[0]:
-                parts["apply"].append(self._passes.apply())
-            split = self._passes.compute(batch, by_layer=True)
-            parts[f"plain {count}"].append((plain.loss - plain.start, plain.end - plain.loss))
-            parts[f"split {count}"].append((split.forward(), split.backward()))
-        # Only what computes throughout: how much of the CPU the function really gets.
-        parts["share"].append((time.process_time() - whole, time.perf_counter() - began))
-        if read:
+            yield partial(self._time_plain, count, batch)
+            yield partial(self._time_split, count, batch)
+        if times % _READ_EVERY == 0:
             for count in self._request.samples:
-                parts[f"read {count}"].append(self._passes.read(count))
+                yield partial(self._time, f"read {count}", partial(self._passes.read, count))
+        if self._slots is not None:
+            yield partial(self._pass_in_a_row, batches[0])
+
+    def _time_plain(self, count: int, batch: Any) -> None:
+        def sides() -> tuple[float, float]:
+            marks = self._passes.compute(batch, by_layer=False)
+            return marks.loss - marks.start, marks.end - marks.loss
+
+        self._time(f"plain {count}", sides, throughout=True)
+        if count == self._request.samples[0]:
+            self._time("apply", self._passes.apply, throughout=True)
+
+    def _time_split(self, count: int, batch: Any) -> None:
+        def sides() -> tuple[list[float], list[float]]:
+            marks = self._passes.compute(batch, by_layer=True)
+            return marks.forward(), marks.backward()
+
+        self._time(f"split {count}", sides, throughout=True)
+
+    def _pass_in_a_row(self, batch: Any) -> None:
+        for _ in range(_PASSES):
+            self._pass(batch)
+
+    def _time(self, name: str, measure: Callable[[], Any], *, throughout: bool = False) -> None:
+        """Note what was measured, if nobody else computed. throughout: whether it only computes, so
+        that it tells how much of the CPU the function really gets."""
+        self._warm, at = False, time.time()
+        began, whole = time.perf_counter(), time.process_time()
+        found = measure()
+        cpu_s, wall_s = time.process_time() - whole, time.perf_counter() - began
+        self._took_s[name] = wall_s
+        if self._kind(at) is not Slot.QUIET:
+            return
+        self._parts[name].append(found)
+        if throughout:
+            self._share = [self._share[0] + cpu_s, self._share[1] + wall_s]
 
     def _facts(self) -> dict[str, Any]:
         """What does not depend on the function's size."""

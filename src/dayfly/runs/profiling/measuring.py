@@ -27,7 +27,9 @@ from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
 from dayfly.life.platforms.cgroups import cpu_quota_us
+from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.reports import read_reports
+from dayfly.plan.channels import in_flight
 from dayfly.plan.fits import fit_fasdl
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
@@ -35,7 +37,7 @@ from dayfly.runs.directory import new_run_id
 from dayfly.runs.one_life import PRELOAD
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
-from dayfly.runs.profiling import exchange, life
+from dayfly.runs.profiling import exchange, life, neighbours
 from dayfly.runs.profiling.figures import Measured, size_profile, step_points
 from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
@@ -49,9 +51,10 @@ from dayfly.wire.channels.kind import Plan
 from dayfly.wire.shaping import Rates
 from dayfly.wire.store import FileStore
 
-_PRELOAD = (*PRELOAD, "dayfly.runs.profiling.life", "dayfly.runs.profiling.exchange")
+_PRELOAD = (*PRELOAD, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", "neighbours")))
 _LIFE = "dayfly.runs.profiling.life:main"
 _NOTHING = "dayfly.runs.profiling.life:nothing"
+_NEIGHBOUR = "dayfly.runs.profiling.neighbours:main"
 _EXCHANGE = "dayfly.runs.profiling.exchange:main"
 
 #: In how many pieces a batch is computed, at most, if it does not fit into memory as it is.
@@ -224,7 +227,8 @@ class _Bench:
             follow=follow,
             collective=replace(settings, workers=2).reducing,
             few=exchange.FEW,
-            in_flight=kind.abilities.in_flight,
+            neighbours=self._neighbours(settings, limits),
+            in_flight=in_flight(kind, limited=allotted.rates is not None),
         )
         return facts, replace(size_profile(measured), rates=allotted.rates)
 
@@ -247,13 +251,17 @@ class _Bench:
             least = min(2, most)
             samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
             request = life.Request(
-                samples=samples, budget_s=1.5 if self._quick else 4.0, name="measured/life"
+                samples=samples,
+                budget_s=3.0 if self._quick else 8.0,
+                name="measured/life",
+                neighbours=self._neighbours(settings, allotted.limits),
             )
             task = self._task(settings, allotted.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
             try:
                 call = self._invocation("profiled", _LIFE, payload, allotted.limits)
-                (ended,) = self._call([call], channel)
+                with self._beside(task, request, allotted.limits):
+                    (ended,) = self._call([call], channel)
             except TooSmall:
                 if more == _MOST_PIECES or most == 1:
                     raise
@@ -306,6 +314,38 @@ class _Bench:
             return self._measured(f"{request.name}-0"), self._measured(f"{request.name}-1")
         raise AssertionError("the loop returns or raises")
 
+    def _neighbours(self, settings: Settings, limits: Limits) -> int:
+        """Only functions of this machine share what it has."""
+        if settings.platform != LocalPlatform.name:
+            return 0
+        return neighbours.count_beside(limits.cpu_cores, len(os.sched_getaffinity(0)))
+
+    @contextmanager
+    def _beside(self, task: Task, request: life.Request, limits: Limits) -> Iterator[None]:
+        """While it is open, neighbours are there, and compute when the watched function says so.
+
+        Raises TooSmall if one of them has not enough memory.
+        """
+        platform, name = self._workplace.platform, request.name
+        payload = {"task": task.dump(), "samples": request.samples[0], "name": name}
+        calls = [
+            self._invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, limits)
+            for n in range(request.neighbours)
+        ]
+        marks = [neighbours.ready(name, n) for n in range(request.neighbours)]
+        try:
+            for call in calls:
+                platform.invoke(call)
+            while not all(map(self._store.exists, marks)):
+                for one in platform.wait(_LOOK_S):
+                    _check(one)
+            yield
+        finally:
+            self._end(calls)
+            neighbours.end(self._store, name)
+            for mark in marks:
+                self._store.delete(mark)
+
     @contextmanager
     def _channel(self, settings: Settings, senders: int) -> Iterator[Channel]:
         """A fresh one. Its URL, and the run's and the generation's names, are in the tasks."""
@@ -338,18 +378,23 @@ class _Bench:
             platform.invoke(call)
         ended: dict[str, Ended] = {}
         try:
-            while len(ended) < len(calls):
+            while not all(call.function in ended for call in calls):
                 for one in platform.wait(_LOOK_S):
                     _check(one)
                     ended[one.invocation.function] = one
                 for _ in read_reports(channel):
                     pass
         finally:
-            for call in calls:
-                platform.cancel(call.function)
-            while platform.running():
-                platform.wait(_LOOK_S)
+            self._end(calls)
         return [ended[call.function] for call in calls]
+
+    def _end(self, calls: Sequence[Invocation]) -> None:
+        """Kill those functions that have not ended, and wait for that."""
+        platform, names = self._workplace.platform, {call.function for call in calls}
+        for name in names:
+            platform.cancel(name)
+        while names & set(platform.running()):
+            platform.wait(_LOOK_S)
 
     def _task(
         self, settings: Settings, rates: Rates | None, rank: int, world_size: int, pieces: int

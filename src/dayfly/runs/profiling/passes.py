@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,16 @@ from torch.utils._pytree import tree_leaves
 
 from dayfly.job import Job
 from dayfly.runs.profiling.layers import Layers
+from dayfly.runs.shipping import receive
+from dayfly.runs.task import Task
 from dayfly.train.devices import to_device
 from dayfly.train.order import Epochs
 from dayfly.train.randomness import DROPOUT, seed_generators
 from dayfly.train.replica import Replica, forward
 from dayfly.train.slices import Slices
-from dayfly.train.sources import Source
+from dayfly.train.sources import Source, open_sources
 from dayfly.train.synchronous import Synchronous
+from dayfly.wire.store import open_store
 
 #: CPU time of the thread that asks, in seconds.
 clock: Callable[[], float] = time.thread_time
@@ -161,3 +165,19 @@ class Passes:
         for module in dict.fromkeys(self.layers.modules):
             stack.callback(module.register_forward_pre_hook(enter).remove)
             stack.callback(module.register_forward_hook(leave).remove)
+
+
+def pass_of(task: Task, samples: int) -> Callable[[], None]:
+    """A forward and a backward pass of a task's job, of so many samples, without its channel."""
+    store = open_store(task.store)
+    job = receive(task.shipped, store, Path(task.scratch))
+    replica = Replica(job)
+    source, _ = open_sources(job, task.parts, store)
+    epochs = Epochs(task.samples, job.batch_size, job.seed)
+    passes = Passes(job, replica, Synchronous(job, replica), source, epochs)
+    batch = passes.samples(samples)
+
+    def run() -> None:
+        passes.compute(batch, by_layer=False)
+
+    return run
