@@ -12,6 +12,7 @@ from benchmarks.parts.planning.configurations import CHOSEN
 from benchmarks.parts.planning.forecast import forecast, kept
 from benchmarks.parts.planning.pace import Pace, pace_text, paces, read_pace
 
+from benchmarks import planning
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure
 from dayfly.plan.profile import Fit, Pass, SizeProfile
@@ -86,7 +87,7 @@ def test_a_kept_profile_has_its_pace(tmp_path: Path) -> None:
 def test_a_kept_profile_without_a_pace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mlp-ps-lambda.json").write_text(profile_text(PROFILE))
     with pytest.raises(RequestError, match=r"has no mlp-ps-lambda\.pace\.json beside it"):
-        kept("mlp-ps-lambda", tmp_path)
+        planning.run(["--only", "mlp-4-server-push-pull", "--profiles", str(tmp_path)])
 
 
 @pytest.mark.parametrize(
