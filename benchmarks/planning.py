@@ -5,6 +5,9 @@
     round 0   every configuration, from the first to the last
     round 1   from the last to the first
     ...
+    predict   each run once more, at the pace that the machine had
+
+Before and after each profile and each run, a fixed piece of work is timed (`parts.planning.pace`).
 
 A measurement is a whole run of `dayfly.train`. The configurations were chosen before anything was
 profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
@@ -18,18 +21,21 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine, one_thread
 from benchmarks.parts.planning import shown
+from benchmarks.parts.planning.at_pace import at_pace
 from benchmarks.parts.planning.channels import Urls, channels
 from benchmarks.parts.planning.compare import row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, Chosen
-from benchmarks.parts.planning.forecast import forecast, profile
+from benchmarks.parts.planning.forecast import Profiled, forecast, kept, profiled
 from benchmarks.parts.planning.measure import Taken, train
+from benchmarks.parts.planning.pace import Pace, paces
 from benchmarks.parts.spread import say
 from dayfly.life.sessions import Session
 
@@ -46,52 +52,89 @@ table = shown.table
 def run(args: Sequence[str]) -> Json:
     """Measure; returns the result, see `benchmarks/README.md`.
 
-    Raises RunFailed if a run fails, or a function of it dies.
+    Raises RequestError for a profile in `--profiles` that is none, or without its pace, and
+    RunFailed if a run fails, or a function of it dies.
     """
     asked = _arguments(args)
     chosen = [CHOSEN[name] for name in asked.only]
+    there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
     began, on_what = time.monotonic(), machine()
     warning = _warning(on_what["load"])
     if warning:
         say(warning)
-    with Session.open() as session, channels(one.channel for one in chosen) as urls, one_thread():
+    with (
+        Session.open() as session,
+        channels(one.channel for one in chosen) as urls,
+        paces(one.work for one in chosen) as probes,
+        one_thread(),
+    ):
         # On disk, as runs are by default; the session's own directory is in memory.
         scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
         session.record_directory(scratch)
         scratch.mkdir(mode=0o700)
+        works = {one.profile: one.work for one in chosen}
         profiles = {
-            name: profile(name, urls, scratch, asked.profiles, quick=asked.quick)
-            for name in dict.fromkeys(one.profile for one in chosen)
+            name: there[name]
+            or profiled(name, urls, scratch, probes[work], asked.profiles, quick=asked.quick)
+            for name, work in works.items()
         }
-        predictions = {one.name: forecast(profiles[one.profile], one, urls) for one in chosen}
-        taken = _measure(chosen, asked.rounds, urls, scratch)
-    rows = [row(one.name, predictions[one.name], taken[one.name]) for one in chosen]
+        predictions = {
+            one.name: forecast(profiles[one.profile].profile, one, urls) for one in chosen
+        }
+        runs = _measure(chosen, asked.rounds, urls, scratch, probes)
+    rows = [
+        _row(one, profiles[one.profile], predictions[one.name], runs[one.name], urls)
+        for one in chosen
+    ]
     return {
         "machine": on_what,
         "warning": warning,
         "quick": asked.quick,
         "rounds": asked.rounds,
         "wall_s": time.monotonic() - began,
-        "profiles": [{"name": name, "took_s": one.took_s} for name, one in profiles.items()],
-        "rows": [each | _what(one) for each, one in zip(rows, chosen, strict=True)],
+        "profiles": [
+            {"name": name, "took_s": one.profile.took_s, "pass_s": one.pass_s}
+            for name, one in profiles.items()
+        ],
+        "rows": rows,
         "summary": summary(rows),
     }
 
 
 def _measure(
-    chosen: Sequence[Chosen], rounds: int, urls: Urls, scratch: Path
-) -> dict[str, list[Taken]]:
-    """Every configuration once a round, every other round backwards."""
-    taken: dict[str, list[Taken]] = {one.name: [] for one in chosen}
+    chosen: Sequence[Chosen],
+    rounds: int,
+    urls: Urls,
+    scratch: Path,
+    probes: Mapping[str, Pace],
+) -> dict[str, list[tuple[Taken, float]]]:
+    """Every configuration once a round, every other round backwards.
+
+    Each run with the CPU seconds of a pass of its work's probe beside it.
+    """
+    runs: dict[str, list[tuple[Taken, float]]] = {one.name: [] for one in chosen}
     for number in range(rounds):
         for one in chosen if number % 2 == 0 else reversed(chosen):
-            found = train(one, urls, scratch)
-            taken[one.name].append(found)
+            found, pass_s = probes[one.work].beside(partial(train, one, urls, scratch))
+            runs[one.name].append((found, pass_s))
             say(
                 f"round {number + 1} of {rounds}: {one.name} {1e3 * found.step_s:.1f} ms a step, "
-                f"{found.wall_s:.1f} s"
+                f"{found.wall_s:.1f} s, a pass of the probe {1e3 * pass_s:.1f} ms"
             )
-    return taken
+    return runs
+
+
+def _row(
+    one: Chosen,
+    known: Profiled,
+    predicted: Json,
+    runs: Sequence[tuple[Taken, float]],
+    urls: Urls,
+) -> Json:
+    """Predicted, as the profile is and at each run's pace, beside measured."""
+    factors = [pass_s / known.pass_s for _, pass_s in runs]
+    paced = [forecast(at_pace(known.profile, factor), one, urls) for factor in factors]
+    return row(one.name, predicted, [taken for taken, _ in runs], paced, factors) | _what(one)
 
 
 def _what(one: Chosen) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 from benchmarks.parts.planning.compare import PAPERS, error, repeatability, row, summary
@@ -95,13 +96,24 @@ PREDICTED = {
     "memory_mib": (105.0, 196.0),
     "breakdown": {"compute": 0.1, "transfer": 0.01},
 }
+#: As the profile is at the pace of each run; what is not said is as it was.
+PACED = [{**PREDICTED, "step_s": step_s} for step_s in (0.105, 0.1, 0.13)]
+PACES = [0.95, 0.9, 1.2]
 RUNS = [taken(0.1, 0.002, (90, 180)), taken(0.09, 0.002, (100, 200)), taken(0.12, 0.0021, (95, 1))]
 
 
+def made_row(name: str, **changes: Any) -> dict[str, Any]:
+    return row(name, {**PREDICTED, **changes}, RUNS, PACED, PACES)
+
+
 def test_a_row() -> None:
-    made = row("one", PREDICTED, RUNS)
+    made = made_row("one")
     assert made["step_s"]["measured"] == 0.1
     assert made["step_s"]["error"] == pytest.approx(0.1)
+    # The median of the predictions beside that of the runs.
+    assert made["step_s"]["at_pace"] == {"predicted": 0.105, "error": pytest.approx(0.05)}
+    assert made["cost_usd"]["at_pace"]["error"] == made["cost_usd"]["error"]
+    assert made["pace"] == {"least": 0.9, "most": 1.2, "runs": PACES}
     assert made["step_s"]["spread"] == pytest.approx(0.3)
     # 0.1 beside 0.105, 0.09 beside 0.11, 0.12 beside 0.095.
     alone = (0.005 / 0.1 + 0.02 / 0.09 + 0.025 / 0.12) / 3
@@ -125,14 +137,14 @@ def test_errors_have_a_sign() -> None:
 
 
 def test_a_summary() -> None:
-    rows = [
-        row("high", PREDICTED, RUNS),
-        row("low", {**PREDICTED, "step_s": 0.07, "memory_mib": (90.0, 200.0)}, RUNS),
-    ]
+    rows = [made_row("high"), made_row("low", step_s=0.07, memory_mib=(90.0, 200.0))]
     found = summary(rows)
     assert found["step_s"]["mean"] == pytest.approx(0.2)
     assert found["step_s"]["worst"] == pytest.approx(0.3)
     assert found["step_s"]["worst_of"] == "low"
+    paced = {"mean": pytest.approx(0.05), "worst": pytest.approx(0.05), "worst_of": "high"}
+    assert found["step_s"]["at_pace"] == paced
+    assert found["pace"] == {"least": 0.9, "most": 1.2}
     assert found["cost_usd"]["mean"] == pytest.approx(0.05)
     assert found["memory_mib"]["least"] == pytest.approx(-0.1)
     assert found["memory_mib"]["most"] == pytest.approx(0.05)
@@ -140,7 +152,7 @@ def test_a_summary() -> None:
 
 
 def test_the_table_says_all() -> None:
-    rows = [row("high", PREDICTED, RUNS), row("low", {**PREDICTED, "step_s": 0.07}, RUNS)]
+    rows = [made_row("high"), made_row("low", step_s=0.07)]
     result = {
         "machine": {"cpu": "a CPU", "cores": 2, "torch": "2", "python": "3", "load": 0.1},
         "warning": None,
@@ -152,7 +164,9 @@ def test_the_table_says_all() -> None:
     page = io.StringIO()
     Console(file=page, width=200).print(planning.table(result))
     text = page.getvalue()
-    for said in ("high", "+10.0%", "-30.0%", "105/196", "100/200", "mean error 20.0%", "20 s"):
+    said_of_pace = ("+5.0%", "0.90 to 1.20", "mean error 5.0%", "plans now", "model is worth")
+    said_of_all = ("high", "+10.0%", "-30.0%", "105/196", "100/200", "mean error 20.0%", "20 s")
+    for said in (*said_of_all, *said_of_pace):
         assert said in text
     for name, reported in PAPERS.items():
         assert f"{name} {reported}" in text

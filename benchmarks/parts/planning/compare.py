@@ -35,8 +35,18 @@ def repeatability(figures: Sequence[float]) -> Json:
     return {"spread": (max(figures) - min(figures)) / median(figures), "single": single}
 
 
-def row(name: str, predicted: Mapping[str, Any], taken: Sequence[Taken]) -> Json:
-    """A configuration. predicted: a prediction, as JSON has it."""
+def row(
+    name: str,
+    predicted: Mapping[str, Any],
+    taken: Sequence[Taken],
+    paced: Sequence[Mapping[str, Any]],
+    paces: Sequence[float],
+) -> Json:
+    """A configuration.
+
+    predicted: a prediction, as JSON has it. Of each run: paced: the same, made with the profile at
+    its pace. paces: how many times as long as beside the profile a pass of the probe took.
+    """
     peaks = [max(each) for each in zip(*(one.peaks_mib for one in taken), strict=True)]
     compared: Json = {}
     for ours, theirs in COMPARED.items():
@@ -45,6 +55,7 @@ def row(name: str, predicted: Mapping[str, Any], taken: Sequence[Taken]) -> Json
             "predicted": predicted[theirs],
             "measured": median(figures),
             "error": error(predicted[theirs], median(figures)),
+            "at_pace": _at_pace([one[theirs] for one in paced], median(figures)),
             "runs": figures,
             **repeatability(figures),
         }
@@ -52,6 +63,7 @@ def row(name: str, predicted: Mapping[str, Any], taken: Sequence[Taken]) -> Json
     return {
         "name": name,
         "steps": taken[0].steps,
+        "pace": {"least": min(paces), "most": max(paces), "runs": list(paces)},
         **compared,
         "wall_s": median(one.wall_s for one in taken),
         "billed_s": {
@@ -72,25 +84,42 @@ def row(name: str, predicted: Mapping[str, Any], taken: Sequence[Taken]) -> Json
 
 
 def summary(rows: Sequence[Json]) -> Json:
-    """Over all configurations: mean and worst errors, which is the worst, and repeatability."""
-    whole: Json = {name: _errors(rows, name) for name in (*COMPARED, "memory_mib")}
+    """Over all configurations: mean and worst errors, which is the worst, and repeatability.
+
+    at_pace: the same errors of the predictions at the runs' pace. pace: of all runs.
+    """
+    whole: Json = {
+        name: _errors({row["name"]: row[name]["error"] for row in rows})
+        for name in (*COMPARED, "memory_mib")
+    }
     memory = [one for row in rows for one in row["memory_mib"]["errors"]]
     whole["memory_mib"] |= {"least": min(memory), "most": max(memory)}
     for name in COMPARED:
         whole[name] |= {
+            "at_pace": _errors({row["name"]: row[name]["at_pace"]["error"] for row in rows}),
             "spread": fmean(row[name]["spread"] for row in rows),
             "single": _of_known([row[name]["single"] for row in rows], fmean),
             "worst_single": _of_known([row[name]["single"] for row in rows], max),
         }
+    whole["pace"] = {
+        "least": min(row["pace"]["least"] for row in rows),
+        "most": max(row["pace"]["most"] for row in rows),
+    }
     return whole
 
 
-def _errors(rows: Sequence[Json], name: str) -> Json:
-    worst = max(rows, key=lambda row: abs(row[name]["error"]))
+def _at_pace(predicted: Sequence[float], measured: float) -> Json:
+    """The median of the predictions, one a run; measured: that of the runs."""
+    return {"predicted": median(predicted), "error": error(median(predicted), measured)}
+
+
+def _errors(errors: Mapping[str, float]) -> Json:
+    """errors: by the name of a configuration."""
+    worst = max(errors, key=lambda name: abs(errors[name]))
     return {
-        "mean": fmean(abs(row[name]["error"]) for row in rows),
-        "worst": abs(worst[name]["error"]),
-        "worst_of": worst["name"],
+        "mean": fmean(abs(one) for one in errors.values()),
+        "worst": abs(errors[worst]),
+        "worst_of": worst,
     }
 
 

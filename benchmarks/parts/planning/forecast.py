@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import CHOSEN, WAYS, Chosen
 from benchmarks.parts.planning.jobs import WORKS, write_data
+from benchmarks.parts.planning.pace import Pace, pace_text, read_pace
 from benchmarks.parts.spread import say
-from dayfly.errors import RunFailed
+from dayfly.errors import RequestError, RunFailed
 from dayfly.plan.profile import Profile
 from dayfly.plan.profile_file import profile_text
 from dayfly.runs.planning import Wanted, read_profile
@@ -19,35 +20,71 @@ from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
 
 
-def profile(
-    name: str, urls: Urls, scratch: Path, kept: Path | None = None, *, quick: bool = False
-) -> Profile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """A profile, and pass_s: CPU seconds of the probe's pass beside it, see `pace`."""
+
+    profile: Profile
+    pass_s: float
+
+
+def kept(name: str, directory: Path | None) -> Profiled | None:
+    """The profile of that name, if it is there.
+
+    Raises RequestError for what is no profile, and for one whose pace nobody wrote down.
+    """
+    if directory is None or not (file := _file(directory, name)).exists():
+        return None
+    beside = _pace_file(directory, name)
+    if not beside.exists():
+        raise RequestError(
+            f"{file} has no {beside.name} beside it, which says how fast the machine was: take the "
+            "profile away, and it is made anew"
+        )
+    return Profiled(profile=read_profile(file), pass_s=read_pace(beside))
+
+
+def profiled(
+    name: str, urls: Urls, scratch: Path, pace: Pace, keep: Path | None, *, quick: bool = False
+) -> Profiled:
     """The profile of that name, with all memory sizes of the configurations that are of it.
 
-    kept: a directory; a profile that is there is used as it is, and one that is made is put there.
-    quick: of few probes. Raises RunFailed if a function of it fails.
+    pace: of its work. keep: a directory where it is put; None: nowhere. quick: of few probes.
+    Raises RunFailed if a function of it fails.
     """
-    file = None if kept is None else kept / f"{name}.json"
-    if file is not None and file.exists():
-        return read_profile(file)
     of_it = [one for one in CHOSEN.values() if one.profile == name]
     first = of_it[0]
     sizes = sorted({size for one in of_it for size in one.memory_mib})
     work = WORKS[first.work]
+    data = write_data(work, scratch)
+
+    def measured() -> Profile:
+        return measuring.profile(
+            work.job(data, batch_size=work.batch_size),
+            Settings(channel=urls[first.channel], memory_mib=sizes[0], **WAYS[first.way]),
+            sizes,
+            name=work.name,
+            quick=quick,
+            note=say,
+        )
+
     say(f"profile {name}: functions of {', '.join(map(str, sizes))} MiB")
-    made = measuring.profile(
-        work.job(write_data(work, scratch), batch_size=work.batch_size),
-        Settings(channel=urls[first.channel], memory_mib=sizes[0], **WAYS[first.way]),
-        sizes,
-        name=work.name,
-        quick=quick,
-        note=say,
-    )
-    say(f"profile {name}: {made.took_s:.1f} s")
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(profile_text(made))
-    return made
+    made, pass_s = pace.beside(measured)
+    say(f"profile {name}: {made.took_s:.1f} s, a pass of the probe {1e3 * pass_s:.1f} ms")
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        # The pace first: a profile without one is of no use.
+        _pace_file(keep, name).write_text(pace_text(pass_s))
+        _file(keep, name).write_text(profile_text(made))
+    return Profiled(profile=made, pass_s=pass_s)
+
+
+def _file(directory: Path, name: str) -> Path:
+    return directory / f"{name}.json"
+
+
+def _pace_file(directory: Path, name: str) -> Path:
+    return directory / f"{name}.pace.json"
 
 
 def forecast(profile: Profile, chosen: Chosen, urls: Urls) -> dict[str, Any]:

@@ -26,7 +26,11 @@ def table(result: Json) -> Table:
         *load,
         f"{len(profiles)} profiles, which took {profiling_s:.0f} s of probes",
         _seconds(rows),
-        "error: predicted / measured - 1; spread: (most - least) / median of the runs;",
+        "error: predicted / measured - 1, by the profile as it is: what a user gets who plans now",
+        "and runs later, on a machine that meanwhile became faster or slower;",
+        "at pace: the same, had the profile been made at each run's pace: what the model is worth;",
+        "pace: time of the same computing beside the runs / beside the profile, above 1: slower;",
+        "spread: (most - least) / median of the runs;",
         "single: how far a run is from the median of the others, on average",
         _dollars(rows),
         _memory(rows),
@@ -40,7 +44,8 @@ def table(result: Json) -> Table:
 
 def _seconds(rows: Sequence[Json]) -> Table:
     made = columns(
-        ["configuration"], ["steps", "predicted", "measured ms", "error", "spread", "single"]
+        ["configuration"],
+        ["steps", "predicted", "measured ms", "error", "at pace", "spread", "single", "pace"],
     )
     for row in rows:
         step = row["step_s"]
@@ -50,13 +55,17 @@ def _seconds(rows: Sequence[Json]) -> Table:
             f"{1e3 * step['predicted']:.1f}",
             f"{1e3 * step['measured']:.1f}",
             _signed(step["error"]),
+            _signed(step["at_pace"]["error"]),
             *_repeats(step),
+            _range(row["pace"]),
         )
     return made
 
 
 def _dollars(rows: Sequence[Json]) -> Table:
-    made = columns(["configuration"], ["predicted m$", "measured", "error", "spread", "single"])
+    made = columns(
+        ["configuration"], ["predicted m$", "measured", "error", "at pace", "spread", "single"]
+    )
     for row in rows:
         cost = row["cost_usd"]
         made.add_row(
@@ -64,19 +73,23 @@ def _dollars(rows: Sequence[Json]) -> Table:
             f"{1e3 * cost['predicted']:.4f}",
             f"{1e3 * cost['measured']:.4f}",
             _signed(cost["error"]),
+            _signed(cost["at_pace"]["error"]),
             *_repeats(cost),
         )
     return made
 
 
 def _memory(rows: Sequence[Json]) -> Table:
-    made = columns(["configuration"], ["run s", "error", "predicted MiB", "measured", "error"])
+    made = columns(
+        ["configuration"], ["run s", "error", "at pace", "predicted MiB", "measured", "error"]
+    )
     for row in rows:
         run, memory = row["run_s"], row["memory_mib"]
         made.add_row(
             row["name"],
             f"{run['measured']:.2f}",
             _signed(run["error"]),
+            _signed(run["at_pace"]["error"]),
             "/".join(f"{one:.0f}" for one in memory["predicted"]),
             "/".join(f"{one:.0f}" for one in memory["measured"]),
             _signed(memory["error"]),
@@ -105,16 +118,26 @@ def _summary(summary: Json) -> Iterator[str]:
             f"{words}: mean error {one['mean']:.1%}, worst {one['worst']:.1%} "
             f"({one['worst_of']}); spread of the runs {one['spread']:.1%}{single}"
         )
+        paced = one["at_pace"]
+        yield (
+            f"  at the runs' pace: mean error {paced['mean']:.1%}, worst {paced['worst']:.1%} "
+            f"({paced['worst_of']})"
+        )
     memory = summary["memory_mib"]
     yield (
         f"memory: mean error {memory['mean']:.1%}, from {_signed(memory['least'])} to "
         f"{_signed(memory['most'])} (furthest: {memory['worst_of']})"
     )
+    yield f"pace of the machine: {_range(summary['pace'])} of what it was beside the profiles"
 
 
 def _repeats(one: Json) -> tuple[str, str]:
     single = one["single"]
     return f"{one['spread']:.1%}", "" if single is None else f"{single:.1%}"
+
+
+def _range(pace: Json) -> str:
+    return f"{pace['least']:.2f} to {pace['most']:.2f}"
 
 
 def _signed(share: float) -> str:
