@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dayfly.plan.figures import Figure, Transfer
 from dayfly.plan.profile import Pass, Profile, SizeProfile
+from dayfly.wire.streams import Store
 
 
 def at_pace(profile: Profile, factor: float) -> Profile:
@@ -13,11 +14,17 @@ def at_pace(profile: Profile, factor: float) -> Profile:
 
     Start and end are mostly CPU, and count as such. Latencies, rates and memory stay as they are.
     """
-    fit = profile.fit
+    fit, store = profile.fit, profile.store
+    if store is not None:
+        store = Store(
+            cpu_s=factor * store.cpu_s,
+            cpu_s_per_byte=factor * store.cpu_s_per_byte,
+        )
     return replace(
         profile,
         sizes=tuple(_size(size, factor) for size in profile.sizes),
         fit=None if fit is None else replace(fit, a=factor * fit.a),
+        store=store,
     )
 
 
@@ -32,6 +39,7 @@ def _size(size: SizeProfile, factor: float) -> SizeProfile:
         reduce_s_per_byte=factor * size.reduce_s_per_byte,
         up=_way(size.up, factor),
         down=_way(size.down, factor),
+        sum_cpu_s=factor * size.sum_cpu_s,
         init_s=_times(size.init_s, factor),
         start_s=_times(size.start_s, factor),
         end_s=_times(size.end_s, factor),

@@ -17,7 +17,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -120,6 +121,7 @@ class _End:
         self._peer = 1 - task.rank
         self._turn = 0
         self._rows: list[tuple[int, float, float]] = []  # size, wall and CPU seconds of a message
+        self._served: list[tuple[int, float]] = []  # the same, of the store's thread
         most = channel.abilities.largest_bytes
         self._sizes = [size for size in request.sizes if most is None or size <= most]
         self._memory = torch.zeros(max(self._sizes), dtype=torch.uint8)
@@ -149,7 +151,7 @@ class _End:
             sums.append(self._lead_sums(length, max(2, min(times, self._request.sums))))
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
         self._tell("end")
-        return {"rows": self._rows, "sums": sums, **measured}
+        return {"rows": self._rows, "served": self._served, "sums": sums, **measured}
 
     def follow(self) -> Mapping[str, Any]:
         """Rank 1: do what rank 0 says."""
@@ -167,7 +169,7 @@ class _End:
             else:
                 self._channel.put_bytes(self._key("done"), b"done")
             self._turn += 1
-        return {"rows": self._rows, "sums": sums}
+        return {"rows": self._rows, "served": self._served, "sums": sums}
 
     def _count(self, wall_s: float, cpu_s: float) -> int:
         """Messages of a row; 0 if one alone takes more than the function may use at once."""
@@ -202,10 +204,11 @@ class _End:
         payload = as_bytes(self._memory[:size])
         if pauses:
             time.sleep(_PAUSE_S)
-        began, whole = time.perf_counter(), time.process_time()
-        for number in range(count):
-            self._channel.put(self._key("row", number), header, payload)
-        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
+        with self._serving(size, count):
+            began, whole = time.perf_counter(), time.process_time()
+            for number in range(count):
+                self._channel.put(self._key("row", number), header, payload)
+            wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
         return wall_s / count, cpu_s / count
 
     def _get(self, size: int, count: int, *, pauses: bool) -> tuple[float, float]:
@@ -215,16 +218,26 @@ class _End:
         timeout_s = self._task.wait_timeout_s
         if pauses:
             time.sleep(_PAUSE_S)
-        began, whole = time.perf_counter(), time.process_time()
-        for number, key in enumerate(keys):
-            # As a collective does: it holds the terms that it adds, and gets what is to stay.
-            if number % 2:
-                self._channel.hold(key, header, timeout_s)
-            else:
-                self._channel.get(key, self._memory[:size], timeout_s)
-        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
+        with self._serving(size, count):
+            began, whole = time.perf_counter(), time.process_time()
+            for number, key in enumerate(keys):
+                # As a collective does: it holds the terms that it adds, and gets what is to stay.
+                if number % 2:
+                    self._channel.hold(key, header, timeout_s)
+                else:
+                    self._channel.get(key, self._memory[:size], timeout_s)
+            wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
         self._channel.drop(keys)
         return wall_s / count, cpu_s / count
+
+    @contextmanager
+    def _serving(self, size: int, count: int) -> Iterator[None]:
+        """Note what the store's thread takes for a message of a row, if it tells."""
+        before_s = self._channel.served_s()
+        yield
+        after_s = self._channel.served_s()
+        if before_s is not None and after_s is not None:
+            self._served.append((size, (after_s - before_s) / count))
 
     def _long(self, s_per_byte: float) -> int:
         """Elements of long sums: of as many messages as the collective makes at most, within what

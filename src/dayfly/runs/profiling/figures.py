@@ -21,6 +21,7 @@ from dayfly.plan.profile import Pass, SizeProfile
 from dayfly.runs.profiling.neighbours import Slot
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
+from dayfly.wire.streams import Store
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 Json = Mapping[str, Any]
@@ -205,6 +206,20 @@ def crowding(measured: Measured) -> tuple[Figure, float]:
     found = Figure.of([max(1.0, one / alone_s) for one in busy])
     each = 1.0 if measured.cpu_cores is None else min(1.0, measured.cpu_cores)
     return found, measured.neighbours * each
+
+
+def store_of(served: Sequence[tuple[int, float]]) -> Store | None:
+    """What messages take of their store's thread, by sizes and CPU seconds of some; None: of none.
+
+    It is asked itself, so how a function is limited does not matter.
+    """
+    if not served:
+        return None
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for size, cpu_s in served:
+        by_size[size].append(cpu_s)
+    line = fit_affine((size, median(found)) for size, found in by_size.items())
+    return Store(cpu_s=line.fixed, cpu_s_per_byte=line.each)
 
 
 def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:

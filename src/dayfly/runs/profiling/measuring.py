@@ -38,7 +38,7 @@ from dayfly.runs.one_life import PRELOAD
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
-from dayfly.runs.profiling.figures import Measured, size_profile, step_points
+from dayfly.runs.profiling.figures import Measured, size_profile, step_points, store_of
 from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
@@ -135,6 +135,7 @@ def profile(
         how="measured",
         took_s=time.monotonic() - began,
         measures=4 + len(job.metrics),
+        store=store_of(bench.served),
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),
     )
@@ -173,6 +174,7 @@ class _Bench:
         self._shipped: Shipped = ship(job, code, store)
         prepared = prepare(job, settings)
         self._parts: tuple[Part, ...] = ()
+        self.served: list[tuple[int, float]] = []
         if prepared.arrays is not None:
             self._parts = place(prepared.arrays, store, job.seed)
         self._samples = self._parts[0].samples if self._parts else prepared.training_samples
@@ -311,7 +313,9 @@ class _Bench:
                     if sizes is not known:
                         raise
                     continue
-            return self._measured(f"{request.name}-0"), self._measured(f"{request.name}-1")
+            ends = self._measured(f"{request.name}-0"), self._measured(f"{request.name}-1")
+            self.served += [row for end in ends for row in end["served"]]
+            return ends
         raise AssertionError("the loop returns or raises")
 
     def _neighbours(self, settings: Settings, limits: Limits) -> int:
