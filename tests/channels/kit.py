@@ -75,10 +75,14 @@ def eventually_only(before: frozenset[object]) -> None:
 
 
 @contextmanager
-def closed_port() -> Iterator[int]:
-    """A port of the loopback address at which nobody listens, nor comes to meanwhile."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+def kept_port() -> Iterator[int]:
+    """A port of the loopback address at which nobody listens, and that nobody else gets meanwhile.
+
+    A server of the test's own may listen there, as it says SO_REUSEADDR.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
         assert isinstance(port, int)
         yield port

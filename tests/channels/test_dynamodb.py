@@ -25,7 +25,7 @@ from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES
-from tests.channels.kit import closed_port
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
@@ -304,7 +304,7 @@ def test_a_large_model_is_refused_with_the_arithmetic() -> None:
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)
-    with closed_port() as port:
+    with kept_port() as port:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         said = refusal("table")
     assert "for 3 s: it does not answer (EndpointConnectionError)" in said

@@ -24,7 +24,7 @@ from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from dayfly.wire.message import HEADER_BYTES
-from tests.channels.kit import closed_port
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import ObjectPlace, s3, shared_moto, site
@@ -274,7 +274,7 @@ def test_wrong_credentials_are_refused_without_a_secret(
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)
-    with closed_port() as port:
+    with kept_port() as port:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         said = refusal("s3://bucket/prefix")
     assert "has not answered for 3 s: it does not answer (Connection refused)" in said

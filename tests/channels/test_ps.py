@@ -32,7 +32,7 @@ from dayfly.wire.message import DTYPES, HEADER_BYTES, Header
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
 from dayfly.wire.tensors import as_bytes
-from tests.channels.kit import MIB, SUM, eventually, handles, part, plan, push, site
+from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
 from tests.channels.places import SOON_S, put, tensor
 
 KIND = ParameterServer()
@@ -269,13 +269,12 @@ def test_a_port_in_use_and_a_foreign_address_are_named(tmp_path: Path) -> None:
 
 
 def test_a_port_of_ones_own_can_be_had_again_at_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    place = site(tmp_path, f"ps://127.0.0.1:{port}")
-    for _ in range(2):
-        with KIND.create(place, plan(RANKS)) as made, KIND.open(place, 0) as worker:
-            assert push(worker, 0, torch.ones(4))
-            made.destroy()
+    with kept_port() as port:
+        place = site(tmp_path, f"ps://127.0.0.1:{port}")
+        for _ in range(2):
+            with KIND.create(place, plan(RANKS)) as made, KIND.open(place, 0) as worker:
+                assert push(worker, 0, torch.ones(4))
+                made.destroy()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from dayfly.wire.channels.redis import Redis
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from dayfly.wire.redis import pool as pools
-from tests.channels.kit import closed_port
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.redis_place import RedisPlace, redis_server
@@ -207,7 +207,7 @@ def test_an_error_that_repeats_the_password_is_cleaned() -> None:
 
 
 def test_nobody_there_is_told_at_once() -> None:
-    with closed_port() as port:
+    with kept_port() as port:
         says = (
             rf"^redis at 127\.0\.0\.1:{port} cannot be reached \(ConnectionRefused.*check that it"
         )
