@@ -18,6 +18,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No example has a deadline: on a machine that does something else, any may take seconds.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @contextmanager

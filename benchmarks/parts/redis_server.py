@@ -22,8 +22,6 @@ from dayfly.errors import RunFailed
 
 #: How long a server may take until it answers, in seconds.
 _START_TIMEOUT_S = 30.0
-#: Ports to try: another process may take one before the server does.
-_TRIES = 5
 #: Becomes the server, which the kernel kills when the thread ends that started it.
 _LAUNCH = """
 import ctypes, os, signal, sys
@@ -61,14 +59,13 @@ class RedisServer(Closing):
         if self._options.tls is not None:
             _make_certificate(self._options.tls, self.host)
         self._process: subprocess.Popen[bytes] | None = None
-        for left in reversed(range(_TRIES)):
-            self.port = _free_port(self.host)
-            try:
-                self.start()
-                return
-            except RunFailed:
-                if not left:
-                    raise
+        self._port = _kept_port(self.host)
+        self.port: int = self._port.getsockname()[1]
+        try:
+            self.start()
+        except BaseException:
+            self._port.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -118,6 +115,7 @@ class RedisServer(Closing):
 
     def close(self) -> None:
         self.kill()
+        self._port.close()
 
     def _configuration(self) -> list[str]:
         options, plain = self._options, self._options.tls is None
@@ -135,7 +133,7 @@ class RedisServer(Closing):
         return [*lines, *options.more, ""]
 
     def _listens(self) -> bool:
-        """Whether this very process does, and not another that has the port."""
+        """Whether it does; the port is nobody else's."""
         assert self._process is not None
         try:
             with socket.create_connection((self.host, self.port), 1.0):
@@ -144,11 +142,19 @@ class RedisServer(Closing):
             return False
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as server:
-        port = server.getsockname()[1]
-        assert isinstance(port, int)
-        return port
+def _kept_port(host: str) -> socket.socket:
+    """A free port, which nobody else gets while this is open, listening or not.
+
+    A server that says SO_REUSEADDR, as Redis does, may listen there beside.
+    """
+    kept = socket.socket()
+    try:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind((host, 0))
+    except BaseException:
+        kept.close()
+        raise
+    return kept
 
 
 def _make_certificate(directory: Path, host: str) -> None:

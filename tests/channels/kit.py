@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -50,8 +52,37 @@ def eventually(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def handles() -> tuple[int, int, int]:
-    """Descriptors, threads and children of this process, without what nobody refers to."""
+def handles() -> frozenset[object]:
+    """Descriptors, threads and children of this process, without what nobody refers to.
+
+    Themselves, and not how many: what an earlier test has left may end at any time.
+    """
     gc.collect()
+    found: set[object] = set(threading.enumerate())
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing
+            found.add(f"{number}: {os.readlink(f'/proc/self/fd/{number}')}")
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(children)
+    return frozenset(found | {f"process {child}" for child in children})
+
+
+def eventually_only(before: frozenset[object]) -> None:
+    """Wait until there are no handles but those of before; some may be about to end."""
+    until = time.monotonic() + SOON_S
+    while more := handles() - before:
+        assert time.monotonic() < until, f"{more} are left"
+        time.sleep(0.01)
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A port of the loopback address at which nobody listens, and that nobody else gets meanwhile.
+
+    A server of the test's own may listen there, as it says SO_REUSEADDR.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        assert isinstance(port, int)
+        yield port

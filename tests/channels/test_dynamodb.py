@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +25,7 @@ from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.keys import Key
 from dayfly.wire.message import HEADER_BYTES
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
@@ -46,6 +47,7 @@ def worker(place: DynamoPlace) -> Iterator[DynamoChannel]:
     """A worker's end of a channel that was made."""
     with place.make(NAMESPACE), place.open(NAMESPACE, 0) as channel:
         assert isinstance(channel, DynamoChannel)
+        channel._look_at_s = math.inf  # it is never time to look whether the run is there
         yield channel
 
 
@@ -300,12 +302,12 @@ def test_a_large_model_is_refused_with_the_arithmetic() -> None:
 
 
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    assert "for 3 s: it does not answer (EndpointConnectionError)" in refusal("table")
+    with kept_port() as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        said = refusal("table")
+    assert "for 3 s: it does not answer (EndpointConnectionError)" in said
 
 
 def test_missing_credentials_are_refused(

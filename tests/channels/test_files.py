@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from dayfly.wire.segments import layout
 from dayfly.wire.segments import segment as segments
 from dayfly.wire.segments import writer as writers
 from dayfly.wire.segments.doorbell import Doorbells
+from tests.channels.kit import handles
 from tests.channels.places import NAMESPACE, SOON_S, FilePlace, make, put, tensor
 
 KEY = Key(0, "a", 1, 0)
@@ -150,8 +150,7 @@ def test_a_closed_channel_says_so(tmp_path: Path) -> None:
 
 
 def test_closed_channels_leave_no_handles_and_threads(tmp_path: Path) -> None:
-    gc.collect()  # what earlier tests left
-    before = len(os.listdir("/proc/self/fd")), threading.active_count(), mapped(tmp_path)
+    before = handles()
     for generation in range(3):
         namespace = Namespace("run", generation)
         with make(tmp_path, namespace), FileChannel(tmp_path, namespace) as channel:
@@ -159,8 +158,8 @@ def test_closed_channels_leave_no_handles_and_threads(tmp_path: Path) -> None:
             channel.get(KEY, torch.zeros(4), SOON_S)
             with pytest.raises(WireError):
                 channel.get(KEY, torch.zeros(5), SOON_S)
-    after = len(os.listdir("/proc/self/fd")), threading.active_count(), mapped(tmp_path)
-    assert after == before
+    assert not handles() - before
+    assert mapped(tmp_path) == 0
 
 
 def mapped(root: Path) -> int:

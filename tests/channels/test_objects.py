@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +24,7 @@ from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.channels.patience import Outage
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from dayfly.wire.message import HEADER_BYTES
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import ObjectPlace, s3, shared_moto, site
@@ -44,6 +45,7 @@ def worker(place: ObjectPlace) -> Iterator[ObjectChannel]:
     """A worker's end of a channel that was made."""
     with place.make(NAMESPACE), place.open(NAMESPACE, 0) as channel:
         assert isinstance(channel, ObjectChannel)
+        channel._look_at_s = math.inf  # it is never time to look whether the run is there
         yield channel
 
 
@@ -174,10 +176,11 @@ def test_others_are_told_that_the_run_is_over(place: ObjectPlace) -> None:
     """What was put since the last look is removed by who put it."""
     with place.make(NAMESPACE) as coordinator, place.open(NAMESPACE, 1) as zombie:
         assert isinstance(zombie, ObjectChannel)
+        zombie._look_at_s = math.inf  # it is not time to look yet
         coordinator.destroy()
         zombie.put_bytes(KEY, b"too late")
         assert zombie.stored([KEY]) == {KEY}
-        zombie._look_at_s = 0.0  # it is time to look again
+        zombie._look_at_s = 0.0  # now it is
         with pytest.raises(WireError, match=f"{Key(4, 'a', 1, 0)}: .*were removed"):
             zombie.put_bytes(Key(4, "a", 1, 0), b"too late")
         assert zombie.stored([KEY, Key(4, "a", 1, 0)]) == set()
@@ -196,6 +199,8 @@ def test_who_waits_is_told_that_the_run_is_over(place: ObjectPlace) -> None:
 
 def test_what_a_late_worker_put_goes_when_it_ends(place: ObjectPlace) -> None:
     with place.make(NAMESPACE) as coordinator, place.open(NAMESPACE, 1) as zombie:
+        assert isinstance(zombie, ObjectChannel)
+        zombie._look_at_s = math.inf  # nor has it looked
         coordinator.destroy()
         zombie.put_bytes(KEY, b"too late")
     with place.make(NAMESPACE) as again:
@@ -267,14 +272,12 @@ def test_wrong_credentials_are_refused_without_a_secret(
 
 
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    assert "has not answered for 3 s: it does not answer (Connection refused)" in refusal(
-        "s3://bucket/prefix"
-    )
+    with kept_port() as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        said = refusal("s3://bucket/prefix")
+    assert "has not answered for 3 s: it does not answer (Connection refused)" in said
 
 
 def test_a_store_without_conditional_puts_is_refused(

@@ -18,6 +18,7 @@ from dayfly.wire.channels.redis import Redis
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from dayfly.wire.redis import pool as pools
+from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE
 from tests.channels.places import SOON_S, put, tensor
 from tests.channels.redis_place import RedisPlace, redis_server
@@ -29,9 +30,9 @@ MIB = 2**20
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody tries again, or waits for long for what does not come."""
+    """Nobody tries again; but a server that is there may take its time."""
     monkeypatch.setattr(pools, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(connections, "CONNECT_S", 1.0)
+    monkeypatch.setattr(connections, "CONNECT_S", SOON_S)
 
 
 def assert_refused(place: RedisPlace, says: str) -> None:
@@ -121,7 +122,8 @@ def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Redis().remove(RedisPlace(f"{server.url}?ca={tmp_path}/cert.pem", SECRET).site())
 
 
-def test_tls_where_there_is_none() -> None:
+def test_tls_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECT_S", 1.0)  # it may wait for more
     with redis_server() as server:
         place = RedisPlace(server.url.replace("redis", "rediss"))
         assert_refused(
@@ -205,10 +207,11 @@ def test_an_error_that_repeats_the_password_is_cleaned() -> None:
 
 
 def test_nobody_there_is_told_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    says = rf"^redis at 127\.0\.0\.1:{port} cannot be reached \(ConnectionRefused.*check that it"
-    assert_refused(RedisPlace(f"redis://127.0.0.1:{port}", SECRET), says)
+    with kept_port() as port:
+        says = (
+            rf"^redis at 127\.0\.0\.1:{port} cannot be reached \(ConnectionRefused.*check that it"
+        )
+        assert_refused(RedisPlace(f"redis://127.0.0.1:{port}", SECRET), says)
     assert_refused(RedisPlace("redis://nowhere.invalid"), "redis at nowhere.invalid:6379 cannot be")
 
 

@@ -27,9 +27,10 @@ def test_who_is_done_makes_room_and_wakes_the_next() -> None:
     asleep = threading.Event()
 
     def sleep(turn: Turn) -> bool:
-        asleep.set()
-        turn.sleep_until(time.monotonic() + SOON_S)
-        return turn.first and not turn.woken
+        behind = not turn.first
+        asleep.set()  # or about to fall asleep: it wakes up all the same
+        turn.sleep_until(time.monotonic() + SOON_S, behind=behind)
+        return behind and turn.first and not turn.woken
 
     with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         first = [line.line_up(1) for _ in range(turns._FIRST)]

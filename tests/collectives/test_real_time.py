@@ -25,7 +25,7 @@ from tests.collectives.world import SOON_S
 SIZE, LENGTH, CHUNK = 3, 180_000, 6_000
 RATE, LATENCY_S, IN_FLIGHT = 4e6, 0.015, 4
 #: Tries until one is not held up by what else the machine does.
-TRIES = 8
+TRIES = 40
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_a_real_run_takes_what_virtual_time_says(algorithm: Algorithm, tmp_path:
             took_s.append(time.monotonic() - began)
             assert {float(buffer[0]) for buffer in buffers} == {sum(range(SIZE))}
             engines[0]._channel.trim(step + 1)
+            time.sleep(0.02)  # what the last transfers were late is not made up for by the next
     # To a shaped line, a call within a millisecond of its thread's last is pipelined: one of
     # FuncPipe's steps that waited for just that one is spared its latency.
     spared_s = LATENCY_S if algorithm.name == "pipelined" else 0.0

@@ -12,7 +12,7 @@ from dayfly.wire.collectives.ring import ring_bytes, ring_requests
 from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.schedule import Span, chunks, split
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
-from tests.collectives.world import world
+from tests.collectives.world import without_looks, world
 
 CHUNK = 10
 
@@ -41,8 +41,11 @@ def forms(algorithm: Algorithm, size: int, length: int) -> tuple[tuple[int, int]
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 @pytest.mark.parametrize(("size", "length"), [(1, 60), (2, 60), (3, 120), (4, 480), (5, 0)])
-def test_traffic_is_the_closed_form(algorithm: Algorithm, size: int, length: int) -> None:
+def test_traffic_is_the_closed_form(
+    algorithm: Algorithm, size: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of all ranks; lengths that are cut evenly."""
+    without_looks(monkeypatch)
     with world(algorithm.of(size), size, CHUNK) as here:
         here.all_reduce([torch.ones(length)] * size)
         counted = [channel.traffic.counters() for channel in here.channels]

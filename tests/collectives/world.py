@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
+from dayfly.wire import execution
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.collectives import Collective
@@ -130,6 +132,11 @@ def world(collective: Collective, size: int, chunk: int = 2**14) -> Iterator[Wor
             tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm")
         )
         yield World(stack, Path(root), collective, size, chunk)
+
+
+def without_looks(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether waiting is still of use, which is a request, however long it takes."""
+    patch.setattr(execution, "LOOK_UP_S", 10 * SOON_S)
 
 
 def random_inputs(size: int, length: int, seed: int) -> list[torch.Tensor]:

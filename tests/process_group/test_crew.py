@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from dayfly.wire.process_group.crew import Crew
+from tests.channels.kit import eventually
 from tests.channels.places import SOON_S
 
 
@@ -23,7 +24,7 @@ def test_all_work_is_under_way_at_once() -> None:
             for call in calls:
                 call.result(SOON_S)
             assert crew.settled(SOON_S)
-            assert alive("crew-of-test") <= 8
+            eventually(lambda: alive("crew-of-test") <= 8, "the others end")
     assert alive("crew-of-test") == 0
 
 

@@ -13,8 +13,8 @@ from tests.process_group.test_equal import cases
 from tests.process_group.workloads import Workload, workloads
 from tests.process_group.world import World
 
-#: Of the process group. An error is there soon after.
-TIMEOUT_S = 3.0
+#: Of the process group, in seconds: no rank is as far behind. An error is there soon after.
+TIMEOUT_S = 10.0
 PATIENCE_S = 20.0
 WRONG = {workload.name: workload for workload in workloads("wrong")}
 
@@ -61,7 +61,7 @@ def test_ranks_out_of_step_are_told(world: World, name: str, told: list[str]) ->
 
 def test_a_letter_that_nobody_sends(world: World) -> None:
     outcomes = world.run(WRONG["nobody_sends"].path, 2, BACKEND, timeout_s=TIMEOUT_S)
-    assert re.search(r"receiv.* from 1, tag 7.* within 3 s", outcomes[0].error or "")
+    assert re.search(rf"receiv.* from 1, tag 7.* within {TIMEOUT_S:g} s", outcomes[0].error or "")
     assert outcomes[1].error
 
 

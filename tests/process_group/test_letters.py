@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.message import DTYPES
+from tests.channels.kit import eventually
 from tests.channels.places import tensor
 from tests.collectives.world import same_bits
 from tests.process_group.post_office import CHUNK, KINDS, Call, Office, office, threads
@@ -47,7 +48,7 @@ def test_letters_arrive_in_their_order(three: Office) -> None:
         assert torch.equal(got[at], numbered(at, lengths[at])), at
     one.letters.close()
     one.channel.close()  # which waits for what it still removes
-    assert three.left() == []
+    eventually(lambda: three.left() == [], "the senders hear that all was read")
 
 
 def test_there_and_back(three: Office) -> None:
@@ -285,11 +286,10 @@ def test_tags_that_grow_for_ever_leave_no_threads() -> None:
     """Each stream would wait for a second letter; only a few do."""
     with office("files-shaped", 2) as made:
         zero, one = made.members
-        most = 0
         for tag in range(100):
             zero.send(numbered(tag, 2), 1, tag).result()
             one.recv(into := torch.zeros(2), 0, tag).result()
             assert into.tolist() == [tag, tag]
-            most = max(most, len(threads()))
-        # Of two members: those that wait ahead, and those that are kept for the next work.
-        assert most <= 8 + 2 * 8 + 4
+            # Of two members: those that wait ahead, and those that are kept for the next work;
+            # others may be about to end.
+            eventually(lambda: len(threads()) <= 8 + 2 * 8, "the others end")

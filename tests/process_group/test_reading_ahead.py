@@ -59,7 +59,8 @@ class Watched(ShapedChannel):
 
     def has(self, number: int) -> bool:
         """Whether all messages of a letter were downloaded."""
-        return sum(key.step == number for key in self.downloaded) == PARTS
+        with self._changed:
+            return sum(key.step == number for key in self.downloaded) == PARTS
 
 
 def watched(made: Office) -> tuple[Watched, Member]:
@@ -170,7 +171,7 @@ def test_one_of_another_form_stays_unread_until_somebody_asks(kind: str, length:
         one.recv(into, 0).result()
         assert torch.equal(into, torch.ones(length))
         one.letters.close()
-        assert made.left() == []
+        soon(lambda: made.left() == [])  # once the sender has heard that it was read
 
 
 def test_who_asks_for_another_form_than_was_read_hears_so() -> None:
@@ -229,8 +230,8 @@ def test_few_streams_wait_ahead_and_none_is_left_out() -> None:
                 one.recv(into := torch.zeros(3), 0, tag).result()
                 assert into[0] == round_
                 assert len(one.letters._ahead._streams) <= 8
-        # Two members' idle threads, those that wait ahead, and what is about to end.
-        assert len(threads()) <= 2 * 8 + 8 + 2
+        # Two members' idle threads, and those that wait ahead; others may be about to end.
+        soon(lambda: len(threads()) <= 2 * 8 + 8)
 
 
 def test_what_finds_no_room_waits_for_its_reader(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
+from dayfly.runs.scripts import standalone
 from dayfly.wire.channels import direct
 
 #: Far longer than anything here takes, and far less than a group's timeout.
-LONG_S = 90
+LONG_S = 200
 
 #: The other rank never comes. Waits of ours are short, as they are not what is tested.
 RAISES_WHILE_WAITING = """
@@ -67,6 +68,7 @@ def test_another_world_after_one_that_was_destroyed(tmp_path: Path, channel: str
 def _worlds(rank: int, directory: Path, channel: str) -> None:
     os.environ["DAYFLY_CHANNEL"] = channel
     direct.LINGER_S = 10 * LONG_S  # for what nobody reads
+    standalone._LAST_S = LONG_S  # for who leaves late
     _gathered(directory / "first", rank, 3)
     _gathered(directory / "reversed", 2 - rank, 3)
     if rank > 0:

@@ -20,9 +20,9 @@ from tests.process_group.worker import Outcome, Task
 #: torch calls half of its collectives deprecated; its users do not stop using them.
 QUIET = ("-W", "ignore::FutureWarning")
 #: Seconds until workers are taken for hung; nothing takes as long when all is well.
-HUNG_S = 60.0
+HUNG_S = 120.0
 #: Seconds for an interpreter to end.
-END_S = 20.0
+END_S = 60.0
 #: Seconds from the end of a process's connections to its own.
 DYING_S = 2.0
 

@@ -10,8 +10,10 @@ import torch
 
 from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.keys import Key
+from dayfly.wire.message import Header
 from dayfly.wire.schedule import Name, Op
-from tests.wire.rank_0 import engine, four, play_rank_1, put
+from tests.wire.rank_0 import LONG_S, engine, four, play_rank_1, put
 
 
 @pytest.mark.parametrize(
@@ -97,17 +99,31 @@ def test_watch_is_told_of_uploads_waits_and_downloads(channel: Channel) -> None:
     assert all(began <= start <= end <= time.monotonic() for _, start, end in spans)
 
 
-def test_a_wait_ends_when_the_message_is_there(channel: Channel) -> None:
+def test_a_wait_ends_when_the_message_is_there(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the time goes: a peer that sends late is waited for, not downloaded from."""
     late_s = 0.3
+    asked, hold = threading.Event(), channel.hold
     spans: list[tuple[str, float, float]] = []
+
+    def held(key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+        asked.set()
+        return hold(key, expected, timeout_s)
+
+    def send() -> None:
+        assert asked.wait(LONG_S)
+        time.sleep(late_s)
+        play_rank_1(channel, 0)
+
+    monkeypatch.setattr(channel, "hold", held)
     with engine(channel, watch=lambda *span: spans.append(span)) as rank_0:
-        sender = threading.Timer(late_s, play_rank_1, (channel, 0))
+        sender = threading.Thread(target=send, daemon=True)
         sender.start()
         rank_0.all_reduce(four(), 0, "grad")
         sender.join()
     waited = [end - start for what, start, end in spans if what == "wait"]
-    assert max(waited) >= 0.9 * late_s
+    assert max(waited) >= late_s
 
 
 def _lane() -> str:

@@ -47,10 +47,10 @@ def test_an_interrupt_ends_the_wait_by_its_own_exception(channel: Channel) -> No
     with engine(channel, interrupt=interrupt) as rank_0:
         with pytest.raises(Interrupted, match="stop"):
             rank_0.all_reduce(four(), 0, "grad")
+        assert len(calls) == 2
         play_rank_1(channel, 1)
         rank_0.all_reduce(buffer_P := four(), 1, "grad")  # usable afterwards
     assert buffer_P.tolist() == [2, 4, 6, 8]
-    assert len(calls) == 2
     assert time.monotonic() - started < PROMPT_S
 
 
@@ -123,4 +123,4 @@ def test_close_leaves_no_threads(channel: Channel, fails: bool) -> None:
     assert bool(set(threading.enumerate()) - before) != channel.immediate
     rank_0.close()
     rank_0.close()
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from dayfly.wire.shaping import Line, Rates
 
 RATE, LATENCY_S = 10e6, 0.04
+#: Tries in real time, until one is not held up by what else the machine does.
+TRIES = 20
 
 
 class Clock:
@@ -75,18 +77,24 @@ def test_calls_one_after_another_pay_the_latency_each_time() -> None:
 
 def test_calls_at_once_pay_the_latency_beside_each_other() -> None:
     """Five of 10 ms and 100 ms of latency: 150 ms together, and 550 one after another."""
-    one = Line(RATE, 0.1)
-    begun = threading.Barrier(5)
 
-    def call() -> None:
-        begun.wait(30)
-        one.done(one.carry(int(RATE / 100), one.ask()))
+    def together_s() -> float:
+        one = Line(RATE, 0.1)
+        begun = threading.Barrier(5)
 
-    began_s = time.monotonic()
-    with ThreadPoolExecutor(5) as pool:
-        for called in [pool.submit(call) for _ in range(5)]:
-            called.result()
-    assert 0.148 <= time.monotonic() - began_s < 0.5
+        def call() -> None:
+            begun.wait(30)
+            one.done(one.carry(int(RATE / 100), one.ask()))
+
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(5) as pool:
+            for called in [pool.submit(call) for _ in range(5)]:
+                called.result()
+        took_s = time.monotonic() - began_s
+        assert took_s >= 0.148
+        return took_s
+
+    assert any(together_s() < 0.5 for _ in range(TRIES))
 
 
 def test_soon_after_a_late_one_no_lateness_is_paid_again() -> None:
@@ -158,21 +166,26 @@ def test_being_early_is_made_up_for() -> None:
 
 def test_threads_share_a_line() -> None:
     """In real time: together no faster than the rate, and a small one is not stuck for long."""
-    one = Line(RATE, 0.0)
-    ends_s: dict[int, float] = {}
-    began_s = time.monotonic()
 
-    def send(nbytes: int) -> None:
-        one.done(one.carry(nbytes, one.ask()))
-        ends_s[nbytes] = time.monotonic() - began_s
+    def both_s() -> dict[int, float]:
+        one = Line(RATE, 0.0)
+        ends_s: dict[int, float] = {}
+        began_s = time.monotonic()
 
-    threads = [threading.Thread(target=send, args=[size]) for size in (4_000_000, 300_000)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert max(ends_s.values()) >= 0.43
-    assert ends_s[300_000] < ends_s[4_000_000]
+        def send(nbytes: int) -> None:
+            one.done(one.carry(nbytes, one.ask()))
+            ends_s[nbytes] = time.monotonic() - began_s
+
+        threads = [threading.Thread(target=send, args=[size]) for size in (4_000_000, 300_000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert max(ends_s.values()) >= 0.43
+        return ends_s
+
+    tries = (both_s() for _ in range(TRIES))
+    assert any(ends_s[300_000] < ends_s[4_000_000] for ends_s in tries)
 
 
 @pytest.mark.parametrize(

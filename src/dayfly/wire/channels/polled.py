@@ -223,10 +223,11 @@ class PolledChannel(Channel):
         trouble: Trouble | None = None
         with self._turns.line_up(key.source) as turn:
             while True:
-                next_s = wait.next_s if turn.first else wait.behind_s
+                behind = not turn.first
+                next_s = wait.behind_s if behind else wait.next_s
                 if next_s > until_s and wait.tried_s is None:
                     next_s = until_s
-                turn.sleep_until(min(next_s, until_s))
+                turn.sleep_until(min(next_s, until_s), behind=behind)
                 if next_s <= time.monotonic():
                     self._patience.trying(wait)
                     try:

@@ -59,10 +59,13 @@ class Turn:
         """Whether it is among the first of its line."""
         return self in self._line[:_FIRST]
 
-    def sleep_until(self, then_s: float) -> None:
-        """Until a moment (`time.monotonic()`), until it is woken, or comes to the front."""
+    def sleep_until(self, then_s: float, *, behind: bool = False) -> None:
+        """Until a moment (`time.monotonic()`), or until it is woken.
+
+        behind: whether it was not among the first when the moment was chosen: then it sleeps no
+        longer than until it is, which it may be by now.
+        """
         with self._changed:
-            behind = not self.first
             self._changed.wait_for(
                 lambda: self.woken or (behind and self.first),
                 max(0.0, then_s - time.monotonic()),

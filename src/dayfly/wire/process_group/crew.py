@@ -23,6 +23,7 @@ class Crew(Closing):
         self._name = name
         self._changed = threading.Condition()
         self._threads: set[threading.Thread] = set()
+        self._leaving: set[threading.Thread] = set()  # without work; they may not have ended yet
         self._work: deque[Callable[[], None]] = deque()
         self._idle = 0
         self._closed = False
@@ -48,6 +49,7 @@ class Crew(Closing):
                 return future
             thread = threading.Thread(target=self._live, args=(run,), name=self._name, daemon=True)
             self._threads.add(thread)
+            self._leaving = {one for one in self._leaving if one.is_alive()}
         thread.start()
         return future
 
@@ -63,7 +65,7 @@ class Crew(Closing):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            threads = list(self._threads)
+            threads = [*self._threads, *self._leaving]
         for thread in threads:
             thread.join()
 
@@ -82,5 +84,6 @@ class Crew(Closing):
             if self._work:
                 return self._work.popleft()
             self._threads.discard(threading.current_thread())
+            self._leaving.add(threading.current_thread())
             self._changed.notify_all()
             return None

@@ -43,6 +43,7 @@ class Pool(Closing):
         self._closed = False
         self._lost = False  # whether the last request was given up
         self._told_away = False
+        self._answered_s = float("-inf")
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
@@ -76,7 +77,8 @@ class Pool(Closing):
                     raise self._given_up(what, patience_s, error) from error
                 if time.monotonic() - away_since >= _SILENT_S:
                     why = in_short(error)
-                    self._tell(True, f"does not answer ({why}); trying for {patience_s:g} s")
+                    said = f"does not answer ({why}); trying for {patience_s:g} s"
+                    self._tell(True, said, asked)
                 time.sleep(random.uniform(pause_s / 2, pause_s))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except ProtocolError as error:
@@ -91,7 +93,7 @@ class Pool(Closing):
             else:
                 self._give_back(connection)
                 self._lost = False
-                self._tell(False, "answers again")
+                self._tell(False, "answers again", asked)
                 return result
 
     def close(self) -> None:
@@ -104,9 +106,17 @@ class Pool(Closing):
         for connection in busy:
             connection.stop()
 
-    def _tell(self, away: bool, what: str) -> None:
-        """Say that the server is away, or back, if that is news: by default on standard error."""
+    def _tell(self, away: bool, what: str, asked_s: float) -> None:
+        """Say that the server is away, or back, if that is news: by default on standard error.
+
+        asked_s: when it was asked. Who heard nothing may come to say so after somebody else was
+        answered, who asked no earlier: that is no news any more.
+        """
         with self._lock:
+            if away and asked_s < self._answered_s:
+                return
+            if not away:
+                self._answered_s = time.monotonic()
             news, self._told_away = away is not self._told_away, away
         if news:
             logging.getLogger(__name__).warning("dayfly: %s %s", self.address, what)

@@ -41,9 +41,9 @@ LONGEST_WAIT_S = 3600.0
 #: How long an end that has begun to speak may fall silent before the other hangs up, in seconds.
 SILENCE_S = 60.0
 #: How long a server waits for a client's side of the handshake, in seconds.
-HELLO_S = 5.0
+HELLO_S = 15.0
 #: How long a client waits for the server's: there may be strangers before it, who say nothing.
-GREETING_S = 20.0
+GREETING_S = 60.0
 
 _MAGIC = b"dayfly sockets 1"
 _NONCE_BYTES = 32
