@@ -6,6 +6,9 @@ functions that live for seconds, and they would die of it.
     others   |gate|----- test, shared -----|
     alone         |gate, waits ............|----- test, exclusive -----|
     others             waits for the gate ...                          |gate|----- test
+
+Nor has a test of hypothesis a deadline: it would be the machine's, which may hold up any process
+for seconds.
 """
 
 from __future__ import annotations
@@ -20,9 +23,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# No example has a deadline: on a machine that does something else, any may take seconds.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+settings.register_profile("dayfly", deadline=None)
+settings.load_profile("dayfly")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import IO, Any
@@ -103,7 +104,8 @@ class TorchDDP(Closing):
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    stream.close()
+                    with suppress(BrokenPipeError):  # a command that it ended before it read
+                        stream.close()
 
     def _ask(self, command: str) -> list[dict[str, Any]]:
         """Every rank's answer. Raises RunFailed with the log's end if one dies or is stuck."""

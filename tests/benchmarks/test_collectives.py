@@ -29,7 +29,9 @@ from benchmarks import collectives
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.base import Abilities
+from tests.benchmarks.left import namespace_is_swept, spaces
 from tests.cli import command
+from tests.soak import processes
 
 TINY = ["--quick", "--workers", "2", "--mb", "0.1", "--rate", "100", "--latency", "1"]
 TWO = ["--collectives", "scatter-reduce", "overlapped"]
@@ -116,8 +118,6 @@ def gone(pid: int) -> bool:
 
 
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
-    sessions = Path(f"/dev/shm/dayfly-{os.geteuid()}")
-    before = set(sessions.iterdir()) if sessions.exists() else set()
     # A buffer that takes an hour.
     slow = ["--workers", "2", "--mb", "8", "--rate", "0.002", "--collectives", "overlapped"]
     process = command.start(
@@ -127,13 +127,14 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     assert "the bound is 4000.000 s" in process.stderr.readline()
     ranks = children(process.pid)
     assert len(ranks) >= 2
+    (session,) = processes.sessions(process.pid)
+    assert (command.directory_of(session) / "messages").exists()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    command.eventually("the ranks' end", lambda: all(map(gone, ranks)), 10.0)
-    ours = set(sessions.iterdir()) - before
-    assert not [one for one in ours if (one / "messages").exists()]
+    command.eventually("the ranks' end", lambda: all(map(gone, ranks)))
+    assert command.nothing_left(session)
 
 
 RANKS = """
@@ -186,7 +187,7 @@ def test_ranks_die_with_whoever_started_them(tmp_path: Path) -> None:
     assert len(pids) == 2
     starter.kill()
     starter.communicate()
-    command.eventually("the ranks' end", lambda: all(map(gone, pids)), 10.0)
+    command.eventually("the ranks' end", lambda: all(map(gone, pids)))
 
 
 def test_what_ranks_are_asked() -> None:
@@ -203,10 +204,6 @@ def test_what_ranks_are_asked() -> None:
 
 
 # --- the kernel's bucket
-
-
-def spaces() -> str:
-    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
 
 
 @needs_namespaces
@@ -233,11 +230,7 @@ def test_what_a_killed_star_left_is_swept() -> None:
         "import os, signal; from benchmarks.parts.star import Star\n"
         "with Star(1): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    killed = subprocess.Popen([sys.executable, "-c", code])
-    killed.wait(60)
-    assert f"dayfly-bench-{killed.pid}-hub" in spaces()
-    namespaces.sweep()
-    assert f"dayfly-bench-{killed.pid}-" not in spaces()
+    namespace_is_swept(code, "hub")
 
 
 @needs_namespaces

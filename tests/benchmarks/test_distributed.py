@@ -25,6 +25,7 @@ from benchmarks import distributed
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
 from tests.cli import command
+from tests.soak import processes
 
 TINY = ["--quick", "--rounds", "1", "--workers", "2"]
 
@@ -117,8 +118,6 @@ def test_a_wrong_option_exits_with_2() -> None:
 
 
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
-    sessions = Path(f"/dev/shm/dayfly-{os.geteuid()}")
-    before = set(sessions.iterdir()) if sessions.exists() else set()
     process = command.start(
         *("bench", "distributed", "--small", *TINY, "--rounds", "100000"), cwd=tmp_path
     )
@@ -126,13 +125,14 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     assert "one-float on 2, round 1" in process.stderr.readline()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) >= 4, "two for each backend"
+    (session,) = processes.sessions(process.pid)
+    assert (command.directory_of(session) / "messages").exists()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    command.eventually("the ranks' end", lambda: not any(map(alive, children)), 10.0)
-    ours = set(sessions.iterdir()) - before
-    assert not [one for one in ours if (one / "messages").exists()]
+    command.eventually("the ranks' end", lambda: not any(map(alive, children)))
+    assert command.nothing_left(session)
 
 
 def alive(pid: str) -> bool:

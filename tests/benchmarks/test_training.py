@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,22 @@ from rich.console import Console
 from benchmarks import training
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
+from tests.benchmarks.left import scratch
 from tests.cli import command
 
 TINY = ["--quick", "--rounds", "1", "--workers", "2", "--models", "digits-cnn"]
 
 
-def scratch() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("dayfly-bench-*"))
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands put what is to go again; benches of other tests have theirs elsewhere."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    return directory
 
 
-def test_a_short_run(tmp_path: Path) -> None:
-    before = scratch()
+def test_a_short_run(tmp_path: Path, temporary: Path) -> None:
     done = command.run("bench", "training", *TINY, "--profile", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "round 1 of 1" in done.stderr
@@ -57,8 +61,8 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert "digits-cnn" in text
     assert f"{row['ratio']:.2f}" in text
     assert "between steps" in text
-    assert scratch() == before
-    assert list(tmp_path.iterdir()) == []
+    assert scratch(temporary) == []
+    assert list(tmp_path.iterdir()) == [temporary]
 
 
 def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
@@ -66,12 +70,8 @@ def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
     process = command.start("bench", "training", *TINY, "--rounds", "9", cwd=directory)
     assert process.stderr is not None
     assert "round 1" in process.stderr.readline()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    peers = [
-        pid
-        for pid in children.read_text().split()
-        if "torch_ddp" in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    peers = [pid for pid in children if "torch_ddp" in command.read(Path(f"/proc/{pid}/cmdline"))]
     assert len(peers) == 2
     (session,) = {mark.partition(".")[0] for pid in peers for mark in command._marks(pid)}
     assert len(command.processes(session)) == 2
@@ -79,27 +79,30 @@ def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    before = scratch()
+def test_a_signal_leaves_nothing(
+    number: signal.Signals, code: int, tmp_path: Path, temporary: Path
+) -> None:
     process, session = started(tmp_path)
+    assert len(scratch(temporary)) == 1
     process.send_signal(number)
     _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert command.processes(session) == []
     assert not command.directory_of(session).exists()
-    assert scratch() == before
+    assert scratch(temporary) == []
 
 
-def test_kill_9_leaves_no_process_and_the_next_session_sweeps_the_rest(tmp_path: Path) -> None:
-    before = scratch()
+def test_kill_9_leaves_no_process_and_the_next_session_sweeps_the_rest(
+    tmp_path: Path, temporary: Path
+) -> None:
     process, session = started(tmp_path)
     process.kill()
     process.communicate()
-    command.eventually("the peers' end", lambda: not command.processes(session), 5.0)
+    command.eventually("the peers' end", lambda: not command.processes(session))
     Session.open().close()
     assert not command.directory_of(session).exists()
-    assert scratch() == before
+    assert scratch(temporary) == []
 
 
 def test_a_peer_that_dies_is_said(tmp_path: Path) -> None:
