@@ -184,3 +184,20 @@ def test_a_stream_waits_for_earlier_ones_only() -> None:
 def test_a_message_that_nobody_puts_is_named() -> None:
     with pytest.raises(ValueError, match=r"rank 0 waits for ever: .*GET"):
         run([rank(Stream(plan=plan(Op(Kind.GET, TEN, A))))])
+
+
+def test_a_stream_takes_cpu_time_before_its_first_operation() -> None:
+    """A second of a processor that a pass of 2 s shares with it; its turn has begun meanwhile."""
+    processor = Processor(1.0)
+    message = putting(A, begin_s=1.0, pool="sums")
+    later = putting(B, begin_s=0.5, pool="sums")
+    made = rank(computing(2.0), message, later, processor=processor)
+    passes, first, second = spans_s(made)[0]
+    assert passes == [(0.0, pytest.approx(3.0))]
+    assert first == approximately([(2.0, 3.5)])  # 1 s of the line, and the latency
+    assert second == approximately([(4.0, 5.5)])
+
+
+def test_a_stream_of_a_processor_without_limit_begins_after_its_own_time() -> None:
+    ((message,),) = spans_s(rank(putting(A, begin_s=1.0)))
+    assert message == [(1.0, 2.5)]

@@ -165,7 +165,7 @@ class Watched(Worker):
                 break
             if self._slots is not None and at - began > 2 * budget_s + 3 * self._slots.period_s:
                 self._be_alone(store)  # something is not to be had in slots
-            if not self._fits(max(self._took_s.values())):
+            if not self._fits(self._took_s["round"]):
                 self._pass(batches[0])
             elif self._rounds_next(spent_s):
                 self._take_row()

@@ -27,7 +27,7 @@ _MOST = 6
 #: How often neighbours look whether slots are known.
 _LOOK_S = 0.02
 #: Least of a slot; and so many of what is to fit into it.
-_LEAST_QUIET_S, _LEAST_BUSY_S, _FITTING = 0.75, 0.25, 3
+_LEAST_QUIET_S, _LEAST_BUSY_S, _FITTING = 1.0, 0.3, 3
 #: After a busy slot, how many passes neighbours may still take, about.
 _LAST_PASSES = 1.5
 _SLOTS = "slots"
