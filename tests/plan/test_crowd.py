@@ -92,7 +92,7 @@ def test_stages_beside_each_other() -> None:
 
 def test_a_sum_takes_cpu_time_by_itself() -> None:
     """Once a step, whatever it moves; alone nothing is summed."""
-    way = {"up": transfer(cpu_s=1e-5), "down": transfer(cpu_s=1e-5)}
+    way: dict[str, Any] = {"up": transfer(cpu_s=1e-5), "down": transfer(cpu_s=1e-5)}
     for workers, more_s in ((1, 0.0), (2, 0.02)):
         without, by_itself = (
             step_s(

@@ -193,7 +193,7 @@ def test_a_stream_takes_cpu_time_before_its_first_operation() -> None:
     later = putting(B, begin_s=0.5, pool="sums")
     made = rank(computing(2.0), message, later, processor=processor)
     passes, first, second = spans_s(made)[0]
-    assert passes == [(0.0, pytest.approx(3.0))]
+    assert passes == approximately([(0.0, 3.0)])
     assert first == approximately([(2.0, 3.5)])  # 1 s of the line, and the latency
     assert second == approximately([(4.0, 5.5)])
 
