@@ -38,6 +38,7 @@ def _life() -> dict[str, Any]:
         "rounds": [(step / SHARE, step, step)] * 5,
         "block_steps": 32,
         "parts": parts,
+        "passing": {"quiet": [0.010, 0.012, 0.011], "busy": [0.0121, 0.0132, 0.0143]},
     }
 
 
@@ -47,7 +48,8 @@ def _rows(latency_s: float, rate: float) -> list[tuple[int, float, float]]:
 
 def measured(**changes: Any) -> Measured:
     # Two puts and two gets, one after another: 10 ms latency each, and lanes add 1 ms to each.
-    sums = {"wall_s": [0.044] * 5, "cpu_s": [4e-4 + 8e-4] * 5, "puts": 2, "gets": 2}
+    few = {"puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
+    sums = [{"wall_s": [0.044] * 5, "cpu_s": [4e-4 + 8e-4] * 5, **few}]
     lead = {
         "rows": _rows(0.01, 4e7),
         "sums": sums,
@@ -98,6 +100,18 @@ def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:
     assert seconds == pytest.approx(real_s + READ * 32 / SHARE)  # and fetching beside
 
 
+def test_parts_and_the_rest_are_the_median_round() -> None:
+    life = _life()
+    step = life["rounds"][0][1]
+    threads = [step * factor for factor in (1.0, 1.3, 1.1, 1.02, 1.2)]
+    life["rounds"] = [(1.05 * one / SHARE, one, 1.05 * one) for one in threads]
+    profile = size_profile(measured(life=life))
+    fetching_s = READ * 32 / SHARE  # beside
+    assert step_points(profile, 4000)[-1][1] == pytest.approx(
+        1.05 * 1.1 * step / SHARE + fetching_s
+    )
+
+
 def test_parts_are_no_more_than_the_whole() -> None:
     """By themselves they took a quarter longer than in a row."""
     life = _life()
@@ -136,6 +150,62 @@ def test_messages() -> None:
     # A put's or a get's own, and what the engine's lanes take of it.
     assert profile.up.cpu_s == pytest.approx(1e-4 + 2e-4, rel=1e-3)
     assert profile.up.cpu_s_per_byte == pytest.approx(1e-10, rel=1e-3)
+
+
+def _end(sums: list[dict[str, Any]], rate: float) -> dict[str, Any]:
+    return {**measured().lead, "rows": _rows(0.01, rate), "sums": sums}
+
+
+def test_a_sum_of_many_messages_tells_apart_what_is_each_ones() -> None:
+    """A message takes 0.3 ms, a byte 0.1 ns each way and to add, and a sum 2 ms by itself."""
+    few = {"puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
+    many = {
+        "puts": 64,
+        "gets": 64,
+        "put_bytes": 4 * 10**6,
+        "got_bytes": 4 * 10**6,
+        "added_bytes": 2 * 10**6,
+    }
+    sums = [
+        {
+            "wall_s": [0.044] * 3,
+            "cpu_s": [2e-3 + 3e-4 * (one["puts"] + one["gets"]) + 1e-10 * _moved(one)] * 3,
+            **one,
+        }
+        for one in (few, many)
+    ]
+    profile = size_profile(measured(lead=_end(sums, 4e7), follow=_end(sums, 8e7)))
+    assert profile.up.cpu_s == pytest.approx(3e-4, rel=1e-3)
+    assert profile.down.cpu_s == pytest.approx(3e-4, rel=1e-3)
+    assert profile.sum_cpu_s == pytest.approx(2e-3, rel=1e-3)
+    # Four latencies of 10 ms and what the sum takes by itself are 42 of the 44 ms.
+    assert profile.up.latency_s.value == pytest.approx(0.0105, rel=1e-3)
+
+
+def _moved(one: dict[str, int]) -> int:
+    return one["put_bytes"] + one["got_bytes"] + one["added_bytes"]
+
+
+def test_a_sum_of_few_messages_charges_all_to_them() -> None:
+    profile = size_profile(measured())
+    assert profile.sum_cpu_s == 0
+
+
+def test_beside_neighbours() -> None:
+    """11 ms alone; five neighbours of a quarter of a core each."""
+    profile = size_profile(measured(neighbours=5))
+    assert profile.crowd.value == pytest.approx(1.2)
+    assert [profile.crowd.low, profile.crowd.high] == pytest.approx([1.1, 1.3])
+    assert profile.crowd_cores == 1.25
+    alone = size_profile(measured())
+    assert (alone.crowd.value, alone.crowd_cores) == (1.0, 0.0)
+
+
+def test_neighbours_make_nobody_faster() -> None:
+    life = _life()
+    life["passing"]["busy"] = [0.009, 0.010, 0.0121]
+    crowd = size_profile(measured(life=life, neighbours=1)).crowd
+    assert [crowd.low, crowd.value, crowd.high] == pytest.approx([1.0, 1.0, 1.1])
 
 
 def test_messages_that_a_server_sums() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dayfly.cli.profile import measure
 from dayfly.plan.profile_file import load_profile, parse_profile
+from dayfly.runs.profiling.neighbours import count_beside
 from tests.cli import command
 
 JOB = """
@@ -77,6 +79,11 @@ def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     assert size.up.message_s(2**22) > 0.95 * 2**22 / 20e6
     assert size.down.message_s(1024) > 0.0049
     assert profile.fit is None  # of one memory size
+    # Two of half a core are beside it, if the machine has two cores.
+    beside = count_beside(0.5, len(os.sched_getaffinity(0)))
+    assert size.crowd_cores == 0.5 * beside
+    assert (size.crowd.count > 0, size.crowd.value >= 1) == (beside > 0, True)
+    assert size.step_s.count >= 3
 
 
 @pytest.mark.parametrize(

@@ -258,3 +258,20 @@ def test_cores_are_busy_until_all_is_done(jobs: list[float], cores: float) -> No
     last = max(one.expected for one in finished_s([Processor() for _ in jobs], jobs, cores))
     assert last >= max(max(jobs), sum(jobs) / cores) - 1e-6
     assert last <= max(jobs) + sum(jobs) / cores + 1e-6
+
+
+def test_a_stream_takes_cpu_time_before_its_first_operation() -> None:
+    """A second of a processor that a pass of 2 s shares with it; its turn has begun meanwhile."""
+    processor = Processor(1.0)
+    message = putting(A, begin_s=1.0, pool="sums")
+    later = putting(B, begin_s=0.5, pool="sums")
+    made = rank(computing(2.0), message, later, processor=processor)
+    passes, first, second = spans_s(made)[0]
+    assert passes == approximately([(0.0, 3.0)])
+    assert first == approximately([(2.0, 3.5)])  # 1 s of the line, and the latency
+    assert second == approximately([(4.0, 5.5)])
+
+
+def test_a_stream_of_a_processor_without_limit_begins_after_its_own_time() -> None:
+    ((message,),) = spans_s(rank(putting(A, begin_s=1.0)))
+    assert message == [(1.0, 2.5)]

@@ -161,6 +161,12 @@ def _not_negative(value: Any, where: str) -> float:
     return number
 
 
+def _one_or_more(value: Any, where: str) -> float:
+    if (number := _number(value, where)) < 1:
+        raise RequestError(f"{where} is {number:g}: give 1 or more")
+    return number
+
+
 def _whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise RequestError(f"{where} is {_kind(value)}: give a whole number, 0 or more")
@@ -273,7 +279,7 @@ _SIZE = _made(
         "down": _TRANSFER,
         "sum_cpu_s": _not_negative,
         "beta": _figure(_positive),
-        "crowd": _figure(_positive),
+        "crowd": _figure(_one_or_more),
         "crowd_cores": _not_negative,
         "init_s": _SECONDS,
         "start_s": _SECONDS,

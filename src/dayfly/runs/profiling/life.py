@@ -33,7 +33,8 @@ from dayfly.wire.store import FileStore, open_store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Rounds in a row: for so long, so many at least and at most; the first of them do not count.
+#: Rounds in a row: for so long, so many at least and at most; the first of them do not count, if
+#: they do not take as long themselves.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: As many rounds are wanted, and get two thirds of the time until then; no more count than the
@@ -165,7 +166,7 @@ class Watched(Worker):
                 break
             if self._slots is not None and at - began > 2 * budget_s + 3 * self._slots.period_s:
                 self._be_alone(store)  # something is not to be had in slots
-            if not self._fits(max(self._took_s.values())):
+            if not self._fits(self._took_s["round"]):
                 self._pass(batches[0])
             elif self._rounds_next(spent_s):
                 self._take_row()
@@ -217,7 +218,7 @@ class Watched(Worker):
         return self._slots.kind(began, now)
 
     def _take_row(self) -> None:
-        """Rounds in a row, of which the first do not count, unless there is only one."""
+        """Rounds in a row, of which the first do not count, if they are short and several."""
         row: list[tuple[float, float, float] | None] = []
         began = time.perf_counter()
         while len(row) < _LONGEST_ROW and self._fits(self._took_s["round"]):
@@ -226,8 +227,10 @@ class Watched(Worker):
             if len(row) >= _SHORTEST_ROW and time.perf_counter() - began > _ROW_S:
                 break
             row.append(self._timed_round())
-        first = _FIRST_OF_MANY if len(row) > 2 * _FIRST_OF_MANY else min(_FIRST, len(row) - 1)
-        self._taken += [one for one in row[max(0, first) :] if one is not None]
+        first = 0
+        if len(row) > 1 and self._took_s["round"] < _ROW_S:
+            first = _FIRST_OF_MANY if len(row) > 2 * _FIRST_OF_MANY else _FIRST
+        self._taken += [one for one in row[first:] if one is not None]
 
     def _may_step(self) -> bool:
         """A scheduler may refuse to go beyond the end of the job's run; two rounds are the last."""

@@ -21,14 +21,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dayfly.errors import RequestError, RunFailed
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.life.platforms.base import Ended, Limits
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.platforms.local import LocalPlatform
-from dayfly.life.reports import read_reports
 from dayfly.plan.channels import in_flight
 from dayfly.plan.fits import fit_fasdl
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
@@ -38,6 +37,7 @@ from dayfly.runs.one_life import PRELOAD
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
+from dayfly.runs.profiling.calling import TooSmall, beside, call, invocation
 from dayfly.runs.profiling.figures import Measured, size_profile, step_points, store_of
 from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
@@ -54,7 +54,6 @@ from dayfly.wire.store import FileStore
 _PRELOAD = (*PRELOAD, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", "neighbours")))
 _LIFE = "dayfly.runs.profiling.life:main"
 _NOTHING = "dayfly.runs.profiling.life:nothing"
-_NEIGHBOUR = "dayfly.runs.profiling.neighbours:main"
 _EXCHANGE = "dayfly.runs.profiling.exchange:main"
 
 #: In how many pieces a batch is computed, at most, if it does not fit into memory as it is.
@@ -63,12 +62,6 @@ _MOST_PIECES = 8
 _SIZES = tuple(2**power for power in range(10, 25, 2))
 _QUICK_SIZES = tuple(2**power for power in (10, 14, 18, 22, 24))
 _CHANNEL_BYTES, _AHEAD_BYTES = 512 * 2**20, 80 * 2**20
-#: Longest wait between two looks at what functions report, in seconds.
-_LOOK_S = 0.2
-
-
-class TooSmall(RunFailed):
-    """A function ran out of memory."""
 
 
 def profile(
@@ -236,8 +229,9 @@ class _Bench:
 
     def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
+        platform = self._workplace.platform
         return [
-            self._call([self._invocation(f"idle-{number}", _NOTHING, {}, limits)], channel)[0]
+            call(platform, [invocation(f"idle-{number}", _NOTHING, {}, limits)], channel)[0]
             for number in range(3 if self._quick else 7)
         ]
 
@@ -245,6 +239,7 @@ class _Bench:
         self, settings: Settings, allotted: Allotment, channel: Channel, note: Callable[[str], None]
     ) -> tuple[Ended, Mapping[str, Any], tuple[int, ...]]:
         """The worker; in as many pieces as its memory wants."""
+        platform = self._workplace.platform
         pieces = settings.micro_batches or self._job.accumulate
         whole = min(self._job.batch_size, self._samples)
         for more in (1, 2, 4, _MOST_PIECES):
@@ -261,9 +256,9 @@ class _Bench:
             task = self._task(settings, allotted.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
             try:
-                call = self._invocation("profiled", _LIFE, payload, allotted.limits)
-                with self._beside(task, request, allotted.limits):
-                    (ended,) = self._call([call], channel)
+                watched = invocation("profiled", _LIFE, payload, allotted.limits)
+                with beside(platform, self._store, task, request, allotted.limits):
+                    (ended,) = call(platform, [watched], channel)
             except TooSmall:
                 if more == _MOST_PIECES or most == 1:
                     raise
@@ -296,7 +291,7 @@ class _Bench:
             pair = replace(settings, workers=2)
             with self._channel(pair, senders=2) as channel:
                 calls = [
-                    self._invocation(
+                    invocation(
                         f"end-{rank}",
                         _EXCHANGE,
                         {
@@ -308,7 +303,7 @@ class _Bench:
                     for rank in range(2)
                 ]
                 try:
-                    self._call(calls, channel)
+                    call(self._workplace.platform, calls, channel)
                 except TooSmall:
                     if sizes is not known:
                         raise
@@ -323,32 +318,6 @@ class _Bench:
         if settings.platform != LocalPlatform.name:
             return 0
         return neighbours.count_beside(limits.cpu_cores, len(os.sched_getaffinity(0)))
-
-    @contextmanager
-    def _beside(self, task: Task, request: life.Request, limits: Limits) -> Iterator[None]:
-        """While it is open, neighbours are there, and compute when the watched function says so.
-
-        Raises TooSmall if one of them has not enough memory.
-        """
-        platform, name = self._workplace.platform, request.name
-        payload = {"task": task.dump(), "samples": request.samples[0], "name": name}
-        calls = [
-            self._invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, limits)
-            for n in range(request.neighbours)
-        ]
-        marks = [neighbours.ready(name, n) for n in range(request.neighbours)]
-        try:
-            for call in calls:
-                platform.invoke(call)
-            while not all(map(self._store.exists, marks)):
-                for one in platform.wait(_LOOK_S):
-                    _check(one)
-            yield
-        finally:
-            self._end(calls)
-            neighbours.end(self._store, name)
-            for mark in marks:
-                self._store.delete(mark)
 
     @contextmanager
     def _channel(self, settings: Settings, senders: int) -> Iterator[Channel]:
@@ -367,38 +336,6 @@ class _Bench:
         measured: Mapping[str, Any] = json.loads(self._store.get(name))
         self._store.delete(name)
         return measured
-
-    def _invocation(
-        self, function: str, handler: str, payload: Mapping[str, Any], limits: Limits
-    ) -> Invocation:
-        return Invocation(
-            function=function, attempt=0, handler=handler, payload=payload, limits=limits
-        )
-
-    def _call(self, calls: Sequence[Invocation], channel: Channel) -> list[Ended]:
-        """Invoke functions, wait for all, and throw away what they report."""
-        platform = self._workplace.platform
-        for call in calls:
-            platform.invoke(call)
-        ended: dict[str, Ended] = {}
-        try:
-            while not all(call.function in ended for call in calls):
-                for one in platform.wait(_LOOK_S):
-                    _check(one)
-                    ended[one.invocation.function] = one
-                for _ in read_reports(channel):
-                    pass
-        finally:
-            self._end(calls)
-        return [ended[call.function] for call in calls]
-
-    def _end(self, calls: Sequence[Invocation]) -> None:
-        """Kill those functions that have not ended, and wait for that."""
-        platform, names = self._workplace.platform, {call.function for call in calls}
-        for name in names:
-            platform.cancel(name)
-        while names & set(platform.running()):
-            platform.wait(_LOOK_S)
 
     def _task(
         self, settings: Settings, rates: Rates | None, rank: int, world_size: int, pieces: int
@@ -433,14 +370,3 @@ class _Bench:
             pieces=pieces,
             rates=rates,
         )
-
-
-def _check(ended: Ended) -> None:
-    """Raise what became of a function, unless it returned."""
-    size = in_words(ended.invocation.limits.memory_mib)
-    if ended.outcome is Outcome.RETURNED:
-        return
-    if ended.outcome is Outcome.OUT_OF_MEMORY:
-        raise TooSmall(f"functions of {size} are too small for the job, and run out of memory")
-    what = ended.error or ended.detail or ended.outcome.value
-    raise RunFailed(f"a function of {size} that measured failed: {what}")

@@ -27,7 +27,8 @@ _MOST = 6
 #: How often neighbours look whether slots are known.
 _LOOK_S = 0.02
 #: Least of a slot; and so many of what is to fit into it.
-_LEAST_QUIET_S, _LEAST_BUSY_S, _FITTING = 0.75, 0.25, 3
+_LEAST_QUIET_S, _FITTING_QUIET = 1.0, 5
+_LEAST_BUSY_S, _FITTING_BUSY = 0.3, 3
 #: After a busy slot, how many passes neighbours may still take, about.
 _LAST_PASSES = 1.5
 _SLOTS = "slots"
@@ -60,8 +61,8 @@ class Slots:
         settle_s = _LAST_PASSES * pass_s
         return cls(
             begin=begin,
-            quiet_s=settle_s + max(_LEAST_QUIET_S, _FITTING * longest_s),
-            busy_s=max(_LEAST_BUSY_S, _FITTING * pass_s),
+            quiet_s=settle_s + max(_LEAST_QUIET_S, _FITTING_QUIET * longest_s),
+            busy_s=max(_LEAST_BUSY_S, _FITTING_BUSY * pass_s),
             settle_s=settle_s,
         )
 
