@@ -6,6 +6,9 @@ functions that live for seconds, and they would die of it.
     others   |gate|----- test, shared -----|
     alone         |gate, waits ............|----- test, exclusive -----|
     others             waits for the gate ...                          |gate|----- test
+
+Nor has a test of hypothesis a deadline: it would be the machine's, which may hold up any process
+for seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("dayfly", deadline=None)
+settings.load_profile("dayfly")
 
 
 @contextmanager
