@@ -38,7 +38,9 @@ class Size:
     injected: int
 
 
-FULL, SHORT = Size((12, 24), 80, 12), Size((4, 6), 12, 6)
+FULL, SHORT = Size((12, 24), 80, 12), Size((8, 10), 12, 6)
+#: A lifetime: long enough for a start and a step where the machine holds a function up.
+_LIFETIME_S = (3, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,10 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
     protocols = variants()
     workers = 2 + (number // len(protocols) + number % len(protocols)) % 3
     least_s = round(float(random.uniform(*size.least_s)), 1)
+    shortest_s, longest_s = _LIFETIME_S
     settings: dict[str, Setting] = {
         **protocols[number % len(protocols)],
-        "lifetime_s": round(float(random.uniform(2, min(4, least_s / 2))), 2),
+        "lifetime_s": round(float(random.uniform(shortest_s, min(longest_s, least_s / 2))), 2),
         "checkpoint_every_s": float(random.choice([0.5, 2.0, 60.0])),
         "memory_mib": 600 if random.random() < 0.25 else None,
         "log_budget_mib": 1,

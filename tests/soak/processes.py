@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tests.cli.command import cgroups
+
 #: In the environment of everything that a soak starts, with the soak's own token.
 MARK = "DAYFLY_SOAK"
 _LOCK = re.compile(r".*/dayfly-\d+/([0-9a-f]{12})/lock")
@@ -43,7 +45,7 @@ def left_behind(token: str, sessions: Iterable[str], *directories: Path) -> list
     for session in sessions:
         homes = [Path("/dev/shm"), *directories]
         left += [str(path) for home in homes for path in home.glob(f"dayfly-*/{session}")]
-        left += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/*{session}*")]
+        left += map(str, cgroups(session))
     # The home of sessions, with the lock that they are made under, is there for good.
     left += [
         str(path)

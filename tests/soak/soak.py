@@ -21,7 +21,7 @@ from tests.soak.summary import Summary, of_run
 
 Bits = tuple[bytes, str]
 #: How long the last process of a run may take to be gone, once the kernel was told to kill it.
-_GONE_S = 10.0
+_GONE_S = 60.0
 
 
 class Soak:

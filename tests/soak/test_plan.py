@@ -42,7 +42,7 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         workers.add(planned.workers)
         lifetime_s = planned.settings["lifetime_s"]
         assert isinstance(lifetime_s, float)
-        assert 2 <= lifetime_s <= 4
+        assert 3 <= lifetime_s <= 6
         assert planned.least_s > 1.9 * lifetime_s, "several lives pass"
         assert len(planned.kills) == size.kills
         victims |= {kill.victim for kill in planned.kills}

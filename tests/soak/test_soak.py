@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_a_difference_is_a_failure_and_its_run_is_kept(
 
 
 def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
-    session, token = "0123456789ab", "a-token"
+    session, token = secrets.token_hex(6), secrets.token_hex(6)  # the kernel is everybody's
     assert processes.left_behind(token, {session}, tmp_path) == []
 
     program = f"import time; print(flush=True); time.sleep(600)  # {token}"
