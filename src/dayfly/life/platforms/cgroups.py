@@ -135,7 +135,7 @@ class Cgroup:
         used = int((self.path / self.controller.usage_file).read_text())
         return max(0, used - sum(int(stat[name]) for name in _PAGES_OF_FILES))
 
-    def remove(self, timeout_s: float = 2.0) -> bool:
+    def remove(self, timeout_s: float = processes.GONE_S) -> bool:
         """As the function `remove`."""
         return remove(self.path, timeout_s)
 
@@ -147,7 +147,7 @@ class Cgroup:
             self._set(file, value)
 
 
-def remove(path: Path, timeout_s: float = 2.0) -> bool:
+def remove(path: Path, timeout_s: float = processes.GONE_S) -> bool:
     """Kill what is in the cgroup and remove it; False if it is still there after `timeout_s`.
 
     A cgroup stays busy for a moment after its last process was reaped.

@@ -20,6 +20,10 @@ from dataclasses import dataclass
 #: The mark: its value is the id of dayfly's session, a dot, and a token of the platform.
 MARK_VARIABLE = "DAYFLY_SESSION"
 
+#: How long what was killed may take to be gone, in seconds: a busy machine may hold a process up
+#: for some, and it cannot die meanwhile.
+GONE_S = 10.0
+
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _POLL_S = 0.001
@@ -85,7 +89,7 @@ def is_dead(pidfd: int, timeout_s: float = 0.0) -> bool:
     return bool(poll.poll(1000 * timeout_s))
 
 
-def reap(pidfd: int, pid: int, timeout_s: float = 5.0) -> Death:
+def reap(pidfd: int, pid: int, timeout_s: float = GONE_S) -> Death:
     """Take the exit status of a dead process that is, or is about to become, our child.
 
     It is not yet ours for an instant if it died before the process between it and the zygote.
@@ -104,7 +108,7 @@ def reap(pidfd: int, pid: int, timeout_s: float = 5.0) -> Death:
             time.sleep(_POLL_S)
 
 
-def kill_session(session: int, timeout_s: float = 2.0) -> None:
+def kill_session(session: int, timeout_s: float = GONE_S) -> None:
     """Kill and reap the children of this process in a POSIX session whose leader is dead.
 
     The orphans of a killed one become our children, so this goes on until there are none, or for
@@ -149,7 +153,7 @@ def reap_zombies(session: int) -> None:
                 os.waitpid(pid, os.WNOHANG)
 
 
-def kill_marked(mark: str, timeout_s: float = 2.0) -> None:
+def kill_marked(mark: str, timeout_s: float = GONE_S) -> None:
     """Kill every process whose mark begins so, except this one."""
     entry = f"{MARK_VARIABLE}={mark}".encode()
     began = time.monotonic()
