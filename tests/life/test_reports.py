@@ -69,7 +69,8 @@ def test_numbers_that_are_none_become_null() -> None:
     assert plain(value) == {"a": [None, [None, 1.5]], "b": {"c": None}}
 
 
-def test_records_arrive_in_order_and_once(root: Path) -> None:
+def test_records_arrive_in_order_and_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "REPORT_EVERY_S", 1e6)
     with channel(root, 3) as up, channel(root, COORDINATOR) as down:
         reporter = Reporter(up, rank=3, attempt=2)
         reporter.add("part", urgent=True, step=1)

@@ -26,11 +26,11 @@ def main(base: Path, told: Path, handler: str, enforcer: str, fork: bool) -> Non
     read_pids(told / "zygote")
     if fork and os.fork() == 0:
         write(str(told / "forked"), str(os.getpid()))
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
-    payload = {"seconds": 60, "pid_file": str(told / "pid")}
+    payload = {"seconds": 600, "pid_file": str(told / "pid")}
     platform.invoke(call("solo", handler, payload, memory_mib=500))
-    time.sleep(60)
+    time.sleep(600)
 
 
 if __name__ == "__main__":

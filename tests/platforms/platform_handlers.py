@@ -136,10 +136,10 @@ def spin(payload: Json, context: Context) -> Json:
 def wait_for_file(payload: Json, context: Context) -> Json:
     """Tell its pid, and end as soon as a file is there."""
     tell_pid(payload)
-    give_up_at = time.monotonic() + 30
+    give_up_at = time.monotonic() + 120
     while not Path(payload["until"]).exists():
         if time.monotonic() > give_up_at:
-            raise TimeoutError(f"{payload['until']} was not there within 30 s")
+            raise TimeoutError(f"{payload['until']} was not there within 120 s")
         time.sleep(0.005)
     return {"parent": os.getppid()}
 
@@ -147,7 +147,7 @@ def wait_for_file(payload: Json, context: Context) -> Json:
 def compute_in_c(payload: Json, context: Context) -> Json:
     """Stay in C without ever giving the interpreter lock back."""
     tell_pid(payload)
-    ctypes.PyDLL(None).sleep(60)
+    ctypes.PyDLL(None).sleep(600)
     return {}
 
 
@@ -158,7 +158,7 @@ def leave_children(payload: Json, context: Context) -> Json:
     other = subprocess.Popen(["sleep", "62"], start_new_session=True, **quiet)  # type: ignore[call-overload]
     if payload.get("pid_file"):
         write(payload["pid_file"], f"{os.getpid()} {same.pid} {other.pid}")
-        time.sleep(60)
+        time.sleep(600)
     return {"pids": [same.pid, other.pid]}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dayfly.life.platforms.base import Ended, Invocation, Json, Limits, Platform
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def call(
@@ -46,11 +46,18 @@ def wait_for_all(platform: Platform, functions: Sequence[str]) -> dict[str, Ende
     return ended
 
 
-def eventually(what: str, holds: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+def soon(holds: Callable[[], object], timeout_s: float) -> bool:
+    """Whether something holds within a time."""
     give_up_at = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < give_up_at, f"{what}: not within {timeout_s} s"
+        if time.monotonic() > give_up_at:
+            return False
         time.sleep(0.005)
+    return True
+
+
+def eventually(what: str, holds: Callable[[], object]) -> None:
+    assert soon(holds, WAIT_S), f"{what}: not within {WAIT_S} s"
 
 
 def read_pids(path: Path) -> list[int]:

@@ -176,7 +176,7 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(tmp_path: P
     process, session = begun(tmp_path, "--channel", f"file://{tmp_path}/channel")
     process.kill()
     process.communicate()
-    command.eventually("functions' end", lambda: not command.processes(session), 5.0)
+    command.eventually("functions' end", lambda: not command.processes(session))
     (tmp_path / "go").touch()
     done = command.run("run", "--resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -129,16 +129,19 @@ def test_lifetimes_that_end_are_no_deaths(here: Path) -> None:
         from pathlib import Path
         life = int({RESTART})
         Path(os.environ["DAYFLY_RUN_DIR"], f"{{life}}-{{os.environ['RANK']}}").touch()
-        time.sleep(100 if life < 3 else 0)
+        time.sleep(100 if life < 2 else 0)
         """,
-        lifetime_s=0.8,
+        lifetime_s=3.0,
         max_restarts=0,
     )
     assert ran.result.status == "done", ran.result.error
     assert ran.result.restarts == 0
-    assert len(list((ran.directory / "files").iterdir())) == 8
-    assert len(ran.notes) == 3
+    lives = len(ran.notes)  # one more may end so, if the machine is busy in the last
+    assert lives >= 2
     assert all("came to the end of its lifetime" in note for note in ran.notes)
+    files = {file.name for file in (ran.directory / "files").iterdir()}
+    assert files >= {f"{lives}-{rank}" for rank in range(2)}
+    assert len(files) >= 4, "and others before, unless they were held up for all of a life"
 
 
 def test_lifetimes_in_vain_fail_the_run(here: Path) -> None:

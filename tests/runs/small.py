@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,38 @@ def cosine(optimizer: torch.optim.Optimizer) -> Any:
 
 def noisy(x: torch.Tensor) -> torch.Tensor:
     return x + 0.1 * torch.randn_like(x)
+
+
+class Slowly:
+    """A transform by which steps last: a function's first one, and those that follow.
+
+    Who has seen a long step ends in order when two such, and half a second, are left of its life,
+    or half of its life is. With short steps behind a long one, so much of that is to spare for a
+    machine that holds a function up.
+
+    samples: of a function in a step. transform: what is done to each besides. until: a file; once
+    it is there, nothing lasts any more.
+    """
+
+    def __init__(
+        self,
+        first_s: float,
+        then_s: float,
+        *,
+        samples: int = BATCH // 2,
+        transform: Callable[[torch.Tensor], torch.Tensor] = noisy,
+        until: Path | None = None,
+    ) -> None:
+        self.first_s, self.then_s, self.samples = first_s, then_s, samples
+        self.transform, self.until = transform, until
+        self.seen = 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if "DAYFLY_SESSION" in os.environ and not (self.until and self.until.exists()):
+            self.seen += 1  # in a function, which began with none
+            step_s = self.first_s if self.seen <= self.samples else self.then_s
+            time.sleep(step_s / self.samples)
+        return self.transform(x)
 
 
 def write_data(directory: Path) -> Path:

@@ -6,10 +6,8 @@ are those of an undisturbed run over files, whatever a run talks through.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -21,6 +19,8 @@ from benchmarks.parts.redis_server import RedisOptions, RedisServer
 
 import dayfly
 from dayfly.life.faults import Fault
+from dayfly.life.reports import Report
+from dayfly.runs.recorder import Recorder
 from dayfly.wire.channels.credentials import PASSWORD_VARIABLE
 from tests.runs import small
 
@@ -107,22 +107,21 @@ def test_a_store_that_is_away_for_a_while_costs_that_while(
     data: Path, undisturbed: Undisturbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers nobody in the middle of the run: not the workers, not the coordinator."""
-    away_s = 2.0
+    away_s, told = 2.0, Recorder.reported
     with RedisServer() as server:
+        coming_back = threading.Timer(away_s, server.resume)
 
-        def leave() -> None:
-            while not list(tmp_path.glob("events/worker-*")):
-                time.sleep(0.01)
-            os.kill(server.pid, 19)
-            time.sleep(away_s)
-            os.kill(server.pid, 18)
+        def reported(recorder: Recorder, report: Report) -> None:
+            told(recorder, report)
+            if not coming_back.ident:  # it is the first
+                server.pause()
+                coming_back.start()
 
-        leaving = threading.Thread(target=leave)
-        leaving.start()
+        monkeypatch.setattr(Recorder, "reported", reported)
         run = dayfly.train(
             small.job(data), workers=2, run_dir=tmp_path, channel=server.url, **small.SETTINGS
         )
-        leaving.join()
+        coming_back.join()
     assert run.result.status == "done", run.result.error
     assert run.result.restarts == 0
     assert small.bits(run) == small.bits(undisturbed(2))

@@ -69,7 +69,7 @@ def test_an_exception_of_the_user_arrives_with_its_traceback_in_seconds(
 ) -> None:
     began = time.monotonic()
     text = fail(Raises, marked, tmp_path)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 200, "seconds, and not the time that peers wait for messages"
     assert "raised ArithmeticError: the user's own mistake" in text
     assert "in misbehave" in text
     assert "test_failures.py" in text

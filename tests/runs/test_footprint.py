@@ -23,7 +23,7 @@ from tests.plan import by_hand
 from tests.runs import small
 
 AMPLE_MIB, BATCH, STEPS, WIDTH, DEPTH = 1500, 64, 4, 1024, 8
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def deep() -> nn.Sequential:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import dayfly
 from dayfly.life.faults import Fault
@@ -20,7 +18,9 @@ from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed, resume
 
-RUN_S, LIFETIME_S = 15.0, 3.5
+#: Seconds of a function's first step, of those that follow, and of its life; half of that is kept
+#: to end in order.
+FIRST_S, THEN_S, LIFETIME_S = 2.0, 0.4, 9.0
 Undisturbed = Callable[[int, Any], dayfly.Run]
 #: Nine steps an epoch: rounds of 4, 4 and 1, or of 9.
 ROUNDS: list[Any] = [4, "epoch"]
@@ -36,12 +36,6 @@ def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
         return train(data, directory, workers, k)
 
     return run
-
-
-def slow(x: torch.Tensor) -> torch.Tensor:
-    """Makes a run of two workers last: each sees half of the samples."""
-    time.sleep(RUN_S * 2 / (small.STEPS * small.BATCH))
-    return small.noisy(x)
 
 
 def train(data: Path, directory: Path, workers: int, k: Any, **more: Any) -> dayfly.Run:
@@ -110,10 +104,10 @@ def test_random_deaths_leave_the_same_bits(
 def test_lives_shorter_than_a_round_go_on_within_it(
     data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
-    """An epoch takes a third of the run, which is more than a life."""
-    assert RUN_S / small.EPOCHS > LIFETIME_S
+    """An epoch does not fit into what a life has for steps."""
+    assert FIRST_S + (small.STEPS_AN_EPOCH - 1) * THEN_S > LIFETIME_S / 2
     run = dayfly.train(
-        small.job(data, transform=slow),
+        small.job(data, transform=small.Slowly(FIRST_S, THEN_S)),
         workers=2,
         sync="local-sgd",
         k="epoch",

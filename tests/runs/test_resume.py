@@ -51,7 +51,7 @@ def life_s(events: Path) -> Iterator[float]:
 
 def resume(directory: Path, *flags: str) -> dict[str, Any]:
     command = [DAYFLY, "train", "--resume", directory, "--json", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
@@ -67,7 +67,7 @@ def killed(data: Path, directory: Path, faults: list[Fault], **more: Any) -> Non
         faults=[fault.dump() for fault in faults],
         **more,
     )
-    assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
+    assert process.wait(timeout=200) == -signal.SIGKILL, process.communicate()
 
 
 @pytest.mark.parametrize(("step", "place", "before"), PLACES, ids=lambda value: str(value)[:12])
@@ -102,7 +102,7 @@ def test_resume_of_a_finished_run_returns_it_as_it_is(
 
 
 def test_a_run_that_is_being_run_is_not_resumed(data: Path, tmp_path: Path) -> None:
-    process = coordinator.start(data=data, run_dir=tmp_path, workers=1, faults=[])
+    process = coordinator.start(data=data, run_dir=tmp_path, workers=1, epochs=10_000)
     try:
         while not (tmp_path / "events").exists():
             assert process.poll() is None, process.communicate()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,8 +52,10 @@ def check_rollbacks(run: dayfly.Run, deaths: int, workers: int) -> None:
     assert outcomes.count("killed") == deaths
     assert outcomes.count("returned") >= workers, "some had done their last step before a rollback"
     assert len(outcomes) == workers * (deaths + 1), "every function was metered"
-    told = small.events(run.directory, "worker-0")
-    assert {record["generation"] for record in told} == set(range(deaths + 1))
+    told = {record["generation"] for record in small.events(run.directory, "worker-0")}
+    # Who was ended soon had said nothing yet.
+    assert deaths in told
+    assert told <= set(range(deaths + 1))
 
 
 def test_deaths_at_any_place_leave_the_same_bits(
@@ -86,21 +87,18 @@ def test_deaths_within_the_rounds_of_local_sgd(data: Path, tmp_path: Path) -> No
     check_rollbacks(run, len(faults), 2)
 
 
-def slow(x: torch.Tensor) -> torch.Tensor:
-    """An epoch of two workers lasts 5 s."""
-    time.sleep(10 / (small.STEPS_AN_EPOCH * small.BATCH))
-    return small.noisy(x)
-
-
 @pytest.mark.parametrize("how", [{"sync": "bsp"}, {"sync": "local-sgd", "k": "epoch"}], ids=str)
 def test_hand_overs_repeat_no_step(how: dict[str, Any], data: Path, tmp_path: Path) -> None:
-    """The checkpoint made for one counts first; within a round, each keeps its own state."""
+    """The checkpoint made for one counts first; within a round, each keeps its own state.
+
+    A life has time for 4.5 s of steps: 2 s, and then half a second each.
+    """
     job = small.job(data, epochs=1)
     reference = dayfly.train(job, workers=2, run_dir=tmp_path / "r", progress=False, **how)
     run = dayfly.train(
-        replace(job, transform=slow),
+        replace(job, transform=small.Slowly(2.0, 0.5)),
         workers=2,
-        lifetime_s=4.0,
+        lifetime_s=9.0,
         run_dir=tmp_path / "run",
         progress=False,
         **how,
@@ -207,7 +205,7 @@ def test_a_coordinator_killed_in_a_rollback(
         forgetful=True,
         faults=[fault.dump() for fault in faults],
     )
-    assert process.wait(timeout=100) == -signal.SIGKILL, process.communicate()
+    assert process.wait(timeout=200) == -signal.SIGKILL, process.communicate()
     run, generations = resumed(tmp_path)
     assert small.bits(run) == small.bits(undisturbed(2))
     assert generations == {0, 1}
@@ -240,7 +238,7 @@ def test_ctrl_c_in_a_rollback(
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "stopped"
     run, generations = resumed(tmp_path)
     assert small.bits(run) == small.bits(undisturbed(2))
-    assert generations == {0, 1, 3}
+    assert generations - {0} == {1, 3}, "the first may have ended before it said anything"
     assert run.result.restarts == 2
     history = small.history(run)
     assert history["rollbacks"] == 2

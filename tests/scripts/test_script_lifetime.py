@@ -17,6 +17,7 @@ from dayfly.runs.scripts.due import Announcement
 from dayfly.runs.scripts.lifetime import Life, living
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR
+from tests.channels.kit import eventually
 from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
 
 FILES = "files-tmpfs"
@@ -176,6 +177,7 @@ def test_in_a_run_the_public_names_ask_the_life(
 
 def test_a_script_that_fails_is_not_hidden_by_its_end() -> None:
     """Over a link: what was to be announced cannot be sent any more."""
+    before = set(threading.enumerate())
     with PLACES["redis"]() as place, place.make(NAMESPACE) as channel, ExitStack() as stack:
         ranks = Ranks(place, stack, inf, inf)
 
@@ -189,4 +191,4 @@ def test_a_script_that_fails_is_not_hidden_by_its_end() -> None:
 
         with pytest.raises(KeyError), living(ranks.lives[0]):
             script()
-    assert threading.active_count() < 20
+    eventually(lambda: set(threading.enumerate()) <= before, "all of its threads end")

@@ -26,6 +26,7 @@ from dayfly.runs.result import Result
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import receive, ship
+from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.train.arrays import place
 from dayfly.wire.store import FileStore
@@ -56,10 +57,11 @@ def begin(
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)
     with (
+        StopSignals() as signals,
         fresh_directory(directory),
         locked(directory),
         shown(display),
-        Workplace.open(directory, PRELOAD) as workplace,
+        Workplace.open(directory, PRELOAD, signals) as workplace,
     ):
         with being_prepared(directory):
             shipped = ship(job, code, store)
@@ -100,7 +102,12 @@ def resume(
     if record.status == "done" and record.result is not None:
         OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
         return Run(directory, job, Result(**record.result))
-    with locked(directory), shown(display), Workplace.open(directory, PRELOAD) as workplace:
+    with (
+        StopSignals() as signals,
+        locked(directory),
+        shown(display),
+        Workplace.open(directory, PRELOAD, signals) as workplace,
+    ):
         before = Record.load(directory)
         record = before.next_life(last_at(directory / "events"), **changes)
         check_shares(job, record.settings)

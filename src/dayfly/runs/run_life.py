@@ -75,8 +75,10 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             if before is not None and before.settings.channel != self._settings.channel:
                 self._discard_channel(before.settings.channel)
             self._keep_own()
-            self._record.save(self._store)
-        return self.run()
+        with self._signals.patiently():  # once it is written, it is a run, and ends as one
+            with being_prepared(self._store.root):
+                self._record.save(self._store)
+            return self.run()
 
     def check(self) -> None:
         """Raise RequestError for what cannot be carried out; nothing was started by then.

@@ -36,11 +36,11 @@ class StopSignals(Closing):
     @contextmanager
     def patiently(self) -> Iterator[None]:
         """While a run is under way that can end in order."""
-        self._patient = True
+        before, self._patient = self._patient, True
         try:
             yield
         finally:
-            self._patient = False
+            self._patient = before
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -33,13 +33,15 @@ class Workplace:
 
     @classmethod
     @contextmanager
-    def open(cls, directory: Path, preload: Sequence[str]) -> Iterator[Workplace]:
+    def open(
+        cls, directory: Path, preload: Sequence[str], signals: StopSignals
+    ) -> Iterator[Workplace]:
         """For the run in `directory`, which gets the functions' logs.
 
-        preload: modules that are imported once, where functions are forked.
+        preload: modules that are imported once, where functions are forked. signals: open, from
+        before the directory was made, so that none finds it half made.
         """
         with (
-            StopSignals() as signals,
             Session.open() as session,
             LocalPlatform(session, directory / "logs", preload=preload) as platform,
         ):

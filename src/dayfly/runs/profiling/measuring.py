@@ -42,6 +42,7 @@ from dayfly.runs.profiling.figures import Measured, size_profile, step_points, s
 from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
+from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import Workplace, site_of
 from dayfly.train.arrays import Part, place
@@ -85,7 +86,11 @@ def profile(
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
         allotment(one)  # before anything is made
-    with _directory() as directory, Workplace.open(directory, _PRELOAD) as workplace:
+    with (
+        StopSignals() as signals,
+        _directory() as directory,
+        Workplace.open(directory, _PRELOAD, signals) as workplace,
+    ):
         workplace.session.record_directory(directory)
         bench = _Bench(job, each[0], workplace, directory, name, code, quick=quick)
         found: list[SizeProfile] = []

@@ -19,6 +19,7 @@ from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.runs.scripts.run import FILES, ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.source import Script
+from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.wire.store import FileStore
 
@@ -51,10 +52,11 @@ def begin(
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)
     with (
+        StopSignals() as signals,
         fresh_directory(directory),
         locked(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD) as workplace,
+        Workplace.open(directory, _PRELOAD, signals) as workplace,
     ):
         with being_prepared(directory):
             (directory / FILES).mkdir()
@@ -94,9 +96,10 @@ def resume(
         raise RequestError(f"the run began in {record.cwd}, which is not there any more")
     store = FileStore(directory)
     with (
+        StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD) as workplace,
+        Workplace.open(directory, _PRELOAD, signals) as workplace,
     ):
         before = ScriptRecord.load(directory)
         record = before.next_life(last_at(directory / "events"), **changes)
