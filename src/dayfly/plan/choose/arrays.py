@@ -1,0 +1,46 @@
+"""Equations on arrays of candidates, and which of them nothing dominates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def on_arrays(equation: Callable[..., float]) -> Callable[..., Array]:
+    """The same equation, element by element.
+
+    For those of `plan.formulas` that only add, multiply and divide: they hold for arrays as they
+    stand, but their types say numbers.
+    """
+    return cast("Callable[..., Array]", equation)
+
+
+def undominated(seconds: Array, usd: Array) -> Ints:
+    """Indices of the front: by rising seconds, falling dollars.
+
+    A candidate is dominated if another takes no longer and costs no more; of equal ones the first
+    stays. O(n log n).
+    """
+    order = np.argsort(seconds)
+    cheapest_before = np.minimum.accumulate(usd[order])
+    # Sorting by one key is quick, and leaves few: all that cost no more than anything faster. What
+    # is equal in seconds may stand in any order until they are sorted by both.
+    few = np.sort(order[usd[order] <= cheapest_before])
+    few = few[np.lexsort((usd[few], seconds[few]))]
+    cheapest_before = np.minimum.accumulate(usd[few])
+    first = np.ones(len(few), dtype=bool)
+    first[1:] = usd[few][1:] < cheapest_before[:-1]
+    return few[first].astype(np.int64)
+
+
+def dominated(seconds: Array, usd: Array, front_s: Array, front_usd: Array) -> NDArray[np.bool_]:
+    """Of each candidate, whether a front (rising seconds, falling dollars) has one no worse."""
+    at = np.searchsorted(front_s, seconds, side="right")
+    # What costs least of all that take no longer is the last of them; before the first is nothing.
+    return np.concatenate([[np.inf], front_usd])[at] <= usd

@@ -1,0 +1,1 @@
+"""Choosing plans: fronts, and the exact planners."""

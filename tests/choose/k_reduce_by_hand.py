@@ -1,0 +1,175 @@
+"""FasDL's problem in plain Python: every plan, one after another, by the equations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dayfly.catalogue.store import StoreFacts
+from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.plan.figures import Affine, Figure, Transfer
+from dayfly.plan.formulas.fasdl import (
+    aggregate_s,
+    communication_s,
+    functions_usd,
+    global_batch,
+    hybrid_step_s,
+    loading_s,
+    others_batch,
+    requests_usd,
+    run_s,
+)
+from dayfly.wire.collectives.k_reduce import k_reduce_bytes
+
+S3 = StoreFacts(name="s3", usd_per_put=5e-6, usd_per_get=4e-7)
+#: One that bills units of requests, bytes, and what it keeps.
+DEAR = StoreFacts(
+    name="dear",
+    usd_per_put=1e-6,
+    usd_per_get=1e-7,
+    put_unit_bytes=64,
+    item_max_bytes=300,
+    usd_per_gb_up=30.0,
+    usd_per_gb_down=10.0,
+    usd_per_gb_hour=50.0,
+    storage_min_bytes=1000,
+)
+
+
+def way(bytes_per_s: float, latency_s: float = 0.0, **more: Any) -> Transfer:
+    """A function's way to the store."""
+    given = Figure.given
+    return Transfer(latency_s=given(latency_s), peak_bytes_per_s=given(bytes_per_s), **more)
+
+
+def size(memory_mib: int = 1024, **more: Any) -> FunctionSize:
+    """Functions that train a sample in 10 ms, over a way of 1000 bytes a second each way."""
+    values: dict[str, Any] = {
+        "memory_mib": memory_mib,
+        "train": Affine(0.1, 0.01),
+        "up": way(1000.0),
+        "down": way(1000.0),
+        "most_samples": 64,
+        "usd_per_s": 1e-5,
+    }
+    return FunctionSize(**{**values, **more})
+
+
+def problem(*sizes: FunctionSize, **more: Any) -> KReduceProblem:
+    """1000 bytes of parameters, 1000 samples, one epoch."""
+    values: dict[str, Any] = {
+        "size_bytes": 1000.0,
+        "data_bytes": 0.0,
+        "samples": 1000,
+        "epochs": 1.0,
+        "sizes": sizes or (size(),),
+        "workers": (1, 2, 3, 4),
+        "aggregators_samples": (8, 16),
+        "most_global_samples": 100,
+        "store": S3,
+    }
+    return KReduceProblem(**{**values, **more})
+
+
+def every_plan(p: KReduceProblem) -> Iterator[tuple[float, float, KReducePlan]]:
+    """Seconds and dollars of every plan that keeps the limits."""
+    for one in p.sizes:
+        for w in p.workers:
+            for k in range(1, w + 1):
+                if p.aggregators is not None and k not in p.aggregators:
+                    continue
+                for own in p.aggregators_samples:
+                    if own <= one.most_samples and own * w <= p.most_global_samples:
+                        for others in _others(p, one, w, k, own):
+                            s, usd = taken(p, one, w, k, own, others)
+                            plan = KReducePlan(
+                                workers=w,
+                                memory_mib=one.memory_mib,
+                                aggregators=k,
+                                aggregators_samples=own,
+                                others_samples=others if w > k else 0,
+                            )
+                            yield s, usd, plan
+
+
+def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> range:
+    if w == k:
+        return range(own, own + 1)
+    up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    most = others_batch(
+        one.train,
+        own,
+        aggregate_s(p.size_bytes, w, k, up, down),
+        workers=w,
+        aggregators=k,
+        most_samples=one.most_samples,
+        most_global_samples=p.most_global_samples,
+    )
+    return range(own, most + 1)
+
+
+def taken(
+    p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int, others: int
+) -> tuple[float, float]:
+    """Seconds and dollars of one plan."""
+    up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    latency_s = max(one.up.latency_s.value, one.down.latency_s.value)
+    line = (p.size_bytes, w, k, up, down, latency_s)
+    if w == k:
+        step_s = one.train(own) + communication_s(*line)
+    else:
+        step_s = hybrid_step_s(one.train(own), one.train(others), *line)
+    all_samples = global_batch(w, k, own, others)
+    peak = one.down.peak_bytes_per_s.value
+    load_s = one.start_s + loading_s(p.size_bytes, p.data_bytes, others, all_samples, peak)
+    steps = p.samples / all_samples
+    seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)
+    usd = functions_usd(one.usd_per_s, seconds, 1.0, w) + p.epochs * w * p.usd_per_invocation
+    if p.store is not None:
+        shard, moved = -(-int(p.size_bytes) // k), k_reduce_bytes(int(p.size_bytes), w)
+        put, get = p.store.puts_usd(1, shard), p.store.gets_usd(1, shard)
+        usd += requests_usd(put, get, w, k, steps, p.epochs)
+        usd += p.epochs * steps * p.store.transfer_usd(*moved)
+        usd += p.store.storage_usd(moved[0], seconds)
+    return seconds, usd
+
+
+positive = st.floats(1e-3, 1.0)
+
+
+@st.composite
+def sizes(draw: st.DrawFn, memory_mib: int) -> FunctionSize:
+    """Quick and slow ones, over ways that are, too."""
+    rates = st.sampled_from([50.0, 1000.0, 1e5])
+    saturation = st.sampled_from([float("inf"), 0.01])
+    return size(
+        memory_mib,
+        train=Affine(draw(st.sampled_from([0.0, 0.2])) * draw(positive), draw(positive) / 10),
+        up=way(draw(rates), saturation_per_byte=draw(saturation)),
+        down=way(draw(rates), draw(st.sampled_from([0.0, 0.3]))),
+        most_samples=draw(st.integers(4, 40)),
+        usd_per_s=draw(st.sampled_from([0.0, 1e-6, 1e-4])) * draw(positive),
+        start_s=draw(st.sampled_from([0.0, 1.0])),
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> KReduceProblem:
+    """Small ones, in which a plan fits. With many bytes of data loading is what takes long."""
+    batches = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True))
+    made = [draw(sizes(1024 * n)) for n in range(1, 1 + draw(st.integers(1, 2)))]
+    workers = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True))
+    least = min(workers) * min(batches)
+    return problem(
+        *made,
+        size_bytes=float(draw(st.integers(1, 2000))),
+        data_bytes=draw(st.sampled_from([0.0, 1e4, 1e6])),
+        workers=tuple(workers),
+        aggregators_samples=tuple(sorted(batches)),
+        most_global_samples=draw(st.integers(least, least + 80)),
+        store=draw(st.sampled_from([None, S3, DEAR])),
+        usd_per_invocation=draw(st.sampled_from([0.0, 1e-6])),
+        epochs=draw(st.sampled_from([1.0, 3.0])),
+    )
