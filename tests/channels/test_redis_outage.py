@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -105,6 +106,20 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     assert len(told) == 2
     assert told[0].endswith(f"; trying for {SOON_S:g} s")
     assert told[1] == f"{where} answers again"
+
+
+def test_who_hears_late_that_it_was_away_has_no_news(
+    place: RedisPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another asked no earlier, and was answered meanwhile."""
+    with place.make(NAMESPACE) as channel:
+        assert isinstance(channel, redis_channel.RedisChannel)
+        asked_s = time.monotonic()
+        channel.stored([KEY])
+        channel._pool._tell(True, "does not answer", asked_s)
+        assert caplog.messages == []
+        channel._pool._tell(True, "does not answer", time.monotonic())
+        assert len(caplog.messages) == 1
 
 
 def test_a_short_wait_is_not_over_before_the_server_has_answered(

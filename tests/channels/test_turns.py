@@ -67,3 +67,18 @@ def test_a_moment_that_is_past_is_not_slept_for() -> None:
         turn.sleep_until(time.monotonic() - 1)
         assert turn.first
         assert not turn.woken
+
+
+def test_who_came_to_the_front_before_it_slept_does_not_sleep_as_one_behind() -> None:
+    line = Turns()
+    with ExitStack() as stack:
+        first = [line.line_up(1) for _ in range(turns._FIRST)]
+        for one in first[1:]:
+            stack.enter_context(one)
+        with first[0]:
+            last = stack.enter_context(line.line_up(1))
+            behind = not last.first
+        assert behind
+        began = time.monotonic()
+        last.sleep_until(began + SOON_S, behind=behind)
+        assert time.monotonic() - began < SOON_S
