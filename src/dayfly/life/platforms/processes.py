@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _POLL_S = 0.001
 #: How long a resource tracker of Python's multiprocessing has to end by itself, in seconds.
-_TRACKER_S = 1.0
+_TRACKER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
