@@ -29,12 +29,13 @@ def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
     )
 
 
-def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
-    """In a process group of its own, as a shell starts it."""
+def start(*arguments: object, cwd: Path, before: str = "") -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell starts it. before: Python that it runs first."""
+    command = [sys.executable, "-c", f"{before}\nfrom dayfly.cli.app import main; main()"]
     heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the background it is ignored
     try:
         return subprocess.Popen(
-            [DAYFLY, *map(str, arguments)],
+            [*(command if before else [DAYFLY]), *map(str, arguments)],
             cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -20,10 +20,16 @@ job = dayfly.Job(
 )
 """
 
-#: Takes ten seconds: long enough to be interrupted. Its steps are equal to the fast one's.
-SLOW = FAST.replace("import torch, dayfly", "import time, torch, dayfly").replace(
-    "    epochs=2,", "    epochs=2,\n    transform=lambda x: time.sleep(0.005) or x,"
-)
+#: Takes half a minute, so that it can be interrupted, unless there is a file `hurry` beside it. Its
+#: steps are equal to the fast one's.
+SLOW = """
+import os, time
+
+def lingers(x):
+    if "DAYFLY_SESSION" in os.environ and not os.path.exists("HURRY"):  # in a function
+        time.sleep(0.02)
+    return x
+""" + FAST.replace("    epochs=2,", "    epochs=2,\n    transform=lingers,")
 
 
 @pytest.fixture
@@ -36,5 +42,5 @@ def fast(tmp_path: Path) -> Path:
 @pytest.fixture
 def slow(tmp_path: Path) -> Path:
     path = tmp_path / "slow.py"
-    path.write_text(SLOW)
+    path.write_text(SLOW.replace("HURRY", str(tmp_path / "hurry")))
     return path

@@ -193,7 +193,7 @@ def test_a_plan_stays_with_a_run_that_is_resumed(tmp_path: Path) -> None:
         plan=str(plan),
         faults=[Fault(COORDINATOR, 13, "step").dump()],
     )
-    assert killed.wait(timeout=100) == -signal.SIGKILL, killed.communicate()
+    assert killed.wait(timeout=200) == -signal.SIGKILL, killed.communicate()
     run = dayfly.resume(directory, workers=3, progress=False)
     found = run.comparison()
     assert found is not None

@@ -23,10 +23,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (directory / "run" / "weights.safetensors").read_bytes()
 
 
-def training(slow: Path, directory: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
+def training(
+    slow: Path, directory: Path, *more: str, before: str = ""
+) -> tuple[subprocess.Popen[str], str]:
     """A run that is in the middle of its steps, and its session."""
     asked = ("--workers", 2, "--memory", 600, "--run-dir", "run", "--json", *more)
-    process = command.start("train", slow, *asked, cwd=directory)
+    process = command.start("train", slow, *asked, cwd=directory, before=before)
     events = directory / "run" / "events" / "worker-1.jsonl"
     command.eventually("a step", lambda: events.exists() and '"kind": "step"' in events.read_text())
     session = command.session_of(process)
@@ -49,22 +51,27 @@ def test_a_signal_ends_the_run_in_order(
     assert "dayfly train --resume" in errors
     assert command.nothing_left(session)
 
+    (tmp_path / "hurry").touch()
     done = command.run("train", "--resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == undisturbed
 
 
 def test_a_second_ctrl_c_ends_it_at_once(slow: Path, tmp_path: Path) -> None:
-    process, session = training(slow, tmp_path)
+    endless = "from dayfly.life import coordinator; coordinator.STOP_GRACE_S = 1e6"
+    process, session = training(slow, tmp_path, before=endless)
     for rank in range(2):  # a worker that cannot answer the wish to stop
         for pid in command.processes(session):
             if f"worker-{rank}" in Path(f"/proc/{pid}/fd/1").readlink().name:
                 os.kill(pid, signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    assert any("a second Ctrl-C ends it at once" in line for line in lines), "it heard the first"
     with pytest.raises(subprocess.TimeoutExpired):
-        process.communicate(timeout=1.0)
+        process.wait(1.0)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=5.0)
+    process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 130
     assert command.nothing_left(session)
 
@@ -75,7 +82,7 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
     process, session = training(slow, tmp_path)
     process.kill()
     process.communicate()
-    command.eventually("functions' end", lambda: not command.processes(session), 5.0)
+    command.eventually("functions' end", lambda: not command.processes(session), 20.0)
     assert command.run("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
     assert command.nothing_left(session)
 
@@ -115,12 +122,14 @@ def test_a_reader_that_goes_away_does_not_end_the_run(fast: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.5, 0.8])
-def test_ctrl_c_while_it_starts(delay_s: float, fast: Path, tmp_path: Path) -> None:
-    process = command.start("train", fast, "--run-dir", "run", cwd=tmp_path)
+def test_ctrl_c_while_it_starts(delay_s: float, slow: Path, tmp_path: Path) -> None:
+    """It leaves nothing; or a run, if that had begun before the signal came."""
+    process = command.start("train", slow, "--run-dir", "run", cwd=tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(delay_s)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode in (130, -signal.SIGINT), errors
     assert "Traceback" not in errors or process.returncode == -signal.SIGINT
-    assert not (tmp_path / "run").exists()
+    run = tmp_path / "run"
+    assert not run.exists() or '"status": "stopped"' in (run / "run.json").read_text()

@@ -104,7 +104,7 @@ def test_the_demo_reaches_97_percent_on_four_functions(tmp_path: Path) -> None:
     result = command.last_json(done.stdout)
     assert (done.returncode, result["status"], result["workers"]) == (0, "done", 4)
     assert result["val_accuracy"] >= 0.97
-    assert result["wall_s"] < 60
+    assert result["wall_s"] < 150, "seconds, where nothing else runs"
 
 
 def test_the_example_trains(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_module_is_the_command_too(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=command.WAIT_S,
         check=True,
     )
     assert done.stdout.startswith("dayfly ")
