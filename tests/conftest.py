@@ -16,7 +16,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -38,13 +38,16 @@ def _locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked may have it open
 
 
-@pytest.fixture(autouse=True)
-def room(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The machine, shared with the tests of other processes; for one marked `alone`, all of it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """The machine, shared with the tests of other processes; for one marked `alone`, all of it.
+
+    The wait for it is no part of the test's own time, which has a limit: others may take minutes.
+    """
     here = Path(tempfile.gettempdir())
     gate, machine = (here / f"tests-of-dayfly-{os.getuid()}.{n}" for n in ("gate", "machine"))
-    alone = request.node.get_closest_marker("alone") is not None
+    alone = item.get_closest_marker("alone") is not None
     with ExitStack() as held:
         with _locked(gate):
             held.enter_context(_locked(machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
-        yield
+        return (yield)
