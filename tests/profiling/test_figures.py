@@ -15,7 +15,12 @@ FORWARD = [(1e-4, 2e-5), (3e-4, 1e-5)]
 BACKWARD = [(2e-4, 4e-5), (1e-4, 3e-5)]
 SAMPLES = (32, 16, 8, 4)
 SHARE = 0.25
-APPLY, NOTHING, READ, REST = 5e-3, 1e-3, 1e-5, 7e-4
+APPLY, NOTHING, READ, AROUND, REST = 5e-3, 1e-3, 1e-5, 2e-4, 5e-4
+#: Of the training thread in a step of 32 samples: computing, and all.
+COMPUTE = sum(fixed + each * 32 for lines in (FORWARD, BACKWARD) for fixed, each in lines) + (
+    READ * 32 + AROUND
+)
+STEP = COMPUTE + APPLY + REST
 
 
 def _at(lines: list[tuple[float, float]], samples: int) -> list[float]:
@@ -26,16 +31,15 @@ def _life() -> dict[str, Any]:
     parts: dict[str, Any] = {"share": [(SHARE, 1.0)] * 3, "apply": [(APPLY, NOTHING)] * 3}
     for samples in SAMPLES:
         forward, backward = _at(FORWARD, samples), _at(BACKWARD, samples)
-        parts[f"plain {samples}"] = [(sum(forward), sum(backward))] * 3
+        parts[f"plain {samples}"] = [(sum(forward), sum(backward), AROUND)] * 3
         # Hooks take time: a tenth, here.
         slower = [1.1 * one for one in forward], [1.1 * one for one in backward]
         parts[f"split {samples}"] = [slower] * 3
         parts[f"read {samples}"] = [(READ * samples, READ * samples)] * 3
-    step = sum(_at(FORWARD, 32)) + sum(_at(BACKWARD, 32)) + READ * 32 + APPLY + REST
     return {
         "start_s": 2.0,
-        "first": (1.0, step, step),
-        "rounds": [(step / SHARE, step, step)] * 5,
+        "first": (1.0, STEP, STEP, COMPUTE, APPLY),
+        "rounds": [(STEP / SHARE, STEP, STEP, COMPUTE, APPLY)] * 5,
         "block_steps": 32,
         "parts": parts,
         "passing": {"quiet": [0.010, 0.012, 0.011], "busy": [0.0121, 0.0132, 0.0143]},
@@ -88,48 +92,60 @@ def test_parts_of_a_step() -> None:
     assert profile.data(8) == pytest.approx(2 * READ * 8 / SHARE)
     assert profile.apply(0) == pytest.approx(NOTHING / SHARE)
     assert profile.apply(4000) == pytest.approx(APPLY / SHARE)
-    assert profile.step_s.value == pytest.approx(REST / SHARE)
+    assert profile.step_s.value == pytest.approx((AROUND + REST) / SHARE)
     assert profile.reduce_s_per_byte == pytest.approx(1e-10 / SHARE)
 
 
 def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:
     profile = size_profile(measured())
     samples, seconds = step_points(profile, 4000)[-1]
-    real_s = measured().life["rounds"][0][1] / SHARE
     assert samples == 32
-    assert seconds == pytest.approx(real_s + READ * 32 / SHARE)  # and fetching beside
+    assert seconds == pytest.approx((STEP + READ * 32) / SHARE)  # and fetching beside
 
 
 def test_parts_and_the_rest_are_the_median_round() -> None:
     life = _life()
-    step = life["rounds"][0][1]
-    threads = [step * factor for factor in (1.0, 1.3, 1.1, 1.02, 1.2)]
-    life["rounds"] = [(1.05 * one / SHARE, one, 1.05 * one) for one in threads]
+    life["rounds"] = [
+        (1.05 * more / SHARE, more, 1.05 * more, COMPUTE, APPLY)
+        for more in (STEP * factor for factor in (1.0, 1.3, 1.1, 1.02, 1.2))
+    ]
     profile = size_profile(measured(life=life))
     fetching_s = READ * 32 / SHARE  # beside
+    threads_s = 0.05 * 1.1 * STEP / SHARE
     assert step_points(profile, 4000)[-1][1] == pytest.approx(
-        1.05 * 1.1 * step / SHARE + fetching_s
+        1.1 * STEP / SHARE + threads_s + fetching_s
     )
 
 
-def test_parts_are_no_more_than_the_whole() -> None:
-    """By themselves they took a quarter longer than in a row."""
+@pytest.mark.parametrize("slower", [0.8, 1.25])
+def test_parts_take_what_they_take_in_real_steps(slower: float) -> None:
+    """By themselves they are as they are; applying is half as much slower."""
     life = _life()
-    whole_s = 0.8 * (life["rounds"][0][1] - REST)
-    life["rounds"] = [(whole_s / SHARE, whole_s, whole_s)] * 5
+    compute_s, apply_s = slower * (COMPUTE - AROUND) + AROUND, (1 + slower) / 2 * APPLY
+    step_s = compute_s + apply_s + REST
+    life["rounds"] = [(step_s / SHARE, step_s, step_s, compute_s, apply_s)] * 5
     profile = size_profile(measured(life=life))
-    assert profile.step_s.value == pytest.approx(0.0, abs=1e-12)
-    assert profile.forward[0](8) == pytest.approx(0.8 * _at(FORWARD, 8)[0] / SHARE)
-    assert profile.apply(4000) == pytest.approx(0.8 * APPLY / SHARE)
+    assert profile.forward[0](8) == pytest.approx(slower * _at(FORWARD, 8)[0] / SHARE)
+    assert profile.data(8) == pytest.approx(slower * 2 * READ * 8 / SHARE)
+    assert profile.apply(4000) == pytest.approx((1 + slower) / 2 * APPLY / SHARE)
+    assert profile.step_s.value == pytest.approx((AROUND + REST) / SHARE)
+
+
+def test_a_round_that_was_disturbed_makes_no_part_more_than_twice_as_fast() -> None:
+    life = _life()
+    life["rounds"] = [(STEP / SHARE, STEP, STEP, 0.0, 0.0)] * 5
+    profile = size_profile(measured(life=life))
+    assert profile.forward[0](8) == pytest.approx(0.5 * _at(FORWARD, 8)[0] / SHARE)
+    assert profile.apply(4000) == pytest.approx(0.5 * APPLY / SHARE)
 
 
 def test_on_a_whole_core_fetching_is_done_beside() -> None:
     life = _life()
     life["parts"]["share"] = [(1.0, 1.0)]
-    life["rounds"] = [(thread + 1e-3, thread, thread) for _, thread, _ in life["rounds"]]
+    life["rounds"] = [(STEP + 1e-3, STEP, STEP, COMPUTE, APPLY)] * 5
     profile = size_profile(measured(cpu_cores=None, at_once_s=None, life=life))
     assert profile.data(8) == pytest.approx(READ * 8)
-    assert profile.step_s.value == pytest.approx(REST + 1e-3)  # waits count as well
+    assert profile.step_s.value == pytest.approx(AROUND + REST + 1e-3)  # waits count as well
     assert profile.beta.value == pytest.approx(2.0)
 
 

@@ -152,6 +152,23 @@ def test_the_work_of_messages_is_taken_from_passes() -> None:
     assert passes == approximately([(0.0, 2.5)])
 
 
+def test_messages_of_a_stream_may_take_more_than_others() -> None:
+    """The same, but 0.05 s of it are the direction's: another stream's message takes only them."""
+    up = Direction(occupied_s=lambda nbytes: nbytes / 10, latency_s=0.5, cpu_s=0.05)
+    made = rank(computing(1.0), putting(A, message_s=0.2), up=up, processor=Processor(0.5))
+    passes, message = spans_s(made)[0]
+    assert message == approximately([(0.0, 2.25)])
+    assert passes == approximately([(0.0, 2.5)])
+
+
+def test_a_reader_has_its_share_of_what_messages_take() -> None:
+    """A second of CPU time, while the bytes take half a second and their latency."""
+    get = Stream(plan=plan(Op(Kind.GET, TEN, A)), itemsize=1, message_s=1.0)
+    ((put,),), ((got,),) = spans_s(rank(putting(A)), rank(get, processor=Processor(0.5)))
+    assert put == (0.0, 1.5)
+    assert got == (1.5, 3.5)
+
+
 def test_an_effect_waits_for_the_next_period() -> None:
     """A pass has used up the quota when the message has arrived."""
     ((_, message),) = spans_s(rank(computing(3.0), putting(A), processor=Processor(0.25, 4.0)))

@@ -28,6 +28,9 @@ from dayfly.wire.pipelines.step import Boundary, PipelineStep
 from dayfly.wire.schedule import Op, Schedule, Work
 from dayfly.wire.streams import Rank, Stream
 
+#: A stage's messages come one by one, and each wakes its lanes as those of a sum of two do, of
+#: which each has so many.
+_MESSAGES = 4
 #: Elements of the tail: the loss and two wishes, float64.
 _TAIL, _TAIL_BYTES = 3, 8
 #: What the pieces of the last backward pass do, but for the last of them.
@@ -184,6 +187,7 @@ class _Stage:
             members=self._layout.world_size,
             itemsize=1,
             after=after,
+            message_s=self.size.sum_cpu_s / _MESSAGES,
             work_s=lambda work: seconds.get(work, 0.0),
             **alone_or_side_by_side(self._means, plan, 1),
         )

@@ -208,7 +208,7 @@ class _Run:
         """A message is there: its bytes come in, and are worked on."""
         rank, op = self._ranks[one.rank], one.ops[position]
         size = one.nbytes(op)
-        cpu_s = rank.down.cpu_s + rank.down.cpu_s_per_byte * size
+        cpu_s = one.stream.message_s + rank.down.cpu_s + rank.down.cpu_s_per_byte * size
         if rank.early and op.kind is Kind.HOLD:
             cpu_s += size * rank.reduce_s_per_byte
         one.parts[position] = 1
@@ -288,7 +288,8 @@ class _Run:
         if which == DOWN:
             self._push(effect_s, _DONE, one.number, position)
             return
-        cpu_s = way.cpu_s + way.cpu_s_per_byte * one.nbytes(one.ops[position])
+        size = one.nbytes(one.ops[position])
+        cpu_s = one.stream.message_s + way.cpu_s + way.cpu_s_per_byte * size
         if cpu_s or rank.processor.stands_still:
             begins_s = max(one.start[position], self._now, effect_s - cpu_s)
             self._push(begins_s, _STORES, one.number, position, 0, cpu_s)

@@ -38,8 +38,8 @@ class Stream:
     theirs. after: of which streams of the rank, by their numbers, which operation must be done
     first (None: all). pool: streams of one pool take turns, `at_once` at once. in_flight: of each
     lane but compute. alone: one operation at a time, in the order of the list. begin_s: seconds of
-    CPU time before the first operation, once it is the stream's turn. work_s: the same of a
-    COMPUTE; None: nothing.
+    CPU time before the first operation, once it is the stream's turn. message_s: the same of each
+    message, beside what its direction says. work_s: the same of a COMPUTE; None: nothing.
     """
 
     plan: Plan
@@ -55,6 +55,7 @@ class Stream:
     in_flight: int = 1
     alone: bool = False
     begin_s: float = 0.0
+    message_s: float = 0.0
     work_s: Callable[[Work], float] | None = None
 
 

@@ -60,7 +60,7 @@ def beside(
     Raises TooSmall if one of them has not enough memory.
     """
     name = request.name
-    payload = {"task": task.dump(), "samples": request.samples[0], "name": name}
+    payload = {"task": task.dump(), "samples": request.each, "name": name}
     calls = [
         invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, limits)
         for n in range(request.neighbours)

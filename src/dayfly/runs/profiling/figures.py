@@ -2,7 +2,9 @@
 
     CPU seconds of a part / the share of the CPU that the function really gets = its wall seconds
 
-What a step takes beside its parts is what rounds of a real worker take, less the parts.
+Parts are timed by themselves, many times and apart; rounds of a real worker tell what computing and
+applying take among all else, and parts are scaled by that. What a step takes beside its parts is
+what rounds take, less computing and applying.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.fits import fit_affine, fit_transfer
 from dayfly.plan.profile import Pass, SizeProfile
 from dayfly.runs.profiling.neighbours import Slot
+from dayfly.runs.profiling.rounds import Round
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.streams import Store
@@ -30,6 +33,8 @@ Row = tuple[int, float, float]
 
 #: A message that takes more of the CPU time that a function may use at once may have been held up.
 _FREE_PART = 0.8
+#: Parts in real steps are taken to be so many times as fast as by themselves, at most.
+_MOST_PACE = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,29 +81,35 @@ class Measured:
         return min(1.0, float(cpu_s) / float(wall_s))
 
     @property
-    def rounds(self) -> Sequence[tuple[float, float, float]]:
-        """Wall seconds, and CPU seconds of the training thread and of all, of real steps."""
-        rounds: Sequence[tuple[float, float, float]] = self.life["rounds"] or [self.life["first"]]
-        return rounds
+    def rounds(self) -> Sequence[Round]:
+        """Real steps."""
+        return [Round(*one) for one in self.life["rounds"] or [self.life["first"]]]
 
     @property
-    def parts_s(self) -> float:
-        """CPU seconds of all parts of a step that the training thread does itself."""
-        parts, samples = self.life["parts"], self.samples[0]
-        passes = sum(median(side) for side in zip(*parts[f"plain {samples}"], strict=True))
-        putting = median(batch for _, batch in parts[f"read {samples}"])
-        applied = median(apply for apply, _ in parts["apply"])
-        times = self.step_samples / samples  # passes of a step
-        return float(times * (passes + putting) + applied)
+    def around_s(self) -> float:
+        """CPU seconds of computing a step that are of none of its parts."""
+        plain = self.life["parts"][f"plain {self.samples[0]}"]
+        return float(median(around for *_, around in plain))
 
     @property
     def pace(self) -> float:
-        """Of a part's CPU seconds to wall seconds.
+        """Of CPU seconds of passes and reading, timed by themselves, to wall seconds of real steps.
 
-        The share; more if parts by themselves take longer than steps that have them all: what is
-        done in a row is done faster.
+        That is the share, if they take as long in real steps as by themselves.
         """
-        return self.share * max(1.0, self.parts_s / median(cpu_s for _, cpu_s, _ in self.rounds))
+        parts, samples = self.life["parts"], self.samples[0]
+        forward, backward, _ = map(median, zip(*parts[f"plain {samples}"], strict=True))
+        putting = median(batch for _, batch in parts[f"read {samples}"])
+        alone_s = (forward + backward + putting) * self.step_samples / samples
+        among_s = median(one.compute_s for one in self.rounds) - self.around_s
+        return self.share * _faster(alone_s, among_s)
+
+    @property
+    def apply_pace(self) -> float:
+        """The same of applying."""
+        alone_s = median(apply for apply, _ in self.life["parts"]["apply"])
+        among_s = median(one.apply_s for one in self.rounds)
+        return self.share * _faster(alone_s, among_s)
 
 
 def size_profile(measured: Measured) -> SizeProfile:
@@ -106,10 +117,10 @@ def size_profile(measured: Measured) -> SizeProfile:
     passes = tuple(_pass(measured, samples) for samples in sorted(measured.samples))
     count = len(passes[0].forward)
     applied = zip(*measured.life["parts"]["apply"], strict=True)
-    apply, nothing = (_figure(times, measured.pace) for times in applied)
+    apply, nothing = (_figure(times, measured.apply_pace) for times in applied)
     up, down, sum_cpu_s = transfers(measured)
     crowd, crowd_cores = crowding(measured)
-    late_s = measured.life["first"][0] - median(wall for wall, _, _ in measured.rounds)
+    late_s = measured.life["first"][0] - median(one.wall_s for one in measured.rounds)
     start_s = measured.life["start_s"] + max(0.0, late_s)
     return SizeProfile(
         memory_mib=measured.memory_mib,
@@ -145,6 +156,11 @@ def step_points(profile: SizeProfile, trained_bytes: int) -> list[tuple[float, f
     return [(p.samples, p.compute_s + p.data.value + fixed) for p in profile.passes]
 
 
+def _faster(alone_s: float, among_s: float) -> float:
+    """How many times as fast a part is in real steps as by itself."""
+    return alone_s / max(among_s, alone_s / _MOST_PACE) if alone_s else 1.0
+
+
 def _line(points: Any) -> Affine:
     return fit_affine(points)
 
@@ -171,19 +187,27 @@ def _fetched(measured: Measured) -> float:
 
 def _beside(measured: Measured) -> Figure:
     """What rounds take beside passes, data and the optimizer's step."""
-    share, known_s = measured.share, measured.parts_s / measured.pace
     if not measured.limited:
-        return Figure.of([max(0.0, wall - known_s) for wall, _, _ in measured.rounds])
+        return Figure.of(
+            [
+                max(0.0, one.wall_s - _parts_s(measured, one) / measured.share)
+                for one in measured.rounds
+            ]
+        )
     # Threads beside, such as those of buckets, use up the same share. If samples are fetched in
     # each step, that is among what they do, and counted as data.
-    threads = median(process - thread for _, thread, process in measured.rounds)
+    threads = median(one.process_s - one.thread_s for one in measured.rounds)
     if measured.life["block_steps"] == 1:
         reading = measured.life["parts"][f"read {measured.samples[0]}"]
         threads -= median(fetch for fetch, _ in reading)
-    more_s = max(0.0, threads) / share
-    return Figure.of(
-        [max(0.0, thread / share + more_s - known_s) for _, thread, _ in measured.rounds]
-    )
+    more_s = max(0.0, threads)
+    beside_s = [max(0.0, one.thread_s - _parts_s(measured, one)) for one in measured.rounds]
+    return Figure.of([(one + more_s) / measured.share for one in beside_s])
+
+
+def _parts_s(measured: Measured, one: Round) -> float:
+    """CPU seconds of passes, reading and applying in a round."""
+    return max(0.0, one.compute_s - measured.around_s) + one.apply_s
 
 
 def _beta(measured: Measured) -> Figure:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
@@ -26,6 +26,7 @@ from dayfly.life.rollback import KEPT_BY_RUN
 from dayfly.runs.profiling.layers import layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
 from dayfly.runs.profiling.passes import Passes
+from dayfly.runs.profiling.rounds import Round, TimedSteps
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
@@ -52,11 +53,13 @@ _PASSES = 3
 class Request:
     """What to time.
 
-    samples: of passes, the most first. budget_s: after which no more is begun. name: of the
-    measurements in the store. neighbours: how many functions compute beside it in turns.
+    samples: of passes, the most first. each: which of them those passes have that neighbours are
+    beside. budget_s: after which no more is begun. name: of the measurements in the store.
+    neighbours: how many functions compute beside it in turns.
     """
 
     samples: tuple[int, ...]
+    each: int
     budget_s: float
     name: str
     neighbours: int = 0
@@ -89,7 +92,7 @@ class Watched(Worker):
         self._request = request
         self._entered = entered
         self.last_s = 0.0
-        self._taken: list[tuple[float, float, float]] = []
+        self._taken: list[Round] = []
         self._parts: dict[str, Any] = defaultdict(list)
         self._share = [0.0, 0.0]  # CPU and wall seconds of what computes throughout
         self._passing: dict[Slot, list[float]] = {slot: [] for slot in Slot}
@@ -98,11 +101,12 @@ class Watched(Worker):
         self._warm = False  # whether a pass was the last that was done
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._protocol_of_one = cast(Bsp, self._protocol)
+        self._steps = self._protocol_of_one.steps = TimedSteps(self._protocol_of_one.steps)
         station = self._protocol_of_one.station
         self._passes = Passes(
             station.job,
             station.replica,
-            self._protocol_of_one.steps,
+            self._steps,
             station.slices.source,
             station.epochs,
         )
@@ -110,7 +114,7 @@ class Watched(Worker):
     def run(self) -> str:
         """Take rounds and time their parts until the budget is spent; then end as a run does."""
         start_s = time.monotonic() - self._entered
-        batches = [self._passes.samples(count) for count in self._request.samples]
+        batches = {count: self._passes.samples(count) for count in self._request.samples}
         facts = self._facts()
         first = self._timed_round()
         assert first is not None, "the first batch is a whole one, and nobody is beside it"
@@ -139,7 +143,7 @@ class Watched(Worker):
         self._replica.end_epoch(None)
         self._progress.end_epoch({})
 
-    def _measure(self, batches: Sequence[Any]) -> None:
+    def _measure(self, batches: Mapping[int, Any]) -> None:
         """Rounds and parts until the budget is spent, and all was timed often enough."""
         self._take_row()
         for part in self._each_part(batches, 0):
@@ -151,7 +155,7 @@ class Watched(Worker):
         self._share = [0.0, 0.0]
         store, name = open_store(self._task.store), self._request.name
         if self._request.neighbours:
-            pass_s = self._took_s[f"plain {self._request.samples[0]}"]
+            pass_s = self._took_s[f"plain {self._request.each}"]
             # Reading may take as long as it likes, over a slow way.
             longest_s = max(s for one, s in self._took_s.items() if not one.startswith("read"))
             self._slots = Slots.of(time.time(), pass_s, longest_s)
@@ -167,7 +171,7 @@ class Watched(Worker):
             if self._slots is not None and at - began > 2 * budget_s + 3 * self._slots.period_s:
                 self._be_alone(store)  # something is not to be had in slots
             if not self._fits(self._took_s["round"]):
-                self._pass(batches[0])
+                self._pass(batches[self._request.each])
             elif self._rounds_next(spent_s):
                 self._take_row()
                 spent_s["rounds"] += time.monotonic() - at
@@ -219,7 +223,7 @@ class Watched(Worker):
 
     def _take_row(self) -> None:
         """Rounds in a row, of which the first do not count, if they are short and several."""
-        row: list[tuple[float, float, float] | None] = []
+        row: list[Round | None] = []
         began = time.perf_counter()
         while len(row) < _LONGEST_ROW and self._fits(self._took_s["round"]):
             if not self._may_step():
@@ -238,7 +242,7 @@ class Watched(Worker):
         within = self.step + 2 * _ROUNDS <= epochs.steps * job.epochs
         return within or job.scheduler is None or not self._stepped
 
-    def _timed_round(self) -> tuple[float, float, float] | None:
+    def _timed_round(self) -> Round | None:
         """Its times; None if it was an epoch's last, which may be smaller, or not left alone."""
         epochs = self._protocol_of_one.station.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
@@ -248,8 +252,10 @@ class Watched(Worker):
         now = time.perf_counter(), time.thread_time(), time.process_time()
         self._stepped = True
         self._took_s["round"] = now[0] - began
-        alone = self._kind(at) is Slot.QUIET
-        return (now[0] - began, now[1] - thread, now[2] - process) if whole and alone else None
+        if not whole or self._kind(at) is not Slot.QUIET:
+            return None
+        parts = self._steps.compute_s, self._steps.apply_s
+        return Round(now[0] - began, now[1] - thread, now[2] - process, *parts)
 
     def _pass(self, batch: Any) -> None:
         """One of passes in a row, to compare those beside neighbours with those without."""
@@ -260,21 +266,21 @@ class Watched(Worker):
             self._passing[kind].append(marks.end - marks.start)
         self._warm = True
 
-    def _each_part(self, batches: Sequence[Any], times: int) -> Iterator[Callable[[], None]]:
+    def _each_part(self, batches: Mapping[int, Any], times: int) -> Iterator[Callable[[], None]]:
         """All parts, one after another, each to be done before the next is asked for."""
-        for count, batch in zip(self._request.samples, batches, strict=True):
+        for count, batch in batches.items():
             yield partial(self._time_plain, count, batch)
             yield partial(self._time_split, count, batch)
         if times % _READ_EVERY == 0:
             for count in self._request.samples:
                 yield partial(self._time, f"read {count}", partial(self._passes.read, count))
         if self._slots is not None:
-            yield partial(self._pass_in_a_row, batches[0])
+            yield partial(self._pass_in_a_row, batches[self._request.each])
 
     def _time_plain(self, count: int, batch: Any) -> None:
-        def sides() -> tuple[float, float]:
+        def sides() -> tuple[float, float, float]:
             marks = self._passes.compute(batch, by_layer=False)
-            return marks.loss - marks.start, marks.end - marks.loss
+            return marks.loss - marks.start, marks.end - marks.loss, marks.around_s
 
         self._time(f"plain {count}", sides, throughout=True)
         if count == self._request.samples[0]:

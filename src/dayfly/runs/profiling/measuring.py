@@ -59,6 +59,8 @@ _EXCHANGE = "dayfly.runs.profiling.exchange:main"
 
 #: In how many pieces a batch is computed, at most, if it does not fit into memory as it is.
 _MOST_PIECES = 8
+#: Neighbours compute what a worker of so many would have of the batch.
+_CROWD = 4
 #: Messages: sizes, and what they may take in the channel.
 _SIZES = tuple(2**power for power in range(10, 25, 2))
 _QUICK_SIZES = tuple(2**power for power in (10, 14, 18, 22, 24))
@@ -252,8 +254,10 @@ class _Bench:
             # Of one sample some models cannot learn, and nobody would have them.
             least = min(2, most)
             samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
+            few = -(-whole // _CROWD)
             request = life.Request(
                 samples=samples,
+                each=next((count for count in samples if count <= few), samples[-1]),
                 budget_s=3.0 if self._quick else 8.0,
                 name="measured/life",
                 neighbours=self._neighbours(settings, allotted.limits),

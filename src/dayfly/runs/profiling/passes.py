@@ -45,13 +45,14 @@ clock: Callable[[], float] = time.thread_time
 @dataclass(slots=True)
 class Marks:
     """When it came to what, in one pass. begun: of each layer's forward. back: of each layer's
-    backward, where a gradient reaches it."""
+    backward, where a gradient reaches it. around_s: what the flat buffer and seeding took."""
 
     start: float = 0.0
     begun: list[float] = field(default_factory=list)
     loss: float = 0.0
     back: dict[int, float] = field(default_factory=dict)
     end: float = 0.0
+    around_s: float = 0.0
 
     def forward(self) -> list[float]:
         """Of each layer; the first with what comes before it, the last with the loss."""
@@ -113,6 +114,7 @@ class Passes:
         """A forward and a backward pass of a batch."""
         model, flat = self._replica.model, self._steps.flat
         marks = Marks()
+        entered = clock()
         model.train()
         flat.begin()
         seed_generators(DROPOUT, self._job.seed, 0, 0, 0)
@@ -129,6 +131,7 @@ class Passes:
         marks.end = clock() - between
         marks.back = {layer: came - between for layer, came in marks.back.items()}
         flat.end(1.0)
+        marks.around_s = clock() - entered - (marks.end - marks.start)
         if not marks.begun:
             marks.begun = [marks.start]
         return marks
