@@ -76,6 +76,7 @@ def profiles(draw: st.DrawFn) -> Profile:
                 sum_cpu_s=draw(seconds),
                 crowd=draw(figures(st.floats(1.0, 100.0))),
                 crowd_cores=draw(seconds),
+                jitter=draw(seconds),
                 init_s=draw(figures(seconds)),
                 start_s=draw(figures(seconds)),
                 end_s=draw(figures(seconds)),

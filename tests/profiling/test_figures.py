@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -119,16 +120,16 @@ def test_parts_and_the_rest_are_the_median_round() -> None:
 
 @pytest.mark.parametrize("slower", [0.8, 1.25])
 def test_parts_take_what_they_take_in_real_steps(slower: float) -> None:
-    """By themselves they are as they are; applying is half as much slower."""
+    """All of computing, the flat buffer included; applying is half as much slower."""
     life = _life()
-    compute_s, apply_s = slower * (COMPUTE - AROUND) + AROUND, (1 + slower) / 2 * APPLY
+    compute_s, apply_s = slower * COMPUTE, (1 + slower) / 2 * APPLY
     step_s = compute_s + apply_s + REST
     life["rounds"] = [(step_s / SHARE, step_s, step_s, compute_s, apply_s)] * 5
     profile = size_profile(measured(life=life))
     assert profile.forward[0](8) == pytest.approx(slower * _at(FORWARD, 8)[0] / SHARE)
     assert profile.data(8) == pytest.approx(slower * 2 * READ * 8 / SHARE)
     assert profile.apply(4000) == pytest.approx((1 + slower) / 2 * APPLY / SHARE)
-    assert profile.step_s.value == pytest.approx((AROUND + REST) / SHARE)
+    assert profile.step_s.value == pytest.approx((slower * AROUND + REST) / SHARE)
 
 
 def test_a_round_that_was_disturbed_makes_no_part_more_than_twice_as_fast() -> None:
@@ -222,6 +223,24 @@ def test_neighbours_make_nobody_faster() -> None:
     life["passing"]["busy"] = [0.009, 0.010, 0.0121]
     crowd = size_profile(measured(life=life, neighbours=1)).crowd
     assert [crowd.low, crowd.value, crowd.high] == pytest.approx([1.0, 1.0, 1.1])
+
+
+def test_the_spread_of_passes_is_that_beside_neighbours() -> None:
+    """Of a normal distribution's quantiles it is the standard deviation, a wild one aside."""
+    normal = NormalDist(0.1, 0.005)
+    busy = [normal.inv_cdf((n + 0.5) / 99) for n in range(99)]
+    life = _life()
+    life["passing"]["busy"] = [*busy, 9.0]
+    assert size_profile(measured(life=life, neighbours=3)).jitter == pytest.approx(0.05, rel=0.03)
+
+
+def test_of_few_passes_it_is_that_of_steps_and_of_few_steps_nothing() -> None:
+    life = _life()
+    steps = [COMPUTE * (1 + 0.01 * n) for n in range(-4, 5)]
+    life["rounds"] = [(STEP / SHARE, STEP, STEP, one, APPLY) for one in steps]
+    found = size_profile(measured(life=life, neighbours=3)).jitter
+    assert found == pytest.approx(0.05 / 1.349, rel=1e-3)  # quartiles at -2.5 and 2.5
+    assert size_profile(measured(neighbours=3)).jitter == 0.0
 
 
 def test_messages_that_a_server_sums() -> None:

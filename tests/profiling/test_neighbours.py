@@ -37,7 +37,7 @@ def test_when_neighbours_compute() -> None:
 def test_slots_have_room_for_what_is_timed() -> None:
     short, long = Slots.of(0.0, 0.01, 0.02), Slots.of(0.0, 1.0, 2.0)
     assert [short.room_s, short.busy_s] == pytest.approx([1.0, 0.3])
-    assert [long.room_s, long.busy_s, long.settle_s] == pytest.approx([10.0, 3.0, 1.5])
+    assert [long.room_s, long.busy_s, long.settle_s] == pytest.approx([10.0, 6.0, 1.5])
 
 
 @pytest.mark.parametrize(

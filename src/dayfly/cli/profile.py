@@ -199,6 +199,7 @@ def _sizes(profile: Profile) -> Table:
         "computing beside others": lambda size: (
             f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
         ),
+        "spread of passes": lambda size: f"{100 * size.jitter:.1f}%",
         "start": lambda size: _spread(size.init_s),
         "to the first step": lambda size: _spread(size.start_s),
         "from the last step": lambda size: _spread(size.end_s),

@@ -20,6 +20,7 @@ from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import all_reduce, limited, server
 from dayfly.plan.stages import stage_size
+from dayfly.plan.uneven import uneven
 from dayfly.plan.work import chain, cut_backward, passed, taking
 from dayfly.wire.streams import Rank, Stream
 
@@ -47,8 +48,13 @@ def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[in
     """All workers, and the server if there is one, taking steps of these batches one after another;
     of local SGD, these batches are a round."""
     size = stage_size(profile, c, 0)
-    make = _averaging if c.sync == "local-sgd" else _synchronous
-    workers = [make(profile, c, means, size, rank, batches) for rank in range(c.workers)]
+    local = c.sync == "local-sgd"
+    passes = c.micro_batches * (len(batches) if local else 1)
+    make = _averaging if local else _synchronous
+    workers = [
+        make(profile, c, means, uneven(size, rank, c.workers, passes), rank, batches)
+        for rank in range(c.workers)
+    ]
     made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
     if c.collective == "push-pull" and c.workers > 1:
         made.append(server(size, means, c.workers, workers[0]))

@@ -30,6 +30,7 @@ from dayfly.plan.rank import travelling_bytes
 from dayfly.plan.stages import stage_layers, stage_memory_mib, stage_size
 from dayfly.plan.timing import Steps, timed
 from dayfly.plan.traffic import moved_by, together
+from dayfly.plan.uneven import slowest
 from dayfly.plan.work import cut_backward, direction, passed
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
 from dayfly.wire.collectives.overlapped import (
@@ -147,9 +148,11 @@ def many_step(
     """A round, which is a step of bsp, and what each worker moves: an equal part."""
     if c.cut:
         return _staged_step(profile, c, means, batches)
-    size = stage_size(profile, c, 0)
+    local = c.sync == "local-sgd"
+    passes = c.micro_batches * (len(batches) if local else 1)
+    size = slowest(stage_size(profile, c, 0), c.workers, passes)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
-    if c.sync == "local-sgd":
+    if local:
         length = data_parallel.averaged_of(profile, c)
         summed = [sum_of(c.collective, c.aggregators, c.workers, length, means, size)]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
@@ -242,9 +245,12 @@ def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Sum]) -
 
 
 def _beside_all(profile: Profile, c: Configuration) -> Profile:
-    """With functions as slow as they are beside all workers, and not beside one replica's."""
+    """With functions as slow as they are beside all workers, and not beside one replica's; and as
+    those of the slowest replica are."""
     sizes = {stage_memory_mib(c, stage): stage_size(profile, c, stage) for stage in range(c.stages)}
-    return replace(profile, sizes=tuple(replace(one, crowd_cores=0.0) for one in sizes.values()))
+    late = [slowest(size, c.replicas, c.micro_batches) for size in sizes.values()]
+    known = tuple(replace(one, crowd_cores=0.0, jitter=0.0) for one in late)
+    return replace(profile, sizes=known)
 
 
 def _one_replica(c: Configuration) -> Configuration:

@@ -79,7 +79,8 @@ class SizeProfile:
     contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
     itself, whatever it moves. beta: how much longer computing takes while transfers are under way
     (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
-    crowd_cores of the machine; 0: nobody measured that. init_s: from the request to the handler.
+    crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation of what a
+    pass takes, relative to that; 0: nobody measured it. init_s: from the request to the handler.
     start_s: from there to the first step, reading job, data and checkpoint. end_s: from the last
     step to the end, writing the last checkpoint. Both are of one worker, with the whole model.
     base_mib: memory of a worker before it has a model. rates: to which its way to the store is
@@ -102,6 +103,7 @@ class SizeProfile:
     beta: Figure
     crowd: Figure = _ALONE
     crowd_cores: float = 0.0
+    jitter: float = 0.0
     init_s: Figure
     start_s: Figure
     end_s: Figure

@@ -281,6 +281,7 @@ _SIZE = _made(
         "beta": _figure(_positive),
         "crowd": _figure(_one_or_more),
         "crowd_cores": _not_negative,
+        "jitter": _not_negative,
         "init_s": _SECONDS,
         "start_s": _SECONDS,
         "end_s": _SECONDS,
@@ -322,6 +323,6 @@ _USUAL = frozenset(
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
-        *("passes", "sum_cpu_s", "crowd", "crowd_cores", "store"),
+        *("passes", "sum_cpu_s", "crowd", "crowd_cores", "jitter", "store"),
     }
 )

@@ -20,6 +20,7 @@ from dayfly.plan.flat import Flat, elements, flat
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.plan.rank import all_reduce, alone_or_side_by_side, limited
 from dayfly.plan.stages import stage_layers, stage_range, stage_size
+from dayfly.plan.uneven import uneven
 from dayfly.plan.work import chain, cut_backward, passed, taking
 from dayfly.wire.lanes import Plan
 from dayfly.wire.pipelines.layout import Layout, Place
@@ -94,7 +95,7 @@ class _Stage:
         self._place = place
         self._layout = Layout(c.stages, c.replicas)
         self._rank = self._layout.rank(place.stage, place.replica)
-        self.size = size = sizes[place.stage]
+        self.size = size = uneven(sizes[place.stage], self._rank, c.workers, c.micro_batches)
         self._chunk_bytes = means.message_bytes(list(sizes))
         mine = stage_range(profile, c, place.stage)
         self._layers = stage_layers(profile, c, place.stage)

@@ -16,7 +16,7 @@ from dayfly.wire.streams import Direction
 
 #: Phases of ranks' CPU periods lie apart by this share of one, so that all are as far from each
 #: other as can be, however many there are: the golden ratio's.
-_APART = 0.6180339887498949
+APART = 0.6180339887498949
 
 
 @lru_cache(maxsize=256)
@@ -41,7 +41,7 @@ def processor(size: SizeProfile, rank: int) -> Processor:
     """A function's share of the CPU; a rank's periods begin at moments of their own."""
     if size.cpu_cores is None:
         return Processor()
-    phase_s = size.cpu_period_s * (rank * _APART % 1.0)
+    phase_s = size.cpu_period_s * (rank * APART % 1.0)
     return Processor(size.cpu_cores, size.cpu_period_s, phase_s)
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from statistics import median
+from statistics import NormalDist, median, quantiles
 from typing import Any
 
 from dayfly.plan.figures import Affine, Figure, Transfer
@@ -35,6 +35,9 @@ Row = tuple[int, float, float]
 _FREE_PART = 0.8
 #: Parts in real steps are taken to be so many times as fast as by themselves, at most.
 _MOST_PACE = 2.0
+#: Times of which quartiles tell a spread; how many standard deviations of a normal distribution
+#: these lie apart.
+_MANY, _QUARTILES = 8, 2 * NormalDist().inv_cdf(0.75)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,11 @@ class Measured:
 
     @property
     def around_s(self) -> float:
-        """CPU seconds of computing a step that are of none of its parts."""
+        """CPU seconds of computing a real step that are of none of its parts."""
+        return self._around_alone_s * self.share / self.pace
+
+    @property
+    def _around_alone_s(self) -> float:
         plain = self.life["parts"][f"plain {self.samples[0]}"]
         return float(median(around for *_, around in plain))
 
@@ -101,7 +108,8 @@ class Measured:
         forward, backward, _ = map(median, zip(*parts[f"plain {samples}"], strict=True))
         putting = median(batch for _, batch in parts[f"read {samples}"])
         alone_s = (forward + backward + putting) * self.step_samples / samples
-        among_s = median(one.compute_s for one in self.rounds) - self.around_s
+        alone_s += self._around_alone_s
+        among_s = median(one.compute_s for one in self.rounds)
         return self.share * _faster(alone_s, among_s)
 
     @property
@@ -142,6 +150,7 @@ def size_profile(measured: Measured) -> SizeProfile:
         beta=_beta(measured),
         crowd=crowd,
         crowd_cores=crowd_cores,
+        jitter=unevenness(measured),
         init_s=Figure.of(measured.inits_s),
         start_s=Figure.of([start_s]),
         end_s=Figure.of([max(0.0, measured.run_s - measured.last_s)]),
@@ -230,6 +239,21 @@ def crowding(measured: Measured) -> tuple[Figure, float]:
     found = Figure.of([max(1.0, one / alone_s) for one in busy])
     each = 1.0 if measured.cpu_cores is None else min(1.0, measured.cpu_cores)
     return found, measured.neighbours * each
+
+
+def unevenness(measured: Measured) -> float:
+    """Standard deviation of what a pass takes, over its median: that of passes beside neighbours,
+    as those of several workers are; if there are few of them, that of real steps.
+
+    By quartiles, as a few that were disturbed say nothing of the others.
+    """
+    busy = measured.life["passing"][Slot.BUSY.value]
+    steps = [one.compute_s for one in measured.rounds]
+    times = busy if measured.neighbours and len(busy) >= _MANY else steps
+    if len(times) < _MANY:
+        return 0.0
+    low, middle, high = quantiles(times, n=4)
+    return (high - low) / _QUARTILES / middle if middle else 0.0
 
 
 def store_of(served: Sequence[tuple[int, float]]) -> Store | None:

@@ -28,7 +28,7 @@ _MOST = 6
 _LOOK_S = 0.02
 #: Least of a slot; and so many of what is to fit into it.
 _LEAST_QUIET_S, _FITTING_QUIET = 1.0, 5
-_LEAST_BUSY_S, _FITTING_BUSY = 0.3, 3
+_LEAST_BUSY_S, _FITTING_BUSY = 0.3, 6
 #: After a busy slot, how many passes neighbours may still take, about.
 _LAST_PASSES = 1.5
 _SLOTS = "slots"
