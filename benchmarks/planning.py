@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.arguments import new_parser
-from benchmarks.parts.machine import machine, one_thread
+from benchmarks.parts.machine import Stolen, machine, one_thread
 from benchmarks.parts.planning import shown
 from benchmarks.parts.planning.at_pace import at_pace
 from benchmarks.parts.planning.channels import Urls, channels
@@ -45,6 +45,8 @@ _ROUNDS, _QUICK_ROUNDS = 5, 1
 _QUICK = ("cnn-2-all-reduce", "mlp-4-server-push-pull", "gpt-2-stages-fill-drain")
 #: Processes that ran at once, on average of the last minute, above which figures mean nothing.
 _BUSY = 0.5
+#: Of the machine's time, what its host may give to others before figures mean little.
+_ROBBED = 0.02
 
 table = shown.table
 
@@ -58,10 +60,10 @@ def run(args: Sequence[str]) -> Json:
     asked = _arguments(args)
     chosen = [CHOSEN[name] for name in asked.only]
     there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
-    began, on_what = time.monotonic(), machine()
-    warning = _warning(on_what["load"])
-    if warning:
-        say(warning)
+    began, on_what, stolen = time.monotonic(), machine(), Stolen()
+    busy = _busy(on_what["load"])
+    if busy:
+        say(busy)
     with (
         Session.open() as session,
         channels(one.channel for one in chosen) as urls,
@@ -86,9 +88,10 @@ def run(args: Sequence[str]) -> Json:
         _row(one, profiles[one.profile], predictions[one.name], runs[one.name], urls)
         for one in chosen
     ]
+    share = stolen.share()
     return {
-        "machine": on_what,
-        "warning": warning,
+        "machine": {**on_what, "stolen": share},
+        "warnings": [one for one in (busy, _robbed(share)) if one],
         "quick": asked.quick,
         "rounds": asked.rounds,
         "wall_s": time.monotonic() - began,
@@ -151,7 +154,17 @@ def _what(one: Chosen) -> Json:
     }
 
 
-def _warning(load: float) -> str | None:
+def _robbed(share: float | None) -> str | None:
+    """That the machine's host gave much of its time to others; None: not much, or nobody knows."""
+    if share is None or share <= _ROBBED:
+        return None
+    return (
+        f"the host of this machine gave {100 * share:.1f}% of its time to others: runs do not "
+        "repeat themselves, and errors tell of that as well"
+    )
+
+
+def _busy(load: float) -> str | None:
     """That the machine does other things; None if it does not."""
     if load <= _BUSY:
         return None

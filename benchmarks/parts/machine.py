@@ -31,6 +31,29 @@ def machine_line(on_what: Mapping[str, Any]) -> str:
     )
 
 
+class Stolen:
+    """How much of the machine its host gives to others, from the making of this on."""
+
+    def __init__(self, file: Path = Path("/proc/stat")) -> None:
+        self._file = file
+        self._began = self._read()
+
+    def share(self) -> float | None:
+        """Of the time of all cores; None: the kernel does not tell."""
+        began, now = self._began, self._read()
+        if began is None or now is None or now[1] <= began[1]:
+            return None
+        return (now[0] - began[0]) / (now[1] - began[1])
+
+    def _read(self) -> tuple[int, int] | None:
+        """Ticks that were stolen, and all of them; see proc(5)."""
+        if not self._file.exists():
+            return None
+        with self._file.open() as lines:
+            ticks = [int(one) for one in lines.readline().split()[1:9]]
+        return (ticks[7], sum(ticks)) if len(ticks) == 8 else None
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Of torch in this process, as in functions: several wait for each other on a busy machine."""

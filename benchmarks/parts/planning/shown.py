@@ -18,12 +18,11 @@ def table(result: Json) -> Table:
     """The errors of each configuration, then over all, then where a step's time goes."""
     rows, rounds = result["rows"], result["rounds"]
     papers = ", ".join(f"{name} {error}" for name, error in PAPERS.items())
-    load = [result["warning"]] if result["warning"] else []
     profiles = result["profiles"]
     profiling_s = sum(one["took_s"] for one in profiles)
     return framed(
         f"predicted beside measured, medians of {rounds} runs, {machine_line(result['machine'])}",
-        *load,
+        *result["warnings"],
         f"{len(profiles)} profiles, which took {profiling_s:.0f} s of probes",
         _seconds(rows),
         "error: predicted / measured - 1, by the profile as it is: what a user gets who plans now",

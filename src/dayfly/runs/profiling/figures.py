@@ -13,8 +13,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
-from statistics import NormalDist, median, quantiles
+from itertools import pairwise, zip_longest
+from statistics import NormalDist, median
 from typing import Any
 
 from dayfly.plan.figures import Affine, Figure, Transfer
@@ -35,9 +35,9 @@ Row = tuple[int, float, float]
 _FREE_PART = 0.8
 #: Parts in real steps are taken to be so many times as fast as by themselves, at most.
 _MOST_PACE = 2.0
-#: Times of which quartiles tell a spread; how many standard deviations of a normal distribution
-#: these lie apart.
-_MANY, _QUARTILES = 8, 2 * NormalDist().inv_cdf(0.75)
+#: Times that tell a spread; how many standard deviations two of a normal distribution lie apart, in
+#: the median.
+_MANY, _APART = 8, math.sqrt(2) * NormalDist().inv_cdf(0.75)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,15 +245,17 @@ def unevenness(measured: Measured) -> float:
     """Standard deviation of what a pass takes, over its median: that of passes beside neighbours,
     as those of several workers are; if there are few of them, that of real steps.
 
-    By quartiles, as a few that were disturbed say nothing of the others.
+    By the differences of one and the next (J. von Neumann, The mean square successive difference,
+    1941), as a machine that becomes slower does so for all workers; and by their median, as a few
+    that were disturbed say nothing of the others.
     """
     busy = measured.life["passing"][Slot.BUSY.value]
     steps = [one.compute_s for one in measured.rounds]
     times = busy if measured.neighbours and len(busy) >= _MANY else steps
     if len(times) < _MANY:
         return 0.0
-    low, middle, high = quantiles(times, n=4)
-    return (high - low) / _QUARTILES / middle if middle else 0.0
+    middle, apart = median(times), median(abs(after - one) for one, after in pairwise(times))
+    return apart / _APART / middle if middle else 0.0
 
 
 def store_of(served: Sequence[tuple[int, float]]) -> Store | None:
