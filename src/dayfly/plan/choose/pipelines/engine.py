@@ -14,17 +14,25 @@ from dayfly.plan.choose.pipelines import kernels, vectorised
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """See `kernels` for what each does."""
+    """The loops (`kernels` says what each does), and how finely bounds are worth making with them.
+
+    columns: of tables at most. classes: of plans by their forward lag, about so many. descents:
+    plans to make of each class's table, at most.
+    """
 
     tables: Callable[..., Any]
     descend: Callable[..., Any]
+    reach: Callable[..., Any]
     expand: Callable[..., Any]
     undominated: Callable[..., Any]
-    slacks: Callable[..., Any]
+    columns: int
+    classes: int
+    descents: int
 
 
 def engine(compiled: bool | None = None) -> Engine:
-    """compiled: by numba; None: if it is installed. Raises RequestError if it is not, and asked."""
+    """compiled: by numba; None: if it is installed. Raises RequestError if it is asked for, and not
+    installed."""
     if compiled is None:
         compiled = find_spec("numba") is not None
     return _compiled() if compiled else _ON_ARRAYS
@@ -33,9 +41,12 @@ def engine(compiled: bool | None = None) -> Engine:
 _ON_ARRAYS = Engine(
     tables=vectorised.tables,
     descend=vectorised.descend,
+    reach=vectorised.reach,
     expand=vectorised.expand,
     undominated=vectorised.undominated,
-    slacks=vectorised.slacks,
+    columns=128,
+    classes=8,
+    descents=8,
 )
 
 
@@ -43,18 +54,18 @@ _ON_ARRAYS = Engine(
 def _compiled() -> Engine:
     try:
         from numba import njit
-        from numba.extending import register_jitable
     except ImportError:
         raise RequestError(
             "the compiled search needs numba: pip install 'dayfly[fast]', or search without it"
         ) from None
-    register_jitable(kernels.can_improve)
-    register_jitable(kernels.reach)
-    jit = njit(cache=True, nogil=True)
+    compile_ = njit(cache=True, nogil=True)
     return Engine(
-        tables=jit(kernels.tables),
-        descend=jit(kernels.descend),
-        expand=jit(kernels.expand),
-        undominated=jit(kernels.undominated),
-        slacks=jit(kernels.slacks),
+        tables=compile_(kernels.tables),
+        descend=compile_(kernels.descend),
+        reach=compile_(kernels.reach),
+        expand=compile_(kernels.expand),
+        undominated=compile_(kernels.undominated),
+        columns=400,
+        classes=16,
+        descents=48,
     )

@@ -19,6 +19,8 @@ from dayfly.plan.choose.arrays import Array, undominated
 
 P = TypeVar("P")
 
+#: More than any step takes; finite, so that differences are numbers.
+_ENDLESS_S = 1e100
 #: Improvements below this part of themselves are rounding.
 ROUNDING = 1e-11
 
@@ -41,10 +43,9 @@ class Incumbents(Generic[P]):
         self.plans = [plans[at] for at in keep.tolist()]
 
     def tau(self, usd_per_s: Array, within: float = 0.0) -> Array:
-        """Of prices. within: only what is better by this part counts."""
+        """Of prices above 0; finite. within: only what is better by this part counts."""
         if not len(self.seconds):
-            return np.full(len(usd_per_s), np.inf)
-        with np.errstate(divide="ignore"):
-            at_price = self.usd[:, None] / usd_per_s
+            return np.full(len(usd_per_s), _ENDLESS_S)
+        at_price = self.usd[:, None] / usd_per_s
         least: Array = np.maximum(self.seconds[:, None], at_price).min(axis=0)
         return least * ((1 - ROUNDING) / (1 + within))

@@ -1,14 +1,15 @@
 """The loops of the search, one number after another: for numba; `vectorised` is the same on arrays.
 
-    q           layers before a boundary: 0 to q-1 are below it, a prefix; l: a label's first layer
-    c           price of stages, in units; column `units` - 1 of a table: any price
-    D           most forward lag of a class of plans
-    FR, KB, K   least seconds with which a prefix can still be done; see `bounds`
-    h, psi      a label's: see `labels`
-    Df, Db      largest forward and backward lag of a label
-    tau         what a step has to stay below at a price; see `incumbents`
+    q           layers below a boundary: those of a prefix; the first layer of the stage above it
+    r, k        last layer of a stage, and its option
+    c, m        price of stages, and of a prefix, in units (`units`)
+    FR, KB, K   least seconds with which a prefix can still be done (`bounds`)
+    h, psi      of a label; Df, Db: its largest forward and backward lag (`labels`)
+    v           class of plans, by their forward lag: rows of (more than, at most)
+    tau         what a step has to stay below, by price (`incumbents`)
 
-Arrays of stages are (L, L, K), by last layer, first layer and option; see `model`.
+Arrays of stages are (L, L, K), by last layer, first layer and option, or (L, K), by first layer and
+option (`model`). Last column of a table: of any price; of the others, of so many units at most.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from dayfly.plan.choose.arrays import Array, Ints
+
+#: Columns of a label: c, h, psi, Df, Db, its functions, and what it has left (`expand`).
+FIELDS = 7
 
 
 def tables(
@@ -31,9 +35,9 @@ def tables(
     most: float,
     columns: int,
 ) -> Array:
-    """FR, KB, K (3, L + 1, columns) of stages whose forward lag is `most` (D) at most.
+    """FR, KB, K (3, L + 1, columns) of stages whose forward lag is `most` at most.
 
-    cost: units of each option. Last column: of any price.
+    cost: units of each option.
     """
     count, options = below.shape
     last = columns - 1
@@ -41,25 +45,25 @@ def tables(
     found[:, 0, :] = 0.0
     fr, kb, k_ = found[0], found[1], found[2]
     for r in range(count):
-        for l in range(r + 1):
-            if fr[l, last] == np.inf:
+        for q in range(r + 1):
+            if fr[q, last] == np.inf:
                 continue
             for k in range(options):
-                if lag_f[r, l, k] > most or below_lag_f[l, k] > most:
+                if lag_f[r, q, k] > most or below_lag_f[q, k] > most:
                     continue
-                m = cost[k]
-                f = below_forward[l, k] + forward[r, l, k]
-                whole = below[l, k] + own[r, l, k]
-                b = below_forward[l, k] + own[r, l, k] + tail[r, l, k]
-                lagged = b + lag_b[r, l, k]
-                # The last column reads its own kind; the others, what is left of their price.
-                fr0, kb0, k0 = fr[l, last], kb[l, last], k_[l, last]
+                m = min(cost[k], last)
+                f = below_forward[q, k] + forward[r, q, k]
+                whole = below[q, k] + own[r, q, k]
+                b = below_forward[q, k] + own[r, q, k] + tail[r, q, k]
+                lagged = b + lag_b[r, q, k]
+                # The last column goes on from itself, the others from what their price leaves.
+                fr0, kb0, k0 = fr[q, last], kb[q, last], k_[q, last]
                 fr[r + 1, last] = min(fr[r + 1, last], fr0 + f)
                 kb[r + 1, last] = min(kb[r + 1, last], max(kb0 + whole, fr0 + b))
                 k_[r + 1, last] = min(k_[r + 1, last], max(k0 + whole, fr0 + lagged))
                 fr_to, kb_to, k_to = fr[r + 1, m:last], kb[r + 1, m:last], k_[r + 1, m:last]
-                fr_of, kb_of, k_of = fr[l], kb[l], k_[l]
-                for c in range(last - m):
+                fr_of, kb_of, k_of = fr[q], kb[q], k_[q]
+                for c in range(last - m):  # written so that it becomes vector instructions
                     x = fr_of[c] + f
                     y, y2 = kb_of[c] + whole, fr_of[c] + b
                     z, z2 = k_of[c] + whole, fr_of[c] + lagged
@@ -71,96 +75,70 @@ def tables(
     return found
 
 
-def can_improve(
-    q: int,
-    c: float,
-    h: float,
-    psi: float,
-    df: float,
-    db: float,
-    classes: Array,
-    bounds: Array,
-    tau: Array,
-) -> bool:
-    """Whether some prefix of q layers may make a label a plan that is better than what is known.
+def descend(
+    found: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    cost: Ints,
+    most: float,
+    column: int,
+) -> Ints:
+    """Stages that K leads to, from its end: (stages, 2) of last layer and option, last stage first.
 
-    classes: (V, 2), more than, and at most, which forward lag. bounds: (V, 3, L + 1, columns), the
-    tables of each class.
+    found: `tables` of `most`. Nothing, if nothing fits. As K takes the least of both its sides
+    apart, the plan may take longer than K says.
     """
-    last, end = bounds.shape[3] - 1, len(tau) - 1
-    for v in range(len(classes)):
-        if classes[v, 1] < df:
-            continue
-        lag = max(df, classes[v, 0])
-        fr, kb, k_ = bounds[v, 0, q], bounds[v, 1, q], bounds[v, 2, q]
-        least = max(h + kb[last] + db, h + k_[last], psi + fr[last]) + lag
-        # Bounds and tau both fall with m. Where a bound is not below tau, it has to fall below that
-        # very tau first: all m before can be passed over.
-        start, m = int(c), 0
-        limit = tau[min(start, end)]
-        while least < limit:
-            past = m
-            for row, most in ((kb, limit - lag - h - db), (k_, limit - lag - h), (fr, limit - lag - psi)):
-                if row[m] >= most:
-                    low, high = m, last
-                    while high - low > 1:
-                        middle = (low + high) // 2
-                        if row[middle] >= most:
-                            low = middle
-                        else:
-                            high = middle
-                    m = high
-            limit = tau[min(start + m, end)]
-            if max(h + kb[m] + db, h + k_[m], psi + fr[m]) + lag < limit:
-                return True
-            if m == past:
-                m += 1
-                if m > last: 
-                    break
-                limit = tau[min(start + m, end)]
-    return False
-
-
-def slacks(q: int, labels: Array, classes: Array, bounds: Array, tau: Array) -> Array:
-    """By how much each label may improve on what is known: its largest tau over bound, or 1."""
-    last, end = bounds.shape[3] - 1, len(tau) - 1
-    found = np.ones(len(labels))
-    for i in range(len(labels)):
-        c, h, psi = labels[i, 0], labels[i, 1], labels[i, 2]
-        df, db = labels[i, 3], labels[i, 4]
-        for v in range(len(classes)):
-            if classes[v, 1] < df:
-                continue
-            lag = max(df, classes[v, 0])
-            fr, kb, k_ = bounds[v, 0, q], bounds[v, 1, q], bounds[v, 2, q]
-            for m in range(0, last + 1, 4):
-                limit = tau[min(int(c) + m, end)]
-                least = max(h + kb[m] + db, h + k_[m], psi + fr[m]) + lag
-                if least < limit:
-                    found[i] = max(found[i], limit / least)
-    return found
+    count, options = below.shape
+    fr, k_ = found[0], found[2]
+    last, c, end, n = k_.shape[1] - 1, column, count, 0
+    path = np.empty((count, 2), dtype=np.int64)
+    while end:
+        best, best_q, best_k, best_c = np.inf, -1, -1, 0
+        r = end - 1
+        for q in range(end):
+            for k in range(options):
+                if lag_f[r, q, k] > most or below_lag_f[q, k] > most:
+                    continue
+                if c < last and cost[k] > c:
+                    continue
+                at = c - cost[k] if c < last else last
+                b = fr[q, at] + below_forward[q, k] + own[r, q, k] + tail[r, q, k] + lag_b[r, q, k]
+                value = max(k_[q, at] + below[q, k] + own[r, q, k], b)
+                if value < best:
+                    best, best_q, best_k, best_c = value, q, k, at
+        if best_q < 0:
+            return path[:0]
+        path[n, 0], path[n, 1] = r, best_k
+        n += 1
+        c, end = best_c, best_q
+    return path[:n]
 
 
 def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
-    """Most h, h + Db and psi of a label of price c that may improve: (3, V, columns), by c.
+    """What h, h + Db and psi of a label have to stay below, to improve: (3, V, columns), by c.
 
-    Of classes v and above, each of the three by itself: what is not below them all cannot. What is,
-    may.
+    Of classes v and above, and each of the three by itself: a necessary condition. bounds:
+    (V, 3, L + 1, columns), the tables of each class.
     """
     count, columns = bounds.shape[0], bounds.shape[3]
     found = np.full((3, count, columns), -np.inf)
     for v in range(count - 1, -1, -1):
-        for kind, table in ((0, 2), (1, 1), (2, 0)):
+        for kind in range(3):
             most = found[kind, v]
             if v + 1 < count:
                 most[:] = found[kind, v + 1]
-            row = bounds[v, table, q]
+            row = bounds[v, 2 - kind, q]
             before = np.inf
             for m in range(columns):
                 if row[m] < before:
                     before = row[m]
                     least = before + classes[v, 0]
-                    limits = tau[m:m + columns]
+                    limits = tau[m : m + columns]
                     for c in range(columns):
                         x = limits[c] - least
                         most[c] = x if x > most[c] else most[c]
@@ -168,7 +146,7 @@ def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
 
 
 def expand(
-    l: int,
+    q: int,
     forward: Array,
     own: Array,
     lag_f: Array,
@@ -180,70 +158,69 @@ def expand(
     below_lag_b: Array,
     price: Array,
     replicas: Ints,
-    starts: Ints,
     labels: Array,
+    begins: Ints,
     most_functions: int,
-    least_functions: int,
+    fewest: Ints,
     classes: Array,
-    bounds: Array,
+    limits: Array,
     tau: Array,
-) -> tuple[Array, Ints]:
-    """All labels whose first stage begins at layer l, that may become better than what is known.
+) -> tuple[Array, Ints, int]:
+    """All labels whose first stage begins at layer q, that may become better than what is known.
 
-    labels: (n, 6) of c, h, psi, Df, Db, functions; those that begin at layer q are
-    starts[q]:starts[q + 1] from the end, see `labels`. Gives the new ones, (m, 6), and (m, 2) of
-    their options and of the label that each goes on from.
+    labels: (n, FIELDS), those of later layers, the last layers first. begins: (n,), where their
+    first stages begin. fewest: functions of a prefix of so many layers at least. limits: `reach`
+    of q. What a label has left is the least of its limits over what it takes itself. Gives the new
+    ones, (m, 2) of their options and of the label that each goes on from, and how many were left
+    out for having too many functions alone.
     """
-    count, options = below.shape
-    room = 1024
-    made = np.empty((room, 6))
+    options, columns, count = below.shape[1], limits.shape[2], len(classes)
+    room, n, left_out = 1024, 0, 0
+    made = np.empty((room, FIELDS))
     origin = np.empty((room, 2), dtype=np.int64)
-    n = 0
-    limits = reach(l, classes, bounds, tau)
-    columns = bounds.shape[3]
-    for r in range(l, count):
+    for at in range(len(labels) - 1, -1, -1):
+        r = begins[at] - 1
         for k in range(options):
-            if lag_f[r, l, k] == np.inf:
+            if lag_f[r, q, k] == np.inf:
                 continue
-            for at in range(starts[r + 1, 0], starts[r + 1, 1]):
-                functions = labels[at, 5] + replicas[k]
-                if functions + (least_functions if l else 0) > most_functions:
+            c = labels[at, 0] + price[k]
+            df = max(labels[at, 3], lag_f[r, q, k], below_lag_f[q, k])
+            h = labels[at, 1] + own[r, q, k]
+            db = max(labels[at, 4], lag_b[r, q, k])
+            psi = max(labels[at, 2] + forward[r, q, k], h + db + tail[r, q, k])
+            h += below[q, k]
+            psi += below_forward[q, k]
+            db = max(db, below_lag_b[q, k])
+            if q:
+                v = 0
+                while v < count and classes[v, 1] < df:
+                    v += 1
+                if v == count:
                     continue
-                c = labels[at, 0] + price[k]
-                df = max(labels[at, 3], lag_f[r, l, k], below_lag_f[l, k])
-                h = labels[at, 1] + own[r, l, k]
-                db = max(labels[at, 4], lag_b[r, l, k])
-                psi = max(labels[at, 2] + forward[r, l, k], h + db + tail[r, l, k])
-                h += below[l, k]
-                psi += below_forward[l, k]
-                db = max(db, below_lag_b[l, k])
-                if l:
-                    v = 0
-                    while v < len(classes) and classes[v, 1] < df:
-                        v += 1
-                    if v == len(classes):
-                        continue
-                    at_c = min(int(c), columns - 1)
-                    if h >= limits[0, v, at_c] or h + db >= limits[1, v, at_c] or psi >= limits[2, v, at_c]:
-                        continue
-                    if not can_improve(l, c, h, psi, df, db, classes, bounds, tau):
-                        continue
-                elif psi + df >= tau[min(int(c), len(tau) - 1)]:
-                    continue
-                if n == room:
-                    room *= 2
-                    more, more_origin = np.empty((room, 6)), np.empty((room, 2), dtype=np.int64)
-                    more[:n], more_origin[:n] = made, origin
-                    made, origin = more, more_origin
-                made[n, 0], made[n, 1], made[n, 2] = c, h, psi
-                made[n, 3], made[n, 4], made[n, 5] = df, db, functions
-                origin[n, 0], origin[n, 1] = k, at
-                n += 1
-    return made[:n], origin[:n]
+                i = min(int(c), columns - 1)
+                left = min(limits[0, v, i] - h, limits[1, v, i] - h - db, limits[2, v, i] - psi)
+            else:
+                left = tau[min(int(c), len(tau) - 1)] - psi - df
+            if left <= 0:
+                continue
+            functions = labels[at, 5] + replicas[k]
+            if functions + fewest[q] > most_functions:
+                left_out += 1
+                continue
+            if n == room:
+                room *= 2
+                more, more_origin = np.empty((room, FIELDS)), np.empty((room, 2), dtype=np.int64)
+                more[:n], more_origin[:n] = made, origin
+                made, origin = more, more_origin
+            made[n, 0], made[n, 1], made[n, 2] = c, h, psi
+            made[n, 3], made[n, 4], made[n, 5], made[n, 6] = df, db, functions, left
+            origin[n, 0], origin[n, 1] = k, at
+            n += 1
+    return made[:n], origin[:n], left_out
 
 
 def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
-    """Which labels of one boundary to keep; they come by rising c.
+    """Which labels of one boundary to keep; they come by rising c (see `labels` for the rule).
 
     backward: least seconds of all layers below, of one micro-batch. by_functions: whether fewer
     functions are an advantage.
@@ -251,8 +228,8 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
     kept = np.empty(len(labels), dtype=np.int64)
     n = 0
     for i in range(len(labels)):
-        h, psi, df, db = labels[i, 1], labels[i, 2], labels[i, 3], labels[i, 4]
-        latest = max(psi, h + db + backward)
+        h, df, db = labels[i, 1], labels[i, 3], labels[i, 4]
+        latest = max(labels[i, 2], h + db + backward)
         dominated = False
         for at in range(n):
             j = kept[at]
@@ -268,57 +245,3 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
             kept[n] = i
             n += 1
     return kept[:n]
-
-
-def descend(
-    found: Array,
-    forward: Array,
-    own: Array,
-    lag_f: Array,
-    lag_b: Array,
-    tail: Array,
-    below_forward: Array,
-    below: Array,
-    below_lag_f: Array,
-    below_lag_b: Array,
-    cost: Ints,
-    most: float,
-    column: int,
-) -> tuple[float, Ints]:
-    """A plan that K leads to from its end: its seconds, and (stages, 2) of last layer and option.
-
-    From the last stage to the first. As K takes the least of both of its sides apart, the plan may
-    take more than K says. No stages: nothing fits. found: `tables` of `most`.
-    """
-    count, options = below.shape
-    fr, k_ = found[0], found[2]
-    last, c, end, n = k_.shape[1] - 1, column, count, 0
-    path = np.empty((count, 2), dtype=np.int64)
-    h = psi = df = db = 0.0
-    while end:
-        best, best_l, best_k, best_c = np.inf, -1, -1, 0
-        r = end - 1
-        for l in range(end):
-            for k in range(options):
-                if lag_f[r, l, k] > most or below_lag_f[l, k] > most:
-                    continue
-                if c < last and cost[k] > c:
-                    continue
-                at = c - cost[k] if c < last else last
-                lagged = fr[l, at] + below_forward[l, k] + own[r, l, k] + tail[r, l, k]
-                value = max(k_[l, at] + below[l, k] + own[r, l, k], lagged + lag_b[r, l, k])
-                if value < best:
-                    best, best_l, best_k, best_c = value, l, k, at
-        if best_l < 0:
-            return np.inf, path[:0]
-        l, k = best_l, best_k
-        df = max(df, lag_f[r, l, k], below_lag_f[l, k])
-        h += own[r, l, k]
-        db = max(db, lag_b[r, l, k])
-        psi = max(psi + forward[r, l, k], h + db + tail[r, l, k]) + below_forward[l, k]
-        h += below[l, k]
-        db = max(db, below_lag_b[l, k])
-        path[n, 0], path[n, 1] = r, k
-        n += 1
-        c, end = best_c, l
-    return psi + df, path[:n]

@@ -1,7 +1,7 @@
 """A step-time model as arrays: what a stage, and its side of a boundary, add to a step.
 
     k          option of a stage: its memory, and its replicas where these differ
-    l, r       its first and last layer
+    q, r       its first and last layer
     f, b       seconds of its passes of a micro-batch
     lag        (mu - 1) times what it takes a micro-batch: bottlenecks of a pipeline
     tail       seconds in which its replicas sum up
@@ -79,8 +79,10 @@ def over_store(
     base = np.array([option.base_bytes for option in options])
     room = np.array([option.memory_bytes for option in options])
     fits = mu * _sums(a[:, None]) + copies * sizes + base <= room
-    fits &= np.tri(count, dtype=bool)[:, :, None]  # l <= r
-    turns = [gamma_and_delta(int(d), pipelined=pipelined) if d > 1 else (0.0, 0.0) for d in replicas]
+    fits &= np.tri(count, dtype=bool)[:, :, None]  # q <= r
+    turns = [
+        gamma_and_delta(int(d), pipelined=pipelined) if d > 1 else (0.0, 0.0) for d in replicas
+    ]
     gamma, delta = np.array(turns).T
     # Sides of the boundary behind each layer; none behind the last, or before the first.
     inner = (np.arange(count) < count - 1)[:, None]
@@ -106,7 +108,7 @@ def over_store(
 
 
 def _sums(values: Array) -> Array:
-    """(L, K) of layers -> (L, L, K): of layers l to r, by r and l; 0 where l > r."""
+    """(L, K) of layers -> (L, L, K): of layers q to r, by r and q; 0 where q > r."""
     before = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
     sums: NDArray[np.float64] = np.maximum(before[1:, None] - before[None, :-1], 0.0)
     return sums
