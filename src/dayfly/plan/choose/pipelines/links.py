@@ -22,7 +22,7 @@ from itertools import count
 
 import numpy as np
 
-from dayfly.plan.choose.arrays import Array, Ints
+from dayfly.plan.choose.arrays import Array, Ints, on_arrays
 from dayfly.plan.choose.front import Point
 from dayfly.plan.choose.pipelines.incumbents import Incumbents
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
@@ -37,7 +37,7 @@ Known = Incumbents[PipelinePlan]
 class _Shards:
     """A way to cut into B shards. values: of t, r and s: all that shards may have, rising.
 
-    at: (3, L, L + 1), where in values a shard of layers l to q-1 is; the end where it does not fit.
+    at: (3, L, L + 1), where in values a shard of layers i to q-1 is; the end where it does not fit.
     between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b.
     times: M - 1.
     """
@@ -56,7 +56,7 @@ def search_over_links(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits. deadline: of time.perf_counter."""
     known: Known = Incumbents()
-    boxes: list[tuple[float, int, _Shards, Array, float]] = []
+    boxes: list[tuple[float, int, _Shards, Ints, Ints, float]] = []
     order = count()
 
     def consider(of: _Shards, low: Ints, high: Ints, usd_per_s: float) -> None:
@@ -69,9 +69,8 @@ def search_over_links(
         known.add([(taken, taken * usd_per_s, plan)])
         ends = [values[i] for values, i in zip(of.values, low, strict=True)]
         bound = of.fixed_s + 2 * least_s + of.times * (ends[0] + ends[1]) + ends[2]
-        box = np.stack([low, high])
         if bound < known.tau(np.array([usd_per_s]))[0] and (low < high).any():
-            heapq.heappush(boxes, (bound, next(order), of, box, usd_per_s))
+            heapq.heappush(boxes, (float(bound), next(order), of, low, high, usd_per_s))
 
     for n in problem.containers:
         for way in problem.micro_batches:
@@ -81,7 +80,7 @@ def search_over_links(
                 consider(of, np.zeros(3, dtype=np.int64), high, n * way.container.usd_per_s)
     gap = 0.0
     while boxes:
-        bound, _, of, (low, high), usd_per_s = heapq.heappop(boxes)
+        bound, _, of, low, high, usd_per_s = heapq.heappop(boxes)
         tau = known.tau(np.array([usd_per_s]))[0]
         if bound >= tau:
             continue
@@ -122,9 +121,10 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     mu = way.micro_batches // replicas
 
     def sums(values: list[float]) -> Array:
-        """(L, L + 1): of layers l to q-1."""
+        """(L, L + 1): of layers i to q-1."""
         before = np.concatenate([[0.0], np.cumsum(values)])
-        return before[None, :] - before[:-1, None]
+        found: Array = before[None, :] - before[:-1, None]
+        return found
 
     size = sums([layer.parameter_bytes for layer in layers])
     held = mu * sums([layer.activation_bytes for layer in layers])
@@ -134,20 +134,8 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     between = (
         np.array([0.0, *(layer.output_bytes for layer in layers[:-1])]) / container.bytes_per_s
     )
-    ring = np.array(
-        [
-            [
-                synchronisation_s(
-                    bytes_,
-                    replicas,
-                    container.bytes_per_s,
-                    problem.ring_s_per_byte,
-                    problem.ring_round_s,
-                )
-                for bytes_ in row
-            ]
-            for row in size
-        ]
+    ring = on_arrays(synchronisation_s)(
+        size, replicas, container.bytes_per_s, problem.ring_s_per_byte, problem.ring_round_s
     )
     # A shard's pace counts the transfer before it: with the first shard's own, that is all.
     paces = [

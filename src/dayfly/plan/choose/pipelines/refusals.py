@@ -48,15 +48,15 @@ def _over_store(p: StagesOverStore) -> RequestError:
     if over > 0:
         need = needs_bytes(p.layers[number], option, p.copies, d, p.micro_batches)
         return _too_large(number, need, option, p.micro_batches, d)
-    least = min(_fewest(p, d) * d for d in p.divisors)
+    least = min(d * fewest for d in p.divisors if (fewest := _fewest(p, d)) is not None)
     return RequestError(
         f"the model fits into no fewer than {counted(least, 'function')}, and the limit is "
         f"{p.functions_at_once} at once: allow {least}, or take larger functions"
     )
 
 
-def _fewest(p: StagesOverStore, d: int) -> float:
-    """Stages; inf if a layer fits nowhere. The largest option is as good as any that fits less."""
+def _fewest(p: StagesOverStore, d: int) -> int | None:
+    """Stages; None: a layer fits nowhere. Stages as long as can be are as few as can be."""
     count, at = 0, 0
     while at < len(p.layers):
         end = at
@@ -70,7 +70,7 @@ def _fewest(p: StagesOverStore, d: int) -> float:
                 last += 1
             end = max(end, last)
         if end == at:
-            return math.inf
+            return None
         count, at = count + 1, end
     return count
 
