@@ -64,8 +64,8 @@ def test_numpy_and_numba_find_the_same_front(seed: int) -> None:
 
 def test_of_several_problems_the_front_of_all_their_plans() -> None:
     """A store that is far but wide, and one that is near but narrow."""
-    far = random_problem(1, layers=4, options=2, latency_s=0.5, store="far")
-    near = random_problem(1, layers=4, options=2, latency_s=0.001, rate=0.1, store="near")
+    far = random_problem(1, layers=4, options=2, latency_s=0.1, store="far")
+    near = random_problem(1, layers=4, options=2, latency_s=0.001, rate=0.7, store="near")
     found = choose(far, near, compiled=False).front
     assert_is_the_front(found, every_point(far) + every_point(near))
     assert {point.plan.store for point in found.points} == {"far", "near"}

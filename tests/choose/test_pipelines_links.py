@@ -50,10 +50,11 @@ def test_equal_to_trying_every_one(problem: StagesOverLinks) -> None:
 
 
 def test_two_shards_by_hand() -> None:
-    """2 x 1: 6 + 12 s and 1 micro-batch more of as much, 3 rings' bytes. 1 x 2: three more.
+    """Two replicas of all, or two shards.
 
-    Cut before the last layer, a shard takes 3 + 6 s either way: 18 + 2 x 0.1 + 3 x 9 s. Two replicas
-    take 18 + 18 s, and 2 (2 - 1) 300 / (2 x 100) s for their sum.
+    Two replicas take 18 + 18 s, and 2 (2 - 1) 300 / (2 x 100) s for their sum.
+
+    Cut before the last layer, a shard takes 3 + 6 s either way: 18 + 2 x 0.1 + 3 x 9 s.
     """
     found = choose(problem(2)).front
     (point,) = found.points

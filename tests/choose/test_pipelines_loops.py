@@ -78,7 +78,10 @@ def test_labels(seed: int) -> None:
             limits[0],
             tau,
         )
-        (one, origin, out), (other, its_origin, its_out) = kernels.expand(*line), vectorised.expand(*line)
+        (one, origin, out), (other, its_origin, its_out) = (
+            kernels.expand(*line),
+            vectorised.expand(*line),
+        )
         assert out == its_out
         a, b = (np.lexsort(o.T) for o in (origin, its_origin))
         assert np.array_equal(origin[a], its_origin[b])

@@ -150,7 +150,7 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     size = sums([layer.parameter_bytes for layer in layers])
     held = mu * sums([layer.activation_bytes for layer in layers])
     held += problem.copies[replicas > 1] * size + container.base_bytes
-    fits = np.tri(*size.shape, k=-1, dtype=bool) & (held <= container.memory_bytes)
+    fits = np.tri(len(size), len(size) - 1, k=-1, dtype=bool) & (held <= container.memory_bytes)
     between = np.array([0.0, *(layer.output_bytes for layer in layers[:-1])])
     between /= container.bytes_per_s
     ring = on_arrays(synchronisation_s)(
