@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dayfly.plan.choose.arrays import Array, Ints, on_arrays
 from dayfly.plan.choose.front import Point
@@ -37,8 +38,9 @@ Known = Incumbents[PipelinePlan]
 class _Shards:
     """A way to cut into B shards, with A replicas.
 
-    paces: (3, L + 1, L), t, r and s of a shard of layers i to q-1, by q and i; with t and r the
-    transfer before it; inf where it does not fit. values: of each, all that there are, rising.
+    paces: (3, L + 1, L), t, r and s of a shard of the m + 1 layers before q, by q and m; with t and
+    r the transfer before it; inf where it does not fit. least: (3, L), of all so long shards or
+    longer. values: all that there are, rising.
     between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b. times:
     M - 1. usd_per_s: of all containers.
     """
@@ -47,11 +49,16 @@ class _Shards:
     replicas: int
     shards: int
     paces: Array
+    least: Array
     values: tuple[Array, ...]
     between_s: Array
     fixed_s: float
     times: float
     usd_per_s: float
+
+    def takes_s(self, least_s: float, t: float, r: float, s: float) -> float:
+        """T with C = least_s."""
+        return float(self.fixed_s + 2 * least_s + self.times * (t + r) + s)
 
     def plan(self, starts: tuple[int, ...]) -> PipelinePlan:
         """With these shards."""
@@ -71,31 +78,37 @@ def search_over_links(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits. deadline: of time.perf_counter."""
     known: Known = Incumbents()
-    boxes: list[tuple[float, int, _Shards, Ints, Ints]] = []
+    boxes: list[tuple[float, int, _Shards, float, Ints, Ints]] = []
     order = count()
 
-    def consider(of: _Shards, low: Ints, high: Ints) -> None:
-        """Adds the plan of a box's upper ends, and the box, if it may have better ones."""
+    def consider(of: _Shards, least_s: float, low: Ints, high: Ints) -> None:
+        """Adds a box, if it may have better plans. least_s: the least C of its upper ends."""
+        t, r, s = (values[i] for values, i in zip(of.values, low, strict=True))
+        bound = of.takes_s(least_s, t, r, s)
+        if bound < _tau(known, of) and (low < high).any():
+            heapq.heappush(boxes, (bound, next(order), of, least_s, low, high))
+
+    def cut(of: _Shards, low: Ints, high: Ints) -> None:
+        """The same, after the plan of its upper ends was added."""
         least_s, starts = _least_transfers(of, high)
         if starts is None:
             return
-        plan = of.plan(starts)
-        taken = step_s(problem, plan)
-        known.add([(taken, taken * of.usd_per_s, plan)])
-        t, r, s = (values[i] for values, i in zip(of.values, low, strict=True))
-        bound = float(of.fixed_s + 2 * least_s + of.times * (t + r) + s)
-        if bound < _tau(known, of) and (low < high).any():
-            heapq.heappush(boxes, (bound, next(order), of, low, high))
+        ends = np.array([*starts, len(of.between_s)])
+        paces = of.paces[:, ends, np.diff(ends, prepend=0) - 1]
+        taken = of.takes_s(least_s, *paces.max(axis=1).tolist())
+        if taken < _tau(known, of):
+            known.add([(taken, taken * of.usd_per_s, of.plan(starts))])
+        consider(of, least_s, low, high)
 
     for n in problem.containers:
         for way in problem.micro_batches:
             for replicas in _replicas(way, n):
                 of = _shards(problem, way, replicas, n // replicas)
                 high = np.array([len(values) - 1 for values in of.values])
-                consider(of, np.zeros(3, dtype=np.int64), high)
+                cut(of, np.zeros(3, dtype=np.int64), high)
     gap = 0.0
     while boxes:
-        bound, _, of, low, high = heapq.heappop(boxes)
+        bound, _, of, least_s, low, high = heapq.heappop(boxes)
         tau = _tau(known, of)
         if bound >= tau:
             continue
@@ -105,8 +118,8 @@ def search_over_links(
         axis, at = _widest(of, low, high)
         lower, upper = high.copy(), low.copy()
         lower[axis], upper[axis] = at, at + 1
-        consider(of, low, lower)
-        consider(of, upper, high)
+        cut(of, low, lower)
+        consider(of, least_s, upper, high)
     points = [
         Point(step_s(problem, plan), step_usd(problem, plan), plan, _limits(problem, plan))
         for plan in known.plans
@@ -141,29 +154,34 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     container, layers = way.container, way.layers
     mu = way.micro_batches // replicas
 
+    ends, lengths = np.ogrid[: len(layers) + 1, 1 : len(layers) + 1]
+    inside = lengths <= ends
+    firsts = np.where(inside, ends - lengths, 0)
+
     def sums(values: list[float] | tuple[float, ...]) -> Array:
-        """(L + 1, L): of layers i to q-1, by q and i."""
+        """(L + 1, L): of a shard's layers, by its end and length."""
         before = np.concatenate([[0.0], np.cumsum(values)])
-        found: Array = before[:, None] - before[None, :-1]
+        found: Array = before[ends] - before[firsts]
         return found
 
     size = sums([layer.parameter_bytes for layer in layers])
     held = mu * sums([layer.activation_bytes for layer in layers])
     held += problem.copies[replicas > 1] * size + container.base_bytes
-    fits = np.tri(len(size), len(size) - 1, k=-1, dtype=bool) & (held <= container.memory_bytes)
+    fits = inside & (held <= container.memory_bytes)
     between = np.array([0.0, *(layer.output_bytes for layer in layers[:-1])])
     between /= container.bytes_per_s
     ring = on_arrays(synchronisation_s)(
         size, replicas, container.bytes_per_s, problem.ring_s_per_byte, problem.ring_round_s
     )
-    forward, backward = sums(container.forward_s), sums(container.backward_s)
-    paces = np.stack([np.maximum(forward, between), np.maximum(backward, between), ring])
+    computed = (sums(container.forward_s), sums(container.backward_s))
+    paces = np.stack([*(np.maximum(one, between[firsts]) for one in computed), ring])
     paces[:, ~fits] = np.inf
     return _Shards(
         way=way,
         replicas=replicas,
         shards=shards,
         paces=paces,
+        least=np.minimum.accumulate(paces.min(axis=1)[:, ::-1], axis=1)[:, ::-1],
         values=tuple(np.unique(pace[fits]) if fits.any() else np.zeros(1) for pace in paces),
         between_s=between,
         fixed_s=sum(container.forward_s) + sum(container.backward_s),
@@ -174,23 +192,32 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
 
 def _least_transfers(of: _Shards, high: Ints) -> tuple[float, tuple[int, ...] | None]:
     """The least C of B shards that keep to the limits, and where they begin; None: none do."""
-    t, r, s = (values[i] for values, i in zip(of.values, high, strict=True))
-    within = (of.paces[0] <= t) & (of.paces[1] <= r) & (of.paces[2] <= s)
-    adds = np.where(within, of.between_s, np.inf)
-    every = np.arange(len(adds))
-    least = np.full(len(adds), np.inf)
+    limits = [values[i] for values, i in zip(of.values, high, strict=True)]
+    longest = min(
+        int(np.searchsorted(least, limit, side="right"))
+        for least, limit in zip(of.least, limits, strict=True)
+    )
+    if not longest:
+        return np.inf, None
+    t, r, s = (pace[:, :longest] <= limit for pace, limit in zip(of.paces, limits, strict=True))
+    forbidden = np.where(t & r & s, 0.0, np.inf)
+    every = np.arange(len(forbidden))
+    reached = np.full(longest + len(of.between_s), np.inf)  # nothing begins before the first layer
+    by_length = sliding_window_view(reached, longest)[:, ::-1]
+    least = np.full(len(forbidden), np.inf)
     least[0] = 0.0
-    before: list[Ints] = []
+    lengths: list[Ints] = []
     for _ in range(of.shards):
-        reached = adds + least[:-1]
-        first = reached.argmin(axis=1)
-        least = reached[every, first]
-        before.append(first)
+        reached[longest:] = least[:-1] + of.between_s
+        allowed = by_length + forbidden
+        best = allowed.argmin(axis=1)
+        least = allowed[every, best]
+        lengths.append(best + 1)
     if not np.isfinite(least[-1]):
         return np.inf, None
     starts, end = [], len(least) - 1
-    for first in reversed(before):
-        end = int(first[end])
+    for length in reversed(lengths):
+        end -= int(length[end])
         starts.append(end)
     return float(least[-1]), tuple(starts[-2::-1])
 
