@@ -34,16 +34,19 @@ def problem(containers: int, micro_batches: int = 4, **ring: float) -> StagesOve
     return StagesOverLinks(micro_batches=(way,), containers=(containers,), **ring)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
-@given(link_problems())
-def test_equal_to_trying_every_one(problem: StagesOverLinks) -> None:
+@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(problem=link_problems())
+def test_equal_to_trying_every_one(problem: StagesOverLinks, compiled: bool) -> None:
+    if compiled:
+        pytest.importorskip("numba")
     points = every_point(problem)
     if not points:
         with pytest.raises(RequestError):
-            choose(problem)
+            choose(problem, compiled=compiled)
         event("no plan")
         return
-    found = choose(problem)
+    found = choose(problem, compiled=compiled)
     assert found.exact
     assert_is_the_front(found.front, points)
     event(f"A x B {found.front.fastest.plan.replicas[0]} x {len(found.front.fastest.plan.options)}")
@@ -52,9 +55,8 @@ def test_equal_to_trying_every_one(problem: StagesOverLinks) -> None:
 def test_two_shards_by_hand() -> None:
     """Two replicas of all, or two shards.
 
-    Two replicas take 18 + 18 s, and 2 (2 - 1) 300 / (2 x 100) s for their sum.
-
-    Cut before the last layer, a shard takes 3 + 6 s either way: 18 + 2 x 0.1 + 3 x 9 s.
+    Two replicas take 18 + 18 s, and 2 (2 - 1) 300 / (2 x 100) s for their sum. Cut before the
+    last layer, two shards take 3 + 6 s each: 18 + 2 x 0.1 + 3 x 9 s.
     """
     found = choose(problem(2)).front
     (point,) = found.points

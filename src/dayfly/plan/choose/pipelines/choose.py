@@ -46,15 +46,16 @@ def choose(
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
     deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    loops = engine(compiled)
     stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
     if stores:
-        found, gap = search_over_store(stores, engine(compiled), deadline)
+        found, gap = search_over_store(stores, loops, deadline)
         points, gaps = points + found, [*gaps, gap]
     for problem in problems:
         if isinstance(problem, StagesOverLinks):
-            found, gap = search_over_links(problem, deadline)
+            found, gap = search_over_links(problem, loops, deadline)
             points, gaps = points + found, [*gaps, gap]
     if not points:
         raise refusal(problems[0])

@@ -25,6 +25,7 @@ class Engine:
     reach: Callable[..., Any]
     expand: Callable[..., Any]
     undominated: Callable[..., Any]
+    transfers: Callable[..., Any]
     columns: int
     classes: int
     descents: int
@@ -44,6 +45,7 @@ _ON_ARRAYS = Engine(
     reach=vectorised.reach,
     expand=vectorised.expand,
     undominated=vectorised.undominated,
+    transfers=vectorised.transfers,
     columns=128,
     classes=8,
     descents=8,
@@ -65,6 +67,7 @@ def _compiled() -> Engine:
         reach=compile_(kernels.reach),
         expand=compile_(kernels.expand),
         undominated=compile_(kernels.undominated),
+        transfers=compile_(kernels.transfers),
         columns=400,
         classes=16,
         descents=48,

@@ -245,3 +245,38 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
             kept[n] = i
             n += 1
     return kept[:n]
+
+
+def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
+    """Hydrozoa's least C, and its shards: (shards + 1,), C and the lengths from the last shard on.
+
+    paces: (3, L + 1, L), by a shard's end and length - 1; what is not within limits (3,) is not
+    allowed. longest: length of those that are, at most. between: (L,), transfer before each layer.
+    C is inf if none are allowed.
+    """
+    count = len(between)
+    lengths = np.zeros((shards, count + 1), dtype=np.int64)
+    least = np.full(count + 1, np.inf)
+    least[0] = 0.0
+    for shard in range(shards):
+        reached = np.full(count + 1, np.inf)
+        for q in range(1, count + 1):
+            for m in range(min(longest, q)):
+                taken = least[q - m - 1] + between[q - m - 1]
+                if (
+                    taken < reached[q]
+                    and paces[0, q, m] <= limits[0]
+                    and paces[1, q, m] <= limits[1]
+                    and paces[2, q, m] <= limits[2]
+                ):
+                    reached[q] = taken
+                    lengths[shard, q] = m + 1
+        least = reached
+    found = np.full(shards + 1, np.inf)
+    found[0] = least[count]
+    if least[count] < np.inf:
+        end = count
+        for i in range(shards):
+            found[i + 1] = lengths[shards - 1 - i, end]
+            end -= lengths[shards - 1 - i, end]
+    return found

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from dayfly.plan.choose.arrays import Array, Ints, on_arrays
 from dayfly.plan.choose.front import Point
+from dayfly.plan.choose.pipelines.engine import Engine
 from dayfly.plan.choose.pipelines.incumbents import Incumbents
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
 from dayfly.plan.choose.pipelines.problem import MicroBatches, StagesOverLinks
@@ -74,7 +74,7 @@ class _Shards:
 
 
 def search_over_links(
-    problem: StagesOverLinks, deadline: float | None
+    problem: StagesOverLinks, engine: Engine, deadline: float | None
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits. deadline: of time.perf_counter."""
     known: Known = Incumbents()
@@ -90,7 +90,7 @@ def search_over_links(
 
     def cut(of: _Shards, low: Ints, high: Ints) -> None:
         """The same, after the plan of its upper ends was added."""
-        least_s, starts = _least_transfers(of, high)
+        least_s, starts = _least_transfers(of, high, engine)
         if starts is None:
             return
         ends = np.array([*starts, len(of.between_s)])
@@ -190,36 +190,22 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     )
 
 
-def _least_transfers(of: _Shards, high: Ints) -> tuple[float, tuple[int, ...] | None]:
+def _least_transfers(
+    of: _Shards, high: Ints, engine: Engine
+) -> tuple[float, tuple[int, ...] | None]:
     """The least C of B shards that keep to the limits, and where they begin; None: none do."""
-    limits = [values[i] for values, i in zip(of.values, high, strict=True)]
+    limits = np.array([values[i] for values, i in zip(of.values, high, strict=True)])
     longest = min(
         int(np.searchsorted(least, limit, side="right"))
         for least, limit in zip(of.least, limits, strict=True)
     )
     if not longest:
         return np.inf, None
-    t, r, s = (pace[:, :longest] <= limit for pace, limit in zip(of.paces, limits, strict=True))
-    forbidden = np.where(t & r & s, 0.0, np.inf)
-    every = np.arange(len(forbidden))
-    reached = np.full(longest + len(of.between_s), np.inf)  # nothing begins before the first layer
-    by_length = sliding_window_view(reached, longest)[:, ::-1]
-    least = np.full(len(forbidden), np.inf)
-    least[0] = 0.0
-    lengths: list[Ints] = []
-    for _ in range(of.shards):
-        reached[longest:] = least[:-1] + of.between_s
-        allowed = by_length + forbidden
-        best = allowed.argmin(axis=1)
-        least = allowed[every, best]
-        lengths.append(best + 1)
-    if not np.isfinite(least[-1]):
+    found = engine.transfers(of.paces, limits, longest, of.between_s, of.shards)
+    if not np.isfinite(found[0]):
         return np.inf, None
-    starts, end = [], len(least) - 1
-    for length in reversed(lengths):
-        end -= int(length[end])
-        starts.append(end)
-    return float(least[-1]), tuple(starts[-2::-1])
+    firsts = len(of.between_s) - np.cumsum(found[1:-1]).astype(np.int64)
+    return float(found[0]), tuple(firsts[::-1].tolist())
 
 
 def _limits(problem: StagesOverLinks, plan: PipelinePlan) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dayfly.plan.choose.arrays import Array, Ints
@@ -178,3 +179,28 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
             stays[i] = not (among[:, i] & stays).any()
         kept = np.concatenate([kept, block[stays]])
     return kept
+
+
+def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
+    """See `kernels.transfers`: all ends and lengths of a shard."""
+    allowed = (paces[:, :, :longest] <= limits[:, None, None]).all(axis=0)
+    forbidden = np.where(allowed, 0.0, np.inf)
+    every, least = np.arange(len(forbidden)), np.full(len(forbidden), np.inf)
+    least[0] = 0.0
+    reached = np.full(longest + len(between), np.inf)  # nothing ends before the first layer
+    by_length = sliding_window_view(reached, longest)[:, ::-1]
+    lengths: list[Ints] = []
+    for _ in range(shards):
+        reached[longest:] = least[:-1] + between
+        taken = by_length + forbidden
+        best = taken.argmin(axis=1)
+        least = taken[every, best]
+        lengths.append(best + 1)
+    found = np.full(shards + 1, np.inf)
+    found[0] = least[-1]
+    if np.isfinite(least[-1]):
+        end = len(least) - 1
+        for i, length in enumerate(reversed(lengths)):
+            found[i + 1] = length[end]
+            end -= int(length[end])
+    return found
