@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dayfly.errors import DayflyError, RequestError, RunFailed
     from dayfly.job import Job
     from dayfly.runs.api import resume, train
+    from dayfly.runs.choosing.api import plan
     from dayfly.runs.profiling.api import profile
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
@@ -27,6 +28,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "checkpoint_due",
+    "plan",
     "profile",
     "remaining_s",
     "resume",
@@ -41,6 +43,7 @@ _HOMES = {
     "Job": "dayfly.job",
     "Run": "dayfly.runs.run",
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
+    "plan": "dayfly.runs.choosing.api",
     "profile": "dayfly.runs.profiling.api",
     "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",
@@ -49,7 +52,7 @@ _HOMES = {
 
 
 class _Package(ModuleType):
-    """`dayfly.train` is the function, though the package has a room of that name as well.
+    """`dayfly.train` is the function, though the package has a room of that name; so is `plan`.
 
     Python binds a submodule to its parent's attribute when it is imported; for the public names
     that is passed over. The rooms are reached by import: `from dayfly.train.order import Epochs`.

@@ -68,5 +68,11 @@ def test_what_ran_by_the_plan_is_compared(followed: Followed) -> None:
 def test_the_page_has_its_steps() -> None:
     assert [step.name for step in STEPS if isinstance(step, File)] == ["numerals.py"]
     lines = [step.line for step in STEPS if isinstance(step, Command)]
-    for word, count in (("profile ", 1), ("predict ", 3), ("simulate ", 1), ("train ", 3)):
+    for word, count in (
+        ("profile ", 1),
+        ("predict ", 3),
+        ("plan ", 1),
+        ("simulate ", 1),
+        ("train ", 3),
+    ):
         assert sum(line.startswith(f"dayfly {word}") for line in lines) == count

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.plan import epochs
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.crowd import beside, slowdown
 from dayfly.plan.figures import Affine
+from dayfly.plan.many import MOST_SIMULATED
 from dayfly.plan.predict import predict
 from dayfly.plan.profile import Profile
 from tests.plan.by_hand import given, layer, profile, size, transfer
@@ -56,9 +56,10 @@ def known(*sizes: Any) -> Profile:
     return profile([layer("a", 1), layer("b", 1)], *sizes)
 
 
-def step_s(made: Profile, **asked: Any) -> float:
+def step_s(made: Profile, *, most_simulated: int = MOST_SIMULATED, **asked: Any) -> float:
     usual: dict[str, Any] = {"workers": 1, "memory_mib": (1024,), "collective": "overlapped"}
-    return predict(made, Configuration(**{**usual, **asked}), AWS).step_s
+    configuration = Configuration(**{**usual, **asked})
+    return predict(made, configuration, AWS, most_simulated=most_simulated).step_s
 
 
 def test_a_worker_alone_is_not_slower() -> None:
@@ -73,12 +74,11 @@ def test_workers_beside_each_other() -> None:
         assert found == pytest.approx(0.6 * factor, rel=2e-3)
 
 
-def test_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs, "MOST_SIMULATED", 1)
-    whole = step_s(known(size(2, **CROWD)), workers=10, batch_size=1000)
+def test_many_workers() -> None:
+    whole = step_s(known(size(2, **CROWD)), most_simulated=1, workers=10, batch_size=1000)
     assert whole == pytest.approx(0.66, rel=2e-3)
-    asked = {"workers": 20, "cut": (1,), "replicas": 10, "batch_size": 1000}
-    cut = [step_s(known(size(2, **more)), **asked) for more in ({}, CROWD)]
+    asked: dict[str, Any] = {"workers": 20, "cut": (1,), "replicas": 10, "batch_size": 1000}
+    cut = [step_s(known(size(2, **more)), most_simulated=1, **asked) for more in ({}, CROWD)]
     assert cut[1] == pytest.approx(1.1 * cut[0], rel=2e-3)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.plan import epochs
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.predict import predict
 from dayfly.plan.prediction import Prediction
@@ -24,13 +23,9 @@ def known(latency_s: float) -> Profile:
     return profile(LAYERS, size(2, up=way, down=way), samples=2000)
 
 
-def both(
-    made: Profile, asked: Configuration, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Prediction, Prediction]:
+def both(made: Profile, asked: Configuration) -> tuple[Prediction, Prediction]:
     """By virtual time, and by closed forms."""
-    exact = predict(made, asked, AWS)
-    monkeypatch.setattr(epochs, "MOST_SIMULATED", 1)
-    return exact, predict(made, asked, AWS)
+    return predict(made, asked, AWS), predict(made, asked, AWS, most_simulated=1)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +33,7 @@ def both(
     ["overlapped", "scatter-reduce", "all-reduce", "pipelined", "ring", "push-pull", "k-reduce"],
 )
 @pytest.mark.parametrize("latency_s", [0.0, 0.01])
-def test_whole_models(name: str, latency_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_models(name: str, latency_s: float) -> None:
     asked = Configuration(
         workers=10,
         memory_mib=(1024,),
@@ -46,23 +41,23 @@ def test_whole_models(name: str, latency_s: float, monkeypatch: pytest.MonkeyPat
         collective=name,
         aggregators=4 if name == "k-reduce" else None,
     )
-    exact, formed = both(known(latency_s), asked, monkeypatch)
+    exact, formed = both(known(latency_s), asked)
     assert formed.step_s == pytest.approx(exact.step_s, rel=APART)
     assert formed.epoch_s == pytest.approx(exact.epoch_s, rel=APART)
     assert formed.run_volume == exact.run_volume
 
 
 @pytest.mark.parametrize("k", [5, None])
-def test_local_sgd(k: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_sgd(k: int | None) -> None:
     asked = Configuration(
         workers=8, memory_mib=(1024,), batch_size=80, sync="local-sgd", k=k, collective="overlapped"
     )
-    exact, formed = both(known(0.002), asked, monkeypatch)
+    exact, formed = both(known(0.002), asked)
     assert formed.step_s == pytest.approx(exact.step_s, rel=APART)
     assert formed.run_volume == exact.run_volume
 
 
-def test_cut_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_models() -> None:
     asked = Configuration(
         workers=12,
         memory_mib=(1024,),
@@ -72,7 +67,7 @@ def test_cut_models(monkeypatch: pytest.MonkeyPatch) -> None:
         batch_size=240,
         collective="overlapped",
     )
-    exact, formed = both(known(0.002), asked, monkeypatch)
+    exact, formed = both(known(0.002), asked)
     assert formed.step_s == pytest.approx(exact.step_s, rel=0.15)
     assert formed.step_volume == exact.step_volume
 

@@ -46,6 +46,7 @@ from dayfly.cli.flags import (
     function_settings,
     training_settings,
 )
+from dayfly.cli.plan import plan
 from dayfly.cli.plans import plans
 
 app = typer.Typer(
@@ -320,6 +321,7 @@ def bench(
     raise typer.Exit(measure(name, context.args, as_json=as_json))
 
 
+app.command(name="plan")(plan)
 app.add_typer(plans)
 
 

@@ -54,8 +54,10 @@ class Epoch:
         return volume([*self.trained.moved, *self.validation.moved])
 
 
-def epoch_of(profile: Profile, c: Configuration, means: Means) -> Epoch:
-    """Predict it."""
+def epoch_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Epoch:
+    """Predict it. most_simulated: workers up to which all messages are gone through."""
     epochs = Batches(profile.samples, c.batch_size)
     rounds = Rounds(epochs, c.k if c.sync == "local-sgd" else 1)
     full = tuple([min(c.batch_size, profile.samples)] * rounds.longest)
@@ -66,7 +68,9 @@ def epoch_of(profile: Profile, c: Configuration, means: Means) -> Epoch:
     kinds = {full: whole - (not last)}  # rounds, by their batches
     kinds[closing] = kinds.get(closing, 0) + 1
     found = {
-        batches: round_of(profile, c, means, batches) for batches, count in kinds.items() if count
+        batches: round_of(profile, c, means, batches, most_simulated)
+        for batches, count in kinds.items()
+        if count
     }
     usual, moved = found.get(full) or found[closing]
     steps = rounds.longest if full in found else len(closing)
@@ -83,15 +87,19 @@ def epoch_of(profile: Profile, c: Configuration, means: Means) -> Epoch:
         step_volume=volume(moved, steps),
         steps=epochs.steps,
         trained=trained,
-        validation=validation_of(profile, c, means),
+        validation=validation_of(profile, c, means, most_simulated),
     )
 
 
 def round_of(
-    profile: Profile, c: Configuration, means: Means, batches: tuple[int, ...]
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    batches: tuple[int, ...],
+    most_simulated: int = MOST_SIMULATED,
 ) -> tuple[Steps, Sequence[Moved]]:
     """A round, which is a step of bsp, and what each worker moves."""
-    if c.workers > MOST_SIMULATED:
+    if c.workers > most_simulated:
         return many_step(profile, c, means, batches)
     make = staged.ranks if c.cut else data_parallel.ranks
     once = make(profile, c, means, batches)
@@ -105,9 +113,11 @@ def round_of(
     return timed(several, count, lambda number: number == each - 1, means.shared), moved
 
 
-def validation_of(profile: Profile, c: Configuration, means: Means) -> Part:
+def validation_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Part:
     """A validation of all workers."""
-    if c.workers > MOST_SIMULATED:
+    if c.workers > most_simulated:
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
     make = staged.validation if c.cut else data_parallel.validation

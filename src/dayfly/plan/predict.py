@@ -14,6 +14,7 @@ from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.epochs import epoch_of
 from dayfly.plan.lives import lives_of
+from dayfly.plan.many import MOST_SIMULATED
 from dayfly.plan.memory import peak_mib
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile
@@ -26,16 +27,20 @@ def predict(
     configuration: Configuration,
     platform: FunctionPlatform,
     store: StoreFacts | None = None,
+    *,
+    most_simulated: int = MOST_SIMULATED,
 ) -> Prediction:
     """Predict a run.
 
     platform: whose prices the bill has. store: whose prices its messages have; None: they cost
-    nothing. Raises RequestError for what cannot be run or not be predicted, for memory sizes that
-    the profile does not have, and if the catalogue has no prices.
+    nothing. most_simulated: workers up to which every message is gone through; with more, closed
+    forms say what collectives take (`plan.many`). Raises RequestError for what cannot be run or not
+    be predicted, for memory sizes that the profile does not have, and if the catalogue has no
+    prices.
     """
     check_configuration(profile, configuration)
     means = Means.of(profile)
-    epoch = epoch_of(profile, configuration, means)
+    epoch = epoch_of(profile, configuration, means, most_simulated)
     lives = lives_of(profile, configuration, means, epoch)
     c = configuration
     used, moved = [], {}

@@ -1,4 +1,4 @@
-"""The problems of `k_reduce` and `stores`, from a profile and the catalogue.
+"""The problems of `k_reduce` and `stores`, from a profile and the catalogue; other stores.
 
 Workers read samples beside computing, so reading is part of a step's time here: no data are loaded
 beforehand, as FasDL's equation 5 and CE-scaling's equation 2 have it.
@@ -6,7 +6,9 @@ beforehand, as FasDL's equation 5 and CE-scaling's equation 2 have it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
@@ -22,7 +24,7 @@ from dayfly.plan.choose.k_reduce_problem import (
 from dayfly.plan.choose.stores_problem import MemorySize, StoreOption, StoreProblem
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.data_parallel import TAIL
-from dayfly.plan.figures import Affine
+from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.flat import ITEM_BYTES, flat
 from dayfly.plan.memory import peak_mib
 from dayfly.plan.profile import Profile, SizeProfile
@@ -53,7 +55,7 @@ def k_reduce_problem(
             usd_per_s=usd_per_s(platform, memory_mib),
             start_s=size.init_s.value,
         )
-        for memory_mib, size in _limited(profile)
+        for memory_mib, size in limited(profile)
     )
     _check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
     least = min(sizes, key=lambda size: size.train.fixed / size.train.each)
@@ -89,7 +91,7 @@ def store_problem(
     # Bytes of data are but a unit here, as none are loaded; so a sample may be one.
     sample_bytes = profile.sample_bytes or 1.0
     made = []
-    for memory_mib, size in _limited(profile):
+    for memory_mib, size in limited(profile):
         line = training(profile, size)
         most = most_samples(profile, memory_mib, workers, batch_size, **held)
         made.append(
@@ -117,6 +119,43 @@ def store_problem(
         at_once=at_once,
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
     )
+
+
+def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) -> Profile:
+    """The same job and functions over another store, by the catalogue's rows of it.
+
+    platform: the profile's; what its functions carry is what its rows say, and the profile where
+    they say nothing. Raises RequestError for a profile that was not made from the catalogue, as
+    what was measured holds for its own channel alone, and for a store without latency.
+    """
+    if profile.how != "catalogue":
+        raise RequestError(
+            f"the profile of {profile.job} is over {profile.channel}, and not made from the "
+            f"catalogue: profile the job over {store.name}, too"
+        )
+    if store.latency_s is None:
+        raise RequestError(
+            f"the catalogue has no latency_s of {store.name}: profile the job over it, with "
+            "--latency, or add the row, with its source, to a catalogue of your own"
+        )
+    latency, most = Figure.given(store.latency_s), store.bytes_per_s or math.inf
+    sizes = []
+    for size in profile.sizes:
+        memory_mib = size.memory_mib or 0
+        rates = (
+            platform.up_bytes_per_s(memory_mib) or size.up.peak_bytes_per_s.value,
+            platform.down_bytes_per_s(memory_mib) or size.down.peak_bytes_per_s.value,
+        )
+        up, down = (
+            Transfer(latency_s=latency, peak_bytes_per_s=Figure.given(min(rate, most)))
+            for rate in rates
+        )
+        nbytes = size.down.occupied_s(1.0)
+        state_bytes = (size.start_s.value - size.down.latency_s.value) / nbytes if nbytes else 0.0
+        start_s = Figure.given(down.message_s(max(0.0, state_bytes)))
+        data = Affine(0.0, down.occupied_s(profile.sample_bytes))
+        sizes.append(replace(size, up=up, down=down, start_s=start_s, data=data))
+    return replace(profile, channel=store.name, sizes=tuple(sizes))
 
 
 def training(profile: Profile, size: SizeProfile) -> Affine:
@@ -184,7 +223,8 @@ def _check_fits(
     )
 
 
-def _limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
+def limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
+    """Sizes whose memory is limited, by rising memory. Raises RequestError if there is none."""
     found = [(one.memory_mib, one) for one in profile.sizes if one.memory_mib is not None]
     if not found:
         raise RequestError(

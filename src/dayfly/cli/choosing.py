@@ -1,0 +1,190 @@
+"""What `dayfly plan` does: reads its flags, asks, shows, writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.cli.catalogue import own_catalogue
+from dayfly.cli.choice_table import print_choice
+from dayfly.cli.flags import numbers
+from dayfly.errors import RequestError
+from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.choice import choice_of, tree
+from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.places import places_of_job, places_of_profiles
+from dayfly.runs.planning import read_profile, write_plan
+from dayfly.runs.report.choice import check_plot, write_plot
+
+LOCAL = "local"
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
+_UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: By the names of flags: what is assumed of a job, and how much a unit of the flag is of it.
+_ASSUMED = {
+    "flops_per_vcpu": ("vcpu_flops_per_s", 1e9),
+    "cold_start": ("cold_start_s", 1.0),
+    "uplink": ("up_bytes_per_s", 1e6),
+    "downlink": ("down_bytes_per_s", 1e6),
+    "latency": ("latency_s", 1e-3),
+}
+_MEASURING = ("imitate", "quick")
+
+
+def plan(
+    files: Sequence[Path],
+    flags: Mapping[str, Any],
+    output: Path | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Choose, and show it. flags: of the command, by their names with underscores.
+
+    Raises RequestError for what is wrong, and with the nearest plan if there is none as asked for.
+    """
+    asked = asked_of(flags)
+    if plot is not None:
+        check_plot(plot)
+    choice = choice_of(_places(files, flags, asked), asked)
+    if output is not None:
+        write_plan(choice.chosen.plan.plan, output)
+    written = [] if plot is None else write_plot(choice, plot)
+    if as_json:
+        whole = tree(choice, None if output is None else str(output))
+        print(json.dumps({**whole, "plots": list(map(str, written))}, allow_nan=False))
+        return
+    print_choice(choice)
+    for name, file in (("plan", output), *(("plot", one) for one in written)):
+        if file is not None:
+            print(f"{name:<12}{file}")
+
+
+def asked_of(flags: Mapping[str, Any]) -> Asked:
+    """What the flags ask for. Raises RequestError for values that are none."""
+    weights = None
+    if flags["weights"] is not None:
+        found = _floats("--weights", flags["weights"], "0.5,0.5")
+        if len(found) != 2:
+            raise RequestError(f"--weights {flags['weights']}: give two numbers, as 0.5,0.5")
+        weights = (found[0], found[1])
+    deadline = flags["deadline"]
+    goal = Goal(
+        deadline_s=None if deadline is None else seconds_of("--deadline", deadline),
+        budget_usd=flags["budget"],
+        weights=weights,
+    )
+    given: dict[str, Any] = {
+        "workers": flags["workers"],
+        "batch_size": flags["batch_size"],
+        "epochs": flags["epochs"],
+        "most_batch_size": flags["most_batch_size"],
+        "time_limit_s": flags["time_limit"],
+    }
+    if flags["memory"] is not None:
+        given["memory_mib"] = numbers("--memory", flags["memory"], "1024,3072")
+    if flags["micro_batches"] is not None:
+        given["micro_batches"] = numbers("--micro-batches", flags["micro_batches"], "4,16")
+    if flags["collective"] is not None:
+        given["collectives"] = tuple(flags["collective"].split(","))
+    return Asked(goal=goal, **{name: value for name, value in given.items() if value is not None})
+
+
+def seconds_of(flag: str, text: str) -> float:
+    """From `90`, `90s`, `30m` or `2h`. Raises RequestError for what is none of these."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise RequestError(f"{flag} {text!r} is no time: give seconds, or 90s, 30m, 2h")
+    return float(found[1]) * _UNIT_S[found[2]]
+
+
+def _places(files: Sequence[Path], flags: Mapping[str, Any], asked: Asked) -> tuple[Place, ...]:
+    own = own_catalogue(flags["own"])
+    known = Catalogue(Path(own).expanduser() if own is not None else None)
+    platforms, stores = _names(flags["platform"]), _names(flags["store"])
+    assumed = {
+        name: [value * unit for value in _floats(f"--{flag}", flags[flag], "1,2")]
+        for flag, (name, unit) in _ASSUMED.items()
+        if flags[flag] is not None
+    }
+    if flags["base_memory"] is not None:
+        assumed["base_mib"] = [flags["base_memory"]]
+    jobs = [file for file in files if file.suffix == ".py"]
+    local = platforms == (LOCAL,)
+    for flag in _MEASURING:
+        if flags[flag] and not (jobs and local):
+            raise RequestError(f"--{flag} is for a job that is measured: add --platform {LOCAL}")
+    if assumed and (not jobs or local):
+        flag = next(flag for flag in (*_ASSUMED, "base_memory") if flags[flag]).replace("_", "-")
+        raise RequestError(
+            f"--{flag} is for a job on a platform of the catalogue: a profile has its seconds "
+            "already"
+        )
+    if not jobs:
+        return places_of_profiles(list(map(read_profile, files)), platforms, stores, known=known)
+    if len(files) > 1:
+        raise RequestError(f"{len(files)} files: give one job, or profiles of it")
+    # What runs jobs takes long to import, and profiles do without.
+    from dayfly.runs.api import overridden
+    from dayfly.runs.shipping import load_job_file
+
+    job = overridden(load_job_file(jobs[0]), batch_size=asked.batch_size)
+    if local:
+        return (_measured(job, jobs[0], flags, asked, known),)
+    return places_of_job(
+        job,
+        jobs[0].stem,
+        platforms,
+        stores,
+        memory_mib=asked.memory_mib,
+        assumed=assumed,
+        known=known,
+    )
+
+
+def _measured(
+    job: Any, file: Path, flags: Mapping[str, Any], asked: Asked, known: Catalogue
+) -> Place:
+    """On this machine, under the limits of a platform that it imitates."""
+    from dayfly.runs.api import checked_settings
+    from dayfly.runs.displays import Lines, StandardError
+    from dayfly.runs.profiling import measuring
+
+    if not asked.memory_mib:
+        raise RequestError(
+            f"--platform {LOCAL} needs --memory: give the sizes to measure in MiB, as 512,1024"
+        )
+    if flags["store"] is not None:
+        raise RequestError(f"--store is for platforms of the catalogue: {LOCAL} talks over files")
+    settings = {"imitate": flags["imitate"]} if flags["imitate"] is not None else {}
+    for size in asked.memory_mib:
+        checked_settings(**settings, memory_mib=size)
+    note = Lines(StandardError()).note
+    profile = measuring.profile(
+        job,
+        checked_settings(**settings),
+        asked.memory_mib,
+        name=file.stem,
+        code=file.resolve().parent,
+        quick=flags["quick"],
+        told=note,
+        note=note,
+    )
+    return Place.of(profile, known)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(text.split(","))
+
+
+def _floats(flag: str, text: str, such_as: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise RequestError(
+            f"{flag.replace('_', '-')} {text!r}: give numbers with commas between, as {such_as}"
+        ) from None

@@ -1,0 +1,1 @@
+"""`dayfly plan`: the planners asked about all platforms and stores, and their best re-ranked."""

@@ -1,0 +1,84 @@
+"""`dayfly.plan`: the best ways to run a job, chosen from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.plan.choose.front import Front
+from dayfly.plan.profile import Profile
+from dayfly.runs.api import overridden
+from dayfly.runs.choosing.asked import TIME_LIMIT_S, Asked
+from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.choosing.places import places_of_job, places_of_profiles
+from dayfly.runs.choosing.ranking import Option
+from dayfly.runs.planning import read_profile
+
+
+def plan(
+    job: Job | Profile | str | Path,
+    *,
+    platform: str | Sequence[str] = (),
+    store: str | Sequence[str] = (),
+    deadline_s: float | None = None,
+    budget_usd: float | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    assumed: Mapping[str, float] | None = None,
+    catalogue: str | Path | None = None,
+    **asked: Any,
+) -> Front[Option]:
+    """The front of seconds against dollars over platforms and stores, by rising seconds.
+
+    job: a job, its profile, or the file of one. platform, store: names of the catalogue; a profile
+    has its own. deadline_s, budget_usd: refused if no plan keeps them; `front.cheapest_within` and
+    its neighbours choose. time_limit_s: of search and re-ranking. assumed: of a job, what is said
+    in place of the catalogue's rows (`dayfly.plan.catalogued.Assumed`). catalogue: directory of
+    your own rows. asked: see `dayfly.runs.choosing.asked.Asked`, such as workers=, memory_mib=.
+
+    A point's `plan.plan` goes to `dayfly.train(job, plan=...)`. Raises RequestError, with what
+    binds and the nearest plan, if there is none.
+    """
+    goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
+    try:
+        wanted = Asked(goal=goal, time_limit_s=time_limit_s, **asked)
+    except TypeError as error:
+        raise RequestError(f"{error}: see dayfly.runs.choosing.asked.Asked") from error
+    own = None if catalogue is None else Path(catalogue).expanduser()
+    return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own).front
+
+
+def chosen(
+    job: Job | Profile | str | Path,
+    platforms: Sequence[str],
+    stores: Sequence[str],
+    asked: Asked,
+    assumed: Mapping[str, float],
+    own: Path | None,
+) -> Choice:
+    """The choice behind `plan`, with its recommendation."""
+    known = Catalogue(own)
+    if isinstance(job, Job):
+        places = places_of_job(
+            overridden(job, batch_size=asked.batch_size),
+            "job",
+            platforms,
+            stores,
+            memory_mib=asked.memory_mib,
+            assumed={name: (value,) for name, value in assumed.items()},
+            known=known,
+        )
+    else:
+        if assumed:
+            raise RequestError("assumed is for a job: a profile has its seconds already")
+        profile = job if isinstance(job, Profile) else read_profile(Path(job))
+        places = places_of_profiles([profile], platforms, stores, known=known)
+    return choice_of(places, asked)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(given.split(",")) if isinstance(given, str) else tuple(given)

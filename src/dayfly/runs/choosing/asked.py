@@ -1,0 +1,47 @@
+"""What a choice is among, and how long it may take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dayfly.errors import RequestError
+from dayfly.runs.choosing.goal import Goal
+
+#: Functions at once, unless said otherwise: as many as virtual time goes through one by one.
+MOST_WORKERS = 64
+#: Seconds that search and re-ranking take, about, unless said otherwise.
+TIME_LIMIT_S = 1.6
+#: Samples of a micro-batch of cut models, about, unless said otherwise: FuncPipe's (section 5.1).
+MICRO_SAMPLES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Beside the places. goal: which of the front's plans. workers: functions at once, at most.
+    memory_mib: sizes to choose among; empty: all of the profiles. micro_batches: of a step, all
+    replicas' together, to choose among; empty: such as have `MICRO_SAMPLES` samples, and for models
+    that are not cut as many as memory needs. collectives: of models that are not cut; empty: all.
+    batch_size, epochs: in place of the job's. most_batch_size: the batch may be chosen, too, up to
+    so many samples, as FasDL does. time_limit_s: of search and re-ranking. most_predicted: plans
+    that are re-ranked. Raises RequestError for numbers that cannot be.
+    """
+
+    goal: Goal = field(default_factory=Goal)
+    workers: int = MOST_WORKERS
+    memory_mib: tuple[int, ...] = ()
+    micro_batches: tuple[int, ...] = ()
+    collectives: tuple[str, ...] = ()
+    batch_size: int | None = None
+    epochs: int | None = None
+    most_batch_size: int | None = None
+    time_limit_s: float = TIME_LIMIT_S
+    most_predicted: int = 40
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= 10_000:
+            raise RequestError(f"--workers {self.workers}: give 1 to 10000")
+        if not 0 < self.time_limit_s < math.inf:
+            raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
+        if min(self.micro_batches, default=1) < 1:
+            raise RequestError("--micro-batches: give numbers from 1")

@@ -1,0 +1,223 @@
+"""What the exact planners propose for one place, as settings of runs.
+
+pipeline        FuncPipe's problem over a store, Hydrozoa's over direct links
+data parallel   functions, memory, collective and micro-batches
+k-reduce        the same with the batch free, FasDL's problem
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose.data_parallel import (
+    DataParallelProblem,
+    collectives_of,
+    plan_data_parallel,
+)
+from dayfly.plan.choose.from_profile import k_reduce_problem, limited
+from dayfly.plan.choose.front import Point
+from dayfly.plan.choose.k_reduce import plan_k_reduce
+from dayfly.plan.choose.pipelines.choose import choose
+from dayfly.plan.choose.pipelines.plan import PipelinePlan
+from dayfly.plan.choose.pipelines_from_profile import stages_problems
+from dayfly.plan.memory import peak_mib
+from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.planning import Wanted, configuration, profile_settings
+from dayfly.runs.settings import Settings
+
+PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. settings: of
+    a run. wanted: of the job. limits: as `Point`'s."""
+
+    place: Place
+    kind: str
+    seconds: float
+    usd: float
+    words: str
+    settings: Settings
+    wanted: Wanted
+    limits: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.words} on {self.place.platform.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner."""
+
+    candidates: tuple[Candidate, ...]
+    gap: float = 0.0
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def proposed(place: Place, asked: Asked, *, time_limit_s: float) -> Proposed:
+    """What all planners find. time_limit_s: of the search for pipelines.
+
+    Raises RequestError for what no planner can be asked.
+    """
+    limited(place.profile)  # refuses a profile of no sizes, for all of them
+    wanted = Wanted.profiled(place.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+    found: list[Candidate] = []
+    refused: dict[str, str] = {}
+    gap = 0.0
+    try:
+        found += _data_parallel(place, asked, wanted)
+    except RequestError as refusal:
+        refused[DATA_PARALLEL] = str(refusal)
+    if asked.most_batch_size is not None:
+        try:
+            found += _k_reduce(place, asked, wanted)
+        except RequestError as refusal:
+            refused[K_REDUCE] = str(refusal)
+    try:
+        cut, gap = _pipelines(place, asked, wanted, time_limit_s)
+        found += cut
+    except RequestError as refusal:
+        refused[PIPELINE] = str(refusal)
+    return Proposed(tuple(found), gap, refused)
+
+
+def _data_parallel(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
+    powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
+    problem = DataParallelProblem(
+        profile=place.profile,
+        platform=place.platform,
+        store=place.store,
+        workers=tuple(range(1, asked.workers + 1)),
+        collectives=asked.collectives or collectives_of(place.profile),
+        micro_batches=asked.micro_batches or powers,
+        batch_size=wanted.batch_size,
+        epochs=wanted.epochs,
+        validate_every=wanted.validate_every,
+    )
+    made = []
+    for point in plan_data_parallel(problem).points:
+        plan = point.plan
+        own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+        if plan.micro_batches > 1 or wanted.accumulate > 1:
+            own["micro_batches"] = plan.micro_batches
+        if plan.workers > 1:
+            own |= {"collective": plan.collective, "aggregators": plan.aggregators}
+        made.append(_candidate(place, DATA_PARALLEL, point, own, wanted))
+    return made
+
+
+def _k_reduce(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
+    assert asked.most_batch_size is not None
+    problem = k_reduce_problem(
+        place.profile,
+        place.platform,
+        place.store,
+        workers=tuple(range(1, asked.workers + 1)),
+        most_global_samples=min(asked.most_batch_size, place.profile.samples),
+    )
+    made = []
+    for point in plan_k_reduce(problem).points:
+        plan = point.plan
+        own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+        if plan.workers > 1:
+            own |= {"collective": "k-reduce", "aggregators": plan.aggregators}
+        batch = Wanted.profiled(place.profile, batch_size=plan.global_samples, epochs=wanted.epochs)
+        made.append(_candidate(place, K_REDUCE, point, own, batch))
+    return made
+
+
+def _pipelines(
+    place: Place, asked: Asked, wanted: Wanted, time_limit_s: float
+) -> tuple[list[Candidate], float]:
+    """Cut models, and the search's gap. What the equation of memory leaves out is found afterwards,
+    and makes the search begin again once with as much less."""
+    # A power of two has the most divisors, which are what replicas there may be.
+    usual = 2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1)
+    micro_batches = asked.micro_batches or (usual,)
+    steps = wanted.epochs * place.profile.samples / wanted.batch_size
+    until = time.monotonic() + time_limit_s
+    found: dict[Settings, Candidate] = {}
+    spare_mib, gap = 0.0, 0.0
+    for last in (False, True):
+        problems = stages_problems(
+            place.profile,
+            place.platform,
+            batch_size=wanted.batch_size,
+            micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
+            functions_at_once=asked.workers,
+            spare_mib=spare_mib,
+        )
+        choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
+        gap = max(gap, choice.gap)
+        excess = 0.0
+        for point in choice.front.points:
+            if not point.plan.starts:
+                continue  # not cut: the other planner's
+            limits = point.limits or _limits(place, asked, point.plan)
+            whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
+            one = _candidate(place, PIPELINE, whole, _cut(point.plan, asked), wanted)
+            over = _excess_mib(one)
+            excess = max(excess, over)
+            if over <= 0:
+                found.setdefault(one.settings, one)
+        if excess <= 0 or last or time.monotonic() > until:
+            break
+        spare_mib += excess
+    return list(found.values()), gap
+
+
+def _limits(place: Place, asked: Asked, plan: PipelinePlan) -> tuple[str, ...]:
+    """What a cut model is at the limit of: more of it might allow a better one."""
+    largest = max(size for size, _ in limited(place.profile))
+    found = []
+    if plan.functions == asked.workers:
+        found.append(f"{plan.functions} functions at once")
+    if largest in plan.memory_mib:
+        found.append(f"functions of {largest} MiB")
+    return tuple(found)
+
+
+def _cut(plan: PipelinePlan, asked: Asked) -> dict[str, Any]:
+    degree = plan.degree
+    assert degree is not None, "stages of one run have as many replicas each"
+    own: dict[str, Any] = {
+        "cut": plan.starts,
+        "replicas": degree,
+        "stage_memory_mib": plan.memory_mib,
+        "micro_batches": plan.micro_batches // degree,
+    }
+    return own | ({"collective": plan.collective} if degree > 1 else {})
+
+
+def _candidate(
+    place: Place, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: Wanted
+) -> Candidate:
+    asked = dict(own)
+    if place.own is not None:
+        asked["catalogue"] = place.own
+    settings = Settings(**profile_settings(place.profile, asked))
+    return Candidate(
+        place=place,
+        kind=kind,
+        seconds=point.seconds,
+        usd=point.usd,
+        words=str(point.plan),
+        settings=settings,
+        wanted=wanted,
+        limits=point.limits,
+    )
+
+
+def _excess_mib(candidate: Candidate) -> float:
+    """By how much the fullest function needs more than it has; 0 or less: it fits."""
+    c = configuration(candidate.settings, candidate.wanted)
+    return max(
+        peak_mib(candidate.place.profile, c, stage) - (memory_mib or float("inf"))
+        for stage, memory_mib in enumerate(c.memory_mib)
+    )

@@ -1,0 +1,163 @@
+"""One choice over all places: the front of time against dollars, a recommendation, its reasons."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose.front import Front, Point
+from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.candidates import PIPELINE, proposed
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.ranking import VIRTUAL_TIME, Option, ranked
+
+#: Of the time limit, what the searches for pipelines get together.
+_SEARCHING = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was found.
+
+    front: of all places together. chosen: of it. considered: plans that the planners proposed;
+    predicted: of these, as `dayfly predict` does. gap: certified, of the search for pipelines
+    within its model; 0: exact. notes: what a person should know, a sentence each.
+    """
+
+    job: str
+    places: tuple[Place, ...]
+    asked: Asked
+    front: Front[Option]
+    chosen: Point[Option]
+    considered: int
+    predicted: int
+    gap: float
+    notes: tuple[str, ...]
+    took_s: float
+
+    @property
+    def words(self) -> str:
+        """Why the chosen one."""
+        return self.asked.goal.words(self.front, self.chosen)
+
+    @property
+    def knee(self) -> Point[Option]:
+        """Of the front."""
+        return self.front.knee()
+
+    def marks(self, point: Point[Option]) -> tuple[str, ...]:
+        """What a plan of the front is: chosen, fastest, cheapest, knee."""
+        of = {
+            "chosen": self.chosen,
+            "fastest": self.front.fastest,
+            "cheapest": self.front.cheapest,
+            "knee": self.knee,
+        }
+        return tuple(name for name, one in of.items() if one is point)
+
+
+def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
+    """Choose. Raises RequestError, with the nearest plan, if there is none as asked for."""
+    began = time.monotonic()
+    if not places:
+        raise RequestError("a choice needs a platform and a store: name one of each at least")
+    each_s = _SEARCHING * asked.time_limit_s / len(places)
+    found = [
+        proposed(place.of_sizes(asked.memory_mib), asked, time_limit_s=each_s) for place in places
+    ]
+    candidates = [candidate for one in found for candidate in one.candidates]
+    notes = [
+        f"{place}, {planner}: {why}"
+        for place, one in zip(places, found, strict=True)
+        for planner, why in one.refused.items()
+    ]
+    if not candidates:
+        raise RequestError("no plan: " + "; ".join(notes))
+    left_s = asked.time_limit_s - (time.monotonic() - began)
+    best = ranked(candidates, asked.goal, time_limit_s=max(0.0, left_s), most=asked.most_predicted)
+    gap = max(one.gap for one in found)
+    closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
+    if closed:
+        notes.append(
+            f"{closed} of the front are predicted by closed forms, as their messages are too many "
+            "for the time limit: allow more with --time-limit"
+        )
+    if best.too_large:
+        notes.append(f"{best.too_large} left out: they need more memory than their functions have")
+    notes += [
+        f"{place.profile.channel} has no prices in the catalogue: its messages count nothing"
+        for place in places
+        if place.store is None
+    ]
+    return Choice(
+        job=places[0].profile.job,
+        places=tuple(places),
+        asked=asked,
+        front=best.front,
+        chosen=best.chosen,
+        considered=len(candidates),
+        predicted=best.predicted,
+        gap=gap,
+        notes=tuple(dict.fromkeys(notes)),
+        took_s=time.monotonic() - began,
+    )
+
+
+def certainty(choice: Choice) -> str:
+    """How good the front is, a sentence."""
+    cut = any(point.plan.candidate.kind == PIPELINE for point in choice.front.points)
+    within = (
+        "Optimal within the planners' models"
+        if choice.gap == 0.0 or not cut
+        else f"Within {choice.gap:.1%} of the optimum of the planners' models"
+    )
+    return (
+        f"{within}, re-ranked in virtual time: {choice.predicted} predicted of "
+        f"{choice.considered} plans, in {choice.took_s:.2g} s."
+    )
+
+
+def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "job": choice.job,
+        "places": [
+            {"platform": one.platform.name, "store": one.profile.channel} for one in choice.places
+        ],
+        "front": [_point(choice, point) for point in choice.front.points],
+        "chosen": choice.front.points.index(choice.chosen),
+        "why": choice.words,
+        "certainty": certainty(choice),
+        "gap": choice.gap,
+        "considered": choice.considered,
+        "predicted": choice.predicted,
+        "notes": list(choice.notes),
+        "took_s": choice.took_s,
+        "output": output,
+    }
+
+
+def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
+    option, one = point.plan, point.plan.candidate
+    plan = option.plan
+    return {
+        "seconds": point.seconds,
+        "usd": point.usd,
+        "words": one.words,
+        "kind": one.kind,
+        "platform": one.place.platform.name,
+        "store": one.place.profile.channel,
+        "settings": plan.settings,
+        "job": plan.job,
+        "step_s": option.prediction.step_s,
+        "breakdown_s": option.run_breakdown,
+        "usd_by_kind": dict(option.prediction.by_kind),
+        "memory_mib": list(option.prediction.memory_mib),
+        "invocations": option.prediction.invocations,
+        "by": option.by,
+        "limits": list(point.limits),
+        "marks": list(choice.marks(point)),
+    }

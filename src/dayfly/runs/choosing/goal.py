@@ -1,0 +1,89 @@
+"""What is wanted of a plan, and in words why one was chosen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose import front_words
+from dayfly.plan.choose.front import DELTA, Front, Point
+from dayfly.plan.choose.in_words import dollars, number, seconds
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """The cheapest within a deadline, the fastest within a budget, or the least weighted sum.
+
+    Of both a deadline and a budget the cheapest that keeps them. None of them: FuncPipe's
+    recommendation. weights: alpha1 of dollars and alpha2 of seconds. Raises RequestError for what
+    is not above 0, and for weights beside one of the others.
+    """
+
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    weights: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for flag, value in (("--deadline", self.deadline_s), ("--budget", self.budget_usd)):
+            if value is not None and not 0 < value < math.inf:
+                raise RequestError(f"{flag} {value:g}: give more than 0")
+        limited = self.deadline_s is not None or self.budget_usd is not None
+        if self.weights is not None and limited:
+            raise RequestError(
+                "--weights chooses by itself: leave it out, or --deadline and --budget"
+            )
+
+    def choose(self, front: Front[P]) -> Point[P]:
+        """The plan. Raises RequestError, with the nearest one, if none keeps the limits."""
+        if self.weights is not None:
+            return front.weighted(*self.weights)
+        if self.deadline_s is None:
+            if self.budget_usd is None:
+                return front.recommended()
+            return front.fastest_within(self.budget_usd)
+        found = front.cheapest_within(self.deadline_s)
+        if self.budget_usd is None or found.usd <= self.budget_usd:
+            return found
+        fastest = front.fastest_within(self.budget_usd)
+        raise RequestError(
+            f"no plan keeps both the deadline of {seconds(self.deadline_s)} and the budget of "
+            f"{dollars(self.budget_usd)}: within the deadline the cheapest is {found}; within the "
+            f"budget the fastest is {fastest}; give {dollars(found.usd, enough=True)}, or allow "
+            f"{seconds(fastest.seconds, enough=True)}"
+        )
+
+    def words(self, front: Front[P], point: Point[P]) -> str:
+        """Why this one: by which rule, what binds, and what a little more would buy."""
+        said = front_words.words(
+            front, point, deadline_s=self.deadline_s, budget_usd=self.budget_usd
+        )
+        return f"{self.rule(front, point)} {said}"
+
+    def rule(self, front: Front[P], point: Point[P]) -> str:
+        """By which rule it was chosen, a sentence."""
+        if self.weights is not None:
+            a, b = map(number, self.weights)
+            return f"The least of {a} x dollars + {b} x seconds."
+        if self.deadline_s is not None:
+            also = (
+                "" if self.budget_usd is None else f" and the budget of {dollars(self.budget_usd)}"
+            )
+            return f"The cheapest within the deadline of {seconds(self.deadline_s)}{also}."
+        if self.budget_usd is not None:
+            return f"The fastest within the budget of {dollars(self.budget_usd)}."
+        cheapest = front.cheapest
+        if point is cheapest:
+            return (
+                "Recommended: the cheapest of all, as no other is faster by as much as it costs "
+                f"more (delta of {DELTA:g} at least, as FuncPipe has it)."
+            )
+        faster, dearer = cheapest.seconds / point.seconds, point.usd / cheapest.usd
+        return (
+            f"Recommended: the fastest that is worth its price, {number(faster)} times as fast as "
+            f"the cheapest for {number(dearer)} times its dollars (delta "
+            f"{number((faster - 1) / (dearer - 1))}; FuncPipe asks for {DELTA:g})."
+        )

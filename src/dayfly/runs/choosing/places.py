@@ -1,0 +1,157 @@
+"""The places to choose among: profiles that are there, or made from a job and the catalogue.
+
+JOB.py         its layers and FLOPs, found once; each platform over each store from their rows
+profile.json   what it was made for; from the catalogue's rows over other stores as well
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.plan.catalogued import Assumed, profile_of
+from dayfly.plan.choose.from_profile import over_store
+from dayfly.plan.profile import Profile
+from dayfly.runs.choosing.place import Place
+
+#: The store of a platform's own provider, by how the platform's name begins.
+_OWN_STORES = {
+    "aws-": "s3",
+    "fargate": "s3",
+    "alibaba-": "alibaba-oss",
+    "azure-": "azure-storage",
+}
+#: Links between workers, in place of a store.
+DIRECT = "tcp://"
+#: MiB of functions that are looked at unless others are named, as far as a platform has them.
+_SIZES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240, 16384, 32768)
+#: Of these there may be one a store; of the others one a platform.
+_OF_STORES = ("latency_s",)
+
+
+def places_of_job(
+    job: Job,
+    name: str,
+    platforms: Sequence[str],
+    stores: Sequence[str] = (),
+    *,
+    memory_mib: Sequence[int] = (),
+    assumed: Mapping[str, Sequence[Any]] | None = None,
+    known: Catalogue,
+) -> tuple[Place, ...]:
+    """Each platform over each store; without stores, over that of its own provider.
+
+    name: the job's. memory_mib: none: usual sizes of each platform. assumed: values of `Assumed`
+    by its names, one for all, or one a platform (of latency_s one a store). Raises RequestError for
+    what is not known, and what no row says.
+    """
+    if not platforms:
+        raise RequestError("no platform to plan for: name some with --platform, as aws-lambda")
+    given = dict(assumed or {})
+    pairs = [
+        (platform, store)
+        for platform in map(known.platform, dict.fromkeys(platforms))
+        for store in (dict.fromkeys(stores) or [_own_store(platform)])
+    ]
+    for platform, store in pairs:
+        _check_reach(platform, store)
+    # What looks at jobs takes long to import, and profiles do without.
+    from dayfly.runs.profiling.from_catalogue import base_mib, job_facts
+
+    facts = job_facts(job, name)
+    given.setdefault("base_mib", (base_mib(),))
+    made = []
+    for platform, store in pairs:
+        said = {}
+        for what, values in given.items():
+            among = list(stores) if what in _OF_STORES else list(platforms)
+            of = store if what in _OF_STORES else platform.name
+            said[what] = _one_of(what, values, among, of)
+        sizes = memory_mib or usual_sizes(platform)
+        profile = profile_of(facts, platform, _facts(store, known), sizes, Assumed(**said))
+        made.append(Place.of(profile, known))
+    return tuple(made)
+
+
+def places_of_profiles(
+    profiles: Sequence[Profile],
+    platforms: Sequence[str] = (),
+    stores: Sequence[str] = (),
+    *,
+    known: Catalogue,
+) -> tuple[Place, ...]:
+    """Each profile as it is, or over other stores, if it was made from the catalogue.
+
+    platforms: empty: the profiles' own, which is all that there can be. Raises RequestError for a
+    platform that none of them is of, for profiles of different jobs, and a measured one over
+    another store.
+    """
+    if len({profile.job for profile in profiles}) > 1:
+        jobs = ", ".join(dict.fromkeys(profile.job for profile in profiles))
+        raise RequestError(f"the profiles are of different jobs, {jobs}: plan one at a time")
+    of = [Place.of(profile, known) for profile in profiles]
+    names = [place.platform.name for place in of]
+    missing = [name for name in platforms if name not in names]
+    if missing:
+        raise RequestError(
+            f"--platform {missing[0]}: the profile of {profiles[0].job} is of "
+            f"{', '.join(dict.fromkeys(names))}: give a profile of {missing[0]} as well, or the job"
+        )
+    kept = [place for place in of if not platforms or place.platform.name in platforms]
+    if not stores:
+        return tuple(kept)
+    made = []
+    for place in kept:
+        for store in dict.fromkeys(stores):
+            if store == place.profile.channel:
+                made.append(place)
+                continue
+            _check_reach(place.platform, store)
+            profile = over_store(place.profile, place.platform, _facts(store, known))
+            made.append(Place.of(profile, known))
+    return tuple(made)
+
+
+def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
+    """Memory sizes to look at; a machine has one."""
+    if platform.machine_vcpus is not None and platform.memory_max_mib is not None:
+        return (platform.memory_max_mib,)
+    least, most = platform.memory_min_mib or 1, platform.memory_max_mib or _SIZES[-1]
+    found = {platform.next_size_mib(size) for size in _SIZES if least <= size <= most}
+    return tuple(sorted(found | {most} if most < _SIZES[-1] else found))
+
+
+def _own_store(platform: FunctionPlatform) -> str:
+    for beginning, store in _OWN_STORES.items():
+        if platform.name.startswith(beginning):
+            return store
+    raise RequestError(f"--platform {platform.name} has no usual store: name one with --store")
+
+
+def _check_reach(platform: FunctionPlatform, store: str) -> None:
+    """Functions that are invoked with a payload cannot be connected to; containers can."""
+    if store.startswith(DIRECT) and platform.payload_sync_bytes is not None:
+        raise RequestError(
+            f"--store {DIRECT}: functions of {platform.name} cannot open connections to each "
+            "other: name a store, or a platform of containers, as fargate"
+        )
+
+
+def _facts(store: str, known: Catalogue) -> StoreFacts:
+    return StoreFacts(name=DIRECT) if store.startswith(DIRECT) else known.store(store)
+
+
+def _one_of(what: str, values: Sequence[Any], among: Sequence[str], name: str) -> Any:
+    if len(values) == 1:
+        return values[0]
+    if len(values) != len(among):
+        raise RequestError(
+            f"{len(values)} values of {what} for {len(among)} "
+            f"{'stores' if what in _OF_STORES else 'platforms'}: give one for all, or one each"
+        )
+    return values[list(among).index(name)]

@@ -1,0 +1,245 @@
+"""The planners' best, predicted by a run's own schedules: what is shown, and chosen among.
+
+    candidates   seconds and dollars by closed forms, each planner's own
+         |       those that the choice depends on first, then where the front has the widest gaps,
+         |       then those next to it
+         v
+    options      seconds, dollars and memory as `dayfly predict` has them
+
+Virtual time goes through every message, which of many workers takes longer than a person waits. A
+plan with too many for the time that is left is predicted by the closed forms of `plan.many`, and
+says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import geometric_mean
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.many import MOST_SIMULATED
+from dayfly.plan.plan import Plan
+from dayfly.plan.predict import predict
+from dayfly.plan.prediction import Prediction
+from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
+from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.planning import configuration, plan_of
+
+VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
+#: What virtual time takes for a message of a step, measured on one core; and how many steps it has.
+_MESSAGE_S, _STEPS = 3e-5, 2
+#: The longest that one plan is gone through for, whatever time is left.
+_LONGEST_S = 0.5
+#: A candidate that is worse than the front by less may be better when it is predicted.
+_NEAR = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A candidate, predicted. by: virtual time or closed forms."""
+
+    candidate: Candidate
+    prediction: Prediction
+    by: str
+
+    def __str__(self) -> str:
+        return str(self.candidate)
+
+    @property
+    def short(self) -> str:
+        """It in a few words, for tables."""
+        settings, batch_size = self.candidate.settings, self.candidate.wanted.batch_size
+        k = "" if settings.aggregators is None else f" K={settings.aggregators}"
+        summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
+        micro = settings.micro_batches or 1
+        micros = f", {micro} micro-batches" if micro > 1 else ""
+        if settings.cut:
+            sizes = settings.stage_memory_mib
+            runs = [(len(list(same)), size) for size, same in groupby(sizes)]
+            memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
+            memory = memory if len(runs) > 1 else f"{sizes[0]}"
+            return f"{settings.stages} stages x {settings.members} of {memory} MiB{micros}{summed}"
+        own = f", batch {batch_size}" if self.candidate.kind == K_REDUCE else ""
+        return f"{settings.workers} of {settings.memory_mib} MiB{micros}{summed}{own}"
+
+    @property
+    def plan(self) -> Plan:
+        """For `dayfly train --plan`."""
+        one = self.candidate
+        return plan_of(one.place.profile, one.settings, one.wanted, self.prediction)
+
+    @property
+    def run_breakdown(self) -> dict[str, float]:
+        """Seconds of the run: of all steps what a step's parts are, and what is left, which is
+        starting, validation, hand-overs and the end. They add up."""
+        one = self.candidate
+        steps = one.wanted.epochs * one.place.profile.samples / one.wanted.batch_size
+        parts = {name: steps * part for name, part in self.prediction.breakdown.items()}
+        return {**parts, "start-up": max(0.0, self.prediction.run_s - sum(parts.values()))}
+
+    @property
+    def point(self) -> Point[Option]:
+        """On a front."""
+        said = self.prediction
+        return Point(said.run_s, said.cost_usd, self, self.candidate.limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """front: of those that were predicted. chosen: of it. too_large: candidates that did not fit
+    into memory when they were predicted. predicted: how many were."""
+
+    front: Front[Option]
+    chosen: Point[Option]
+    predicted: int
+    too_large: int
+
+
+def ranked(
+    candidates: Sequence[Candidate], goal: Goal, *, time_limit_s: float, most: int
+) -> Ranked:
+    """Predict those that matter, and choose.
+
+    time_limit_s: after so long no more are predicted than the choice needs. most: as many at most,
+    beside these. Raises RequestError, with the nearest plan, if none keeps the goal's limits.
+    """
+    until = time.monotonic() + time_limit_s
+    search = _Search(candidates, goal)
+    while search.open:
+        late = time.monotonic() >= until
+        enough = late or len(search.options) >= most
+        at = search.needed(late=late)
+        if at is None and not enough:
+            at = search.widest()
+            at = search.closest() if at is None else at
+        if at is None:
+            break
+        search.predict(at, until - time.monotonic())
+    options = search.options
+    if not options:
+        raise RequestError(
+            "no plan fits into the memory of its functions, when what they really hold is counted: "
+            "allow larger ones with --memory, or more micro-batches"
+        )
+    final = Front.of(option.point for option in options)
+    return Ranked(
+        front=final,
+        chosen=goal.choose(final),
+        predicted=len(options),
+        too_large=search.too_large,
+    )
+
+
+class _Search:
+    """Candidates that are open, and options that were made of others.
+
+    An open one counts as its planner has it, times how far planner and prediction were apart in the
+    mean of those like it: of the same place, kind and collective, alone or not.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], goal: Goal) -> None:
+        self.open: dict[int, Candidate] = dict(enumerate(candidates))
+        self.options: list[Option] = []
+        self.too_large = 0
+        self._goal = goal
+        self._apart: dict[object, list[tuple[float, float]]] = {}
+
+    def predict(self, number: int, left_s: float) -> None:
+        """Make an option of a candidate, unless it does not fit."""
+        candidate = self.open.pop(number)
+        option = _predicted(candidate, left_s)
+        if not _fits(option):
+            self.too_large += 1
+            return
+        self.options.append(option)
+        said = option.prediction
+        ratios = (said.run_s / candidate.seconds, said.cost_usd / candidate.usd)
+        self._apart.setdefault(_like(candidate), []).append(ratios)
+
+    def needed(self, *, late: bool) -> int | None:
+        """The candidate that the choice depends on; late: nothing but the choice itself."""
+        front = self._front()
+        found = []
+        try:
+            found.append(self._goal.choose(front))
+        except RequestError:  # the ends decide what is refused
+            found += [front.fastest, front.cheapest]
+        if not late:
+            found += [front.fastest, front.cheapest, front.knee()]
+        return next((one.plan for one in found if one.plan is not None), None)
+
+    def widest(self) -> int | None:
+        """The candidate of the front that is furthest from all that is predicted, both goals on a
+        logarithmic scale."""
+        points = self._front().points
+        known = [one for one in points if one.plan is None]
+
+        def far(point: Point[int | None]) -> float:
+            return min(
+                (
+                    math.hypot(math.log(point.seconds / one.seconds), math.log(point.usd / one.usd))
+                    for one in known
+                ),
+                default=math.inf,
+            )
+
+        left = [one for one in points if one.plan is not None]
+        return max(left, key=far).plan if left else None
+
+    def closest(self) -> int | None:
+        """The candidate that is next to the front: prediction may bring it there. None: all are
+        worse by a quarter."""
+        points = self._front().points
+
+        def worse(number: int) -> float:
+            seconds, usd = self._expected(number)
+            return min(max(seconds / one.seconds, usd / one.usd) for one in points)
+
+        at = min(self.open, key=worse, default=None)
+        return at if at is not None and worse(at) < _NEAR else None
+
+    def _expected(self, number: int) -> tuple[float, float]:
+        """Seconds and dollars of an open candidate."""
+        one = self.open[number]
+        ratios = self._apart.get(_like(one), [(1.0, 1.0)])
+        return (
+            one.seconds * geometric_mean(ratio for ratio, _ in ratios),
+            one.usd * geometric_mean(ratio for _, ratio in ratios),
+        )
+
+    def _front(self) -> Front[int | None]:
+        """Of all that is known; plans are numbers of candidates, or None: predicted."""
+        points = [one.point for one in self.options]
+        known: list[Point[int | None]] = [Point(one.seconds, one.usd, None) for one in points]
+        known += [Point(*self._expected(number), number) for number in self.open]
+        return Front.of(known)
+
+
+def _like(candidate: Candidate) -> object:
+    settings = candidate.settings
+    alone = settings.members == 1
+    return str(candidate.place), candidate.kind, alone or settings.algorithm
+
+
+def _predicted(candidate: Candidate, left_s: float) -> Option:
+    one, place = candidate, candidate.place
+    asked = configuration(one.settings, one.wanted)
+    closed = predict(place.profile, asked, place.platform, place.store, most_simulated=0)
+    messages = closed.step_volume.puts + closed.step_volume.gets
+    takes_s = _MESSAGE_S * _STEPS * messages
+    if asked.workers > MOST_SIMULATED or takes_s > max(left_s, _LONGEST_S):
+        return Option(candidate=one, prediction=closed, by=CLOSED_FORMS)
+    gone_through = predict(place.profile, asked, place.platform, place.store)
+    return Option(candidate=one, prediction=gone_through, by=VIRTUAL_TIME)
+
+
+def _fits(option: Option) -> bool:
+    one = option.candidate
+    limits = configuration(one.settings, one.wanted).memory_mib
+    pairs = zip(option.prediction.memory_mib, limits, strict=True)
+    return all(limit is None or peak <= limit for peak, limit in pairs)

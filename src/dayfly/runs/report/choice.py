@@ -1,0 +1,178 @@
+"""The page of a choice: one file of HTML that needs nothing else, and no script; or a picture."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose.front import Point
+from dayfly.plan.choose.in_words import dollars, number, seconds
+from dayfly.runs.choosing.choice import Choice, certainty
+from dayfly.runs.choosing.ranking import Option
+from dayfly.runs.report import choice_bars, choice_cut, choice_front, choice_picture
+from dayfly.runs.report.markup import folded, pairs, table, text
+
+PAGE, PICTURE = "plan.html", "plan.png"
+#: Cuts that are drawn, beside the chosen plan's.
+_MOST_CUTS = 12
+
+
+def check_plot(path: Path) -> None:
+    """Raise RequestError for what is no page and no picture, and a picture without matplotlib."""
+    if path.suffix not in ("", ".html", ".png"):
+        raise RequestError(f"--plot {path}: give FILE.html, FILE.png, or a directory")
+    if path.suffix != ".html":
+        choice_picture.check()
+
+
+def write_plot(choice: Choice, path: Path) -> list[Path]:
+    """Write a page, a picture, or both into a directory; returns what was written.
+
+    Raises RequestError as `check_plot` does, and if it cannot be written.
+    """
+    check_plot(path)
+    try:
+        if path.suffix == ".html":
+            return [_written(path, page(choice).encode())]
+        if path.suffix == ".png":
+            return [_written(path, choice_picture.png(choice))]
+        path.mkdir(parents=True, exist_ok=True)
+        return [
+            _written(path / PAGE, page(choice).encode()),
+            _written(path / PICTURE, choice_picture.png(choice)),
+        ]
+    except OSError as error:
+        raise RequestError(f"--plot {path} cannot be written: {error.strerror}") from error
+
+
+def page(choice: Choice) -> str:
+    """All of it, in the reader's light or dark."""
+    return Template(_asset("choice.html")).substitute(
+        title=text(f"{choice.job}: how to run it"),
+        style=_style(),
+        lead=text(f"On {', '.join(map(str, choice.places))}. {certainty(choice)}"),
+        words=text(choice.words),
+        tiles=_tiles(choice),
+        front=choice_front.chart(choice),
+        plans=_plans(choice),
+        bars=choice_bars.chart(choice),
+        cuts=_cuts(choice),
+        notes="".join(f'<p class="note">{text(note)}</p>' for note in choice.notes),
+        facts=pairs(_facts(choice)),
+    )
+
+
+def _tiles(choice: Choice) -> str:
+    point = choice.chosen
+    option, cheapest, fastest = point.plan, choice.front.cheapest, choice.front.fastest
+    settings = option.candidate.settings
+    stages = (
+        f"{settings.stages} stages of {settings.members}" if settings.cut else "the whole model"
+    )
+    step = option.prediction.step_s
+    tiles = [
+        ("run", _clock(point.seconds), _times(point.seconds, fastest.seconds, "the fastest")),
+        ("cost", dollars(point.usd), _times(point.usd, cheapest.usd, "the cheapest")),
+        (
+            "functions",
+            str(settings.workers),
+            f"{stages}, on {option.candidate.place.platform.name}",
+        ),
+        ("step", seconds(step), f"{option.prediction.breakdown['compute'] / step:.0%} computing"),
+    ]
+    return "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+
+
+def _times(value: float, least: float, what: str) -> str:
+    return f"{number(value / least)} x {what}" if value > least else what
+
+
+def _plans(choice: Choice) -> str:
+    rows = [_row(choice, at, point) for at, point in enumerate(choice.front.points, 1)]
+    heads = ("", "plan", "where", "run (s)", "USD", "step (s)", "peak (MiB)", "by", "what it is")
+    return table("Plans of the front", heads, rows)
+
+
+def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
+    option = point.plan
+    return (
+        str(at),
+        f"{option.candidate.kind}: {option.candidate.words}",
+        str(option.candidate.place),
+        point.seconds,
+        number(point.usd),
+        option.prediction.step_s,
+        f"{max(option.prediction.memory_mib):.0f}",
+        option.by,
+        ", ".join(choice.marks(point)),
+    )
+
+
+def _cuts(choice: Choice) -> str:
+    chosen = choice_cut.chart(choice.chosen.plan)
+    others = [
+        (at, point)
+        for at, point in enumerate(choice.front.points, 1)
+        if point is not choice.chosen and point.plan.candidate.settings.cut
+    ]
+    drawn = "".join(
+        f"<h3>{text(f'{at}: {point}')}</h3>{choice_cut.chart(point.plan)}"
+        for at, point in others[:_MOST_CUTS]
+    )
+    return chosen + (folded("Other cuts of the front", drawn) if drawn else "")
+
+
+def _facts(choice: Choice) -> dict[str, object]:
+    asked, profile = choice.asked, choice.places[0].profile
+    wanted = choice.chosen.plan.candidate.wanted
+    return {
+        "layers": len(profile.layers),
+        "parameters (MB)": sum(one.parameters for one in profile.layers) / 1e6,
+        "samples": profile.samples,
+        "batch": wanted.batch_size,
+        "epochs": wanted.epochs,
+        "functions at most": asked.workers,
+        "plans considered": choice.considered,
+        "predicted": choice.predicted,
+        "certified gap": f"{choice.gap:.2%}",
+        "took (s)": choice.took_s,
+    }
+
+
+def _clock(value_s: float) -> str:
+    if value_s < 600:
+        return seconds(value_s)
+    minutes, rest = divmod(round(value_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _style() -> str:
+    """The report's, with its dark colours for readers who like them: a page without script cannot
+    be told by a button."""
+    style = _asset("style.css")
+    dark = re.search(r':root\[data-theme="dark"\] (\{[^}]*\})', style)
+    assert dark is not None, "the report's style has dark colours"
+    return f"{style}\n@media (prefers-color-scheme: dark) {{ :root {dark[1]} }}\n" + _asset(
+        "choice.css"
+    )
+
+
+def _written(file: Path, content: bytes) -> Path:
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        beside.write_bytes(content)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+    return file
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")

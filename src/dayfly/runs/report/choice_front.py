@@ -1,0 +1,225 @@
+"""The front as SVG: seconds to the right, dollars upwards, a numbered mark for each plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from dayfly.plan.choose.front import Point
+from dayfly.plan.choose.in_words import dollars, number, seconds
+from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
+from dayfly.runs.choosing.choice import Choice
+from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option
+from dayfly.runs.report.markup import text
+
+# Pixels.
+_WIDE, _HIGH = 1000, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 20, 46
+_MARK, _RING, _APART = 6.0, 11.0, 17.0
+#: Beyond such a ratio of the largest to the smallest an axis is logarithmic.
+_WIDE_RATIO = 6.0
+_TICKS = 7
+_POINT = 'class="point"'
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Values to pixels. log: whether decades are equally wide."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Sequence[float], first: float, last: float) -> Self:
+        """With some room on both sides. values: above 0, one at least."""
+        low, high = min(values), max(values)
+        log = high / low > _WIDE_RATIO
+        if log:
+            room = (high / low) ** 0.06
+            return cls(low / room, high * room, first, last, log)
+        room = 0.08 * (high - low) or 0.2 * high
+        return cls(max(0.0, low - room), high + room, first, last, log)
+
+    def at(self, value: float) -> float:
+        """The pixel."""
+        part = (
+            math.log(value / self.low) / math.log(self.high / self.low)
+            if self.log
+            else (value - self.low) / (self.high - self.low)
+        )
+        return self.first + part * (self.last - self.first)
+
+    def has(self, value: float) -> bool:
+        """Whether it is on the axis."""
+        return self.low <= value <= self.high
+
+    def ticks(self) -> list[float]:
+        """Round values."""
+        if self.log:
+            found = [
+                digit * 10.0**power
+                for power in range(
+                    math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1
+                )
+                for digit in (1, 2, 5)
+            ]
+            inside = [value for value in found if self.has(value)]
+            return inside if len(inside) > 1 else [self.low, self.high]
+        raw = (self.high - self.low) / _TICKS
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(one * power for one in (1, 2, 5, 10) if one * power >= raw)
+        first = math.ceil(self.low / step)
+        return [step * n for n in range(first, math.floor(self.high / step) + 1)]
+
+
+def chart(choice: Choice) -> str:
+    """The drawing with its key."""
+    points = choice.front.points
+    goal = choice.asked.goal
+    x_values = [one.seconds for one in points] + _near(
+        goal.deadline_s, [one.seconds for one in points]
+    )
+    y_values = [one.usd for one in points] + _near(goal.budget_usd, [one.usd for one in points])
+    x = Axis.over(x_values, _LEFT, _WIDE - _RIGHT)
+    y = Axis.over(y_values, _HIGH - _BOTTOM, _TOP)
+    parts = [*_axes(x, y), _steps(points, x, y), *_limits(choice, x, y)]
+    taken: list[tuple[float, float]] = []
+    for at, point in enumerate(points, 1):
+        parts.append(_mark(choice, at, point, x, y, taken))
+    picture = (
+        f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" '
+        f'aria-label="{text(f"{len(points)} plans, by seconds and dollars")}">'
+        f"{''.join(parts)}</svg>"
+    )
+    return f'<div class="drawing">{picture}</div>{_keys(choice)}'
+
+
+def place_of(choice: Choice, option: Option) -> int:
+    """The number of a plan's place, for its colour."""
+    names = [str(place) for place in choice.places]
+    return names.index(str(option.candidate.place)) % 8
+
+
+def _near(limit: float | None, values: Sequence[float]) -> list[float]:
+    """A limit, if it is not so far away that all plans would be in a corner."""
+    if limit is None:
+        return []
+    return [limit] if min(values) / 3 < limit < max(values) * 3 else []
+
+
+def _axes(x: Axis, y: Axis) -> list[str]:
+    bottom, top = _HIGH - _BOTTOM, _TOP
+    parts = []
+    for value in x.ticks():
+        at = x.at(value)
+        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{bottom}"/>')
+        parts.append(
+            f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{number(value)}</text>'
+        )
+    for value in y.ticks():
+        at = y.at(value)
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{_LEFT - 9}" y="{at + 4:.1f}" text-anchor="end">{dollars(value)}</text>'
+        )
+    parts.append(
+        f'<line class="base" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{bottom}" y2="{bottom}"/>'
+    )
+    scale = " (logarithmic)" if x.log else ""
+    parts.append(
+        f'<text x="{_WIDE - _RIGHT}" y="{_HIGH - 8}" text-anchor="end">'
+        f"seconds of the run{scale}</text>"
+    )
+    return parts
+
+
+def _steps(points: Sequence[Point[Option]], x: Axis, y: Axis) -> str:
+    """Along the front: with so many seconds, at least so many dollars."""
+    way = f"M{x.at(points[0].seconds):.1f},{y.at(points[0].usd):.1f}"
+    for point in points[1:]:
+        way += f"H{x.at(point.seconds):.1f}V{y.at(point.usd):.1f}"
+    return f'<path class="steps" d="{way}"/>'
+
+
+def _limits(choice: Choice, x: Axis, y: Axis) -> list[str]:
+    goal, parts = choice.asked.goal, []
+    if goal.deadline_s is not None and x.has(goal.deadline_s):
+        at = x.at(goal.deadline_s)
+        parts.append(
+            f'<line class="limit" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HIGH - _BOTTOM}"/>'
+            f'<text class="limit-name" x="{at - 6:.1f}" y="{_TOP + 12}" text-anchor="end">'
+            f"deadline {seconds(goal.deadline_s)}</text>"
+        )
+    if goal.budget_usd is not None and y.has(goal.budget_usd):
+        at = y.at(goal.budget_usd)
+        parts.append(
+            f'<line class="limit" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+            f'<text class="limit-name" x="{_WIDE - _RIGHT}" y="{at - 6:.1f}" text-anchor="end">'
+            f"budget {dollars(goal.budget_usd)}</text>"
+        )
+    return parts
+
+
+def _mark(
+    choice: Choice,
+    at: int,
+    point: Point[Option],
+    x: Axis,
+    y: Axis,
+    taken: list[tuple[float, float]],
+) -> str:
+    option, marks = point.plan, choice.marks(point)
+    px, py = x.at(point.seconds), y.at(point.usd)
+    rough = " rough" if option.by == CLOSED_FORMS else ""
+    look = f'class="point{rough} place-{place_of(choice, option)}"'
+    said = f"<title>{text(f'{at}: {point}')}</title>"
+    ring = f'<circle class="ring" cx="{px:.1f}" cy="{py:.1f}" r="{_RING}"/>'
+    parts = [ring] if "chosen" in marks else []
+    parts.append(shape(option.candidate.kind, px, py, look, said))
+    words = [one for one in ("chosen", "knee") if one in marks]
+    far = all(math.hypot(px - ox, py - oy) > _APART for ox, oy in taken)
+    if words or far:
+        taken.append((px, py))
+        name = f"{at} {', '.join(words)}".strip()
+        kind = "strong" if words else "soft"
+        aside, anchor = (-13, "end") if px > _WIDE - 120 else (13, "start")
+        parts.append(
+            f'<text class="{kind}" x="{px + aside:.1f}" y="{py - 9:.1f}" text-anchor="{anchor}">'
+            f"{text(name)}</text>"
+        )
+    return "".join(parts)
+
+
+def shape(kind: str, x: float, y: float, look: str, inside: str = "") -> str:
+    """The mark of a kind of plan: a diamond for cut models, a triangle where the batch was chosen,
+    a circle for the others."""
+    r = _MARK
+    if kind == PIPELINE:
+        way = f"M{x:.1f},{y - r - 1:.1f}l{r + 1},{r + 1}l{-r - 1},{r + 1}l{-r - 1},{-r - 1}z"
+        return f'<path {look} d="{way}">{inside}</path>'
+    if kind == K_REDUCE:
+        way = f"M{x:.1f},{y - r:.1f}l{r},{2 * r - 1}h{-2 * r}z"
+        return f'<path {look} d="{way}">{inside}</path>'
+    return f'<circle {look} cx="{x:.1f}" cy="{y:.1f}" r="{r}">{inside}</circle>'
+
+
+def _keys(choice: Choice) -> str:
+    options = [point.plan for point in choice.front.points]
+    used = {str(one.candidate.place): place_of(choice, one) for one in options}
+    places = [f'<span class="place-{at}"><i></i>{text(name)}</span>' for name, at in used.items()]
+    kinds = dict.fromkeys(one.candidate.kind for one in options)
+    shapes = [
+        '<span class="place-6"><svg width="14" height="14" aria-hidden="true">'
+        f"{shape(kind, 7, 7, _POINT)}</svg>{text(kind)}</span>"
+        for kind in kinds
+    ]
+    rough = any(one.by == CLOSED_FORMS for one in options)
+    hollow = ["<span>hollow: predicted by closed forms</span>"] if rough else []
+    return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'

@@ -1,0 +1,142 @@
+"""Data-parallel plans: nothing is left out, and a step takes what the closed forms say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
+from dayfly.plan.choose.data_parallel import (
+    DataParallelPlan,
+    DataParallelProblem,
+    aggregators_of,
+    collectives_of,
+    plan_data_parallel,
+)
+from dayfly.plan.choose.front import Point
+from dayfly.plan.configuration import Configuration
+from dayfly.plan.memory import peak_mib
+from dayfly.plan.predict import predict
+from dayfly.plan.profile import Profile
+from tests.choose.lambda_by_hand import SIZES, job
+
+KNOWN = Catalogue()
+LAMBDA, S3 = KNOWN.platform("aws-lambda"), KNOWN.store("s3")
+
+
+def problem(made: Profile, most: int = 8, **more: object) -> DataParallelProblem:
+    asked: dict[str, object] = {
+        "profile": made,
+        "platform": LAMBDA,
+        "store": S3,
+        "workers": tuple(range(1, most + 1)),
+        "collectives": collectives_of(made),
+        "micro_batches": (1, 2, 4, 8, 16, 32, 64),
+        "batch_size": 64,
+        **more,
+    }
+    return DataParallelProblem(**asked)  # type: ignore[arg-type]
+
+
+def configuration(plan: DataParallelPlan, batch_size: int = 64) -> Configuration:
+    return Configuration(
+        workers=plan.workers,
+        replicas=plan.workers,
+        memory_mib=(plan.memory_mib,),
+        micro_batches=plan.micro_batches,
+        collective=plan.collective,
+        aggregators=plan.aggregators,
+        batch_size=batch_size,
+        lifetime_s=900.0,
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    layers=st.integers(1, 4),
+    megabytes=st.floats(0.5, 60.0),
+    epochs=st.integers(1, 3),
+)
+def test_a_plan_takes_what_closed_forms_predict(layers: int, megabytes: float, epochs: int) -> None:
+    made = job(layers, megabytes, epochs=epochs)
+    for point in plan_data_parallel(problem(made, epochs=epochs)).points:
+        asked = replace(configuration(point.plan), epochs=epochs)
+        said = predict(made, asked, LAMBDA, S3, most_simulated=1)
+        assert point.seconds == pytest.approx(said.run_s, rel=0.02)
+        assert point.usd == pytest.approx(said.cost_usd, rel=0.03)
+
+
+def test_nothing_that_is_left_out_is_better() -> None:
+    """All functions, sizes, collectives, aggregators: each is dominated, or on the front."""
+    made = job(3, 30.0)
+    asked = problem(made)
+    front = plan_data_parallel(asked)
+    for workers, memory_mib, name in product(asked.workers, SIZES, asked.collectives):
+        for k in aggregators_of(workers) if name == "k-reduce" else (None,):
+            alone = replace(
+                asked, workers=(workers,), collectives=(name,), profile=_only(made, memory_mib)
+            )
+            for one in plan_data_parallel(alone).points:
+                if k is None or one.plan.aggregators == k:
+                    assert _is_matched(one, front.points), one
+
+
+def _only(made: Profile, memory_mib: int) -> Profile:
+    return replace(made, sizes=(made.size(memory_mib),))
+
+
+def _is_matched(one: Point[DataParallelPlan], points: tuple[Point[DataParallelPlan], ...]) -> bool:
+    # A larger W of the same largest share is a little sooner through its validation.
+    return any(p.seconds <= one.seconds * 1.01 and p.usd <= one.usd * 1.0001 for p in points)
+
+
+def test_of_equal_shares_the_fewest_functions() -> None:
+    """64 samples: of 22 to 31 functions each has three at most, so 22 are enough."""
+    assert problem(job(), 31).allowed == (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 22)
+    assert problem(job(), 100).allowed[-1] == 64
+
+
+def test_memory_is_kept_by_more_micro_batches() -> None:
+    """32 MB a sample and layer in 4 GiB: 64 samples do not go in at once."""
+    made = job(4, 10.0)
+    made = replace(made, layers=tuple(replace(one, activations=32e6) for one in made.layers))
+    lone = plan_data_parallel(problem(made, 1)).fastest.plan
+    assert lone.micro_batches > 1
+    c = configuration(lone)
+    assert peak_mib(made, c, 0) <= lone.memory_mib
+    fewer = replace(c, micro_batches=lone.micro_batches // 2)
+    assert peak_mib(made, fewer, 0) > lone.memory_mib
+
+
+def test_a_model_that_fits_nowhere_says_how_much_it_needs() -> None:
+    with pytest.raises(
+        RequestError,
+        match=r"the whole model of by-hand fits into no function: .* one needs \d+ MiB, and the "
+        r"largest has 4096: allow \d+ MiB, or cut it into stages",
+    ):
+        plan_data_parallel(problem(job(8, 400.0)))
+
+
+def test_at_the_limits() -> None:
+    fastest = plan_data_parallel(problem(job(2, 0.1), 4)).fastest
+    assert fastest.plan.workers == 4
+    assert fastest.limits == ("4 functions at once", "functions of 4096 MiB")
+
+
+def test_a_channel_that_sums_has_one_way() -> None:
+    assert collectives_of(job(channel="ps://")) == ("push-pull",)
+    assert "push-pull" not in collectives_of(job())
+
+
+def test_plans_in_words() -> None:
+    plan = DataParallelPlan(workers=1, memory_mib=1024, collective="ring", store="s3")
+    assert str(plan) == "1 function of 1024 MiB"
+    assert (
+        str(replace(plan, workers=4, collective="k-reduce", aggregators=2, micro_batches=2))
+        == "4 functions of 1024 MiB, 2 micro-batches, k-reduce with 2 aggregators over s3"
+    )

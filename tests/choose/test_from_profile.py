@@ -1,0 +1,80 @@
+"""Problems from profiles: other stores, and models in stages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.plan.choose.from_profile import over_store
+from dayfly.plan.choose.pipelines.problem import StagesOverLinks, StagesOverStore
+from dayfly.plan.choose.pipelines_from_profile import stages_problems
+from dayfly.plan.memory import WORKER_MIB
+from tests.choose.lambda_by_hand import LATENCY_S, SIZES, job
+
+LAMBDA = Catalogue().platform("aws-lambda")
+QUICK = StoreFacts(name="elasticache", latency_s=0.001, bytes_per_s=35e6)
+
+
+def test_over_another_store_ways_are_that_stores() -> None:
+    made = over_store(job(), LAMBDA, QUICK)
+    assert made.channel == "elasticache"
+    assert [one.memory_mib for one in made.sizes] == list(SIZES)
+    for before, size in zip(job().sizes, made.sizes, strict=True):
+        assert size.forward == before.forward
+        for way in (size.up, size.down):
+            assert way.latency_s.value == 0.001
+            assert way.peak_bytes_per_s.value == 35e6  # the store's, which is less than 70
+        assert size.start_s.value == pytest.approx(0.001)
+        assert size.data.each == pytest.approx(made.sample_bytes / 35e6)
+    assert over_store(made, LAMBDA, Catalogue().store("s3")).sizes[0].up == job().sizes[0].up
+
+
+def test_what_holds_over_one_store_alone_is_refused() -> None:
+    with pytest.raises(RequestError, match="not made from the catalogue: profile the job over"):
+        over_store(job(how="measured"), LAMBDA, QUICK)
+    with pytest.raises(RequestError, match="no latency_s of dynamodb"):
+        over_store(job(), LAMBDA, Catalogue().store("dynamodb"))
+
+
+def test_stages_over_a_store() -> None:
+    """Of 64 samples in 4 and 16 micro-batches: 16 and 4 samples each."""
+    few, many = stages_problems(
+        job(), LAMBDA, batch_size=64, micro_batches=(16, 4), functions_at_once=8, spare_mib=10.0
+    )
+    assert isinstance(few, StagesOverStore)
+    assert isinstance(many, StagesOverStore)
+    assert (few.micro_batches, many.micro_batches) == (4, 16)
+    assert few.divisors == (1, 2, 4)
+    assert many.divisors == (1, 2, 4, 8)  # and not 16, as 8 functions are all
+    assert few.latency_s == LATENCY_S
+    assert few.layers[0].output_bytes == 16 * 100e3
+    assert many.layers[0].output_bytes == 4 * 100e3
+    assert [one.memory_mib for one in few.options] == list(SIZES)
+    assert few.options[0].forward_s == pytest.approx((16 * 0.032,) * 4)
+    assert few.options[0].base_bytes == (200.0 + WORKER_MIB + 10.0) * 2**20
+    assert few.options[2].usd_per_s == pytest.approx(4 * 1.66667e-5)
+    assert few.copies == (3.0, 3.0)  # parameters, gradients, and as much state
+
+
+def test_stages_over_links() -> None:
+    found = stages_problems(
+        job(channel="tcp://"), LAMBDA, batch_size=64, micro_batches=(4, 16), functions_at_once=6
+    )
+    assert len(found) == len(SIZES)
+    for problem, memory_mib in zip(found, SIZES, strict=True):
+        assert isinstance(problem, StagesOverLinks)
+        assert problem.containers == tuple(range(1, 7))
+        assert [way.micro_batches for way in problem.micro_batches] == [4, 16]
+        assert {way.container.memory_mib for way in problem.micro_batches} == {memory_mib}
+
+
+def test_what_cannot_be_cut_is_refused() -> None:
+    asked = {"batch_size": 64, "micro_batches": (4,), "functions_at_once": 8}
+    with pytest.raises(RequestError, match="no list of layers: it cannot be cut"):
+        stages_problems(replace(job(), listed=False), LAMBDA, **asked)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="micro-batches 128 of 64 samples: give a number up to"):
+        stages_problems(job(), LAMBDA, **{**asked, "micro_batches": (128,)})  # type: ignore[arg-type]

@@ -1,0 +1,208 @@
+"""`dayfly plan`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dayfly.catalogue.store import StoreFacts
+from dayfly.cli.app import app
+from dayfly.plan.choose.from_profile import over_store
+from dayfly.plan.plan import Plan
+from dayfly.plan.profile_file import profile_text
+from tests.choose.lambda_by_hand import job
+from tests.choose.test_from_profile import LAMBDA
+from tests.cli import command
+from tests.cli.test_planning import FREE, profile_of_fast
+
+#: Few functions and micro-batches, so that it is soon done.
+SMALL = ("--workers", 8, "--micro-batches", "4,8")
+PARTS = {"compute", "transfer", "sync", "overhead", "start-up"}
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "profile.json"
+    file.write_text(profile_text(job(6)))
+    return file
+
+
+def plan(*arguments: object) -> Result:
+    """The command, in this process: most of what it takes is importing torch."""
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "120"})
+
+
+def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
+    flags = (*SMALL, "--output", "plan.json", "--plot", "plan.html")
+    done = plan(profile, *flags, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    found = command.last_json(done.stdout)
+    assert set(found) == {
+        *("job", "places", "front", "chosen", "why", "certainty", "gap", "considered"),
+        *("predicted", "notes", "took_s", "output", "plots"),
+    }
+    assert found["places"] == [{"platform": "aws-lambda", "store": "s3"}]
+    front = found["front"]
+    for faster, slower in pairwise(front):
+        assert faster["seconds"] < slower["seconds"]
+        assert faster["usd"] > slower["usd"]
+    assert {one["kind"] for one in front} >= {"pipeline", "data parallel"}
+    for one in front:
+        assert set(one["breakdown_s"]) == PARTS
+        assert sum(one["breakdown_s"].values()) == pytest.approx(one["seconds"], rel=0.02)
+        assert one["by"] in ("virtual time", "closed forms")
+        assert max(one["memory_mib"]) < 4096
+    chosen = front[found["chosen"]]
+    assert chosen["marks"][0] == "chosen"
+    assert front[0]["marks"][-1] == "fastest" or "fastest" in front[0]["marks"]
+    assert found["why"].startswith("Recommended: ")
+    assert "re-ranked in virtual time" in found["certainty"]
+    written = Plan.parse((tmp_path / "plan.json").read_text())
+    assert dict(written.settings) == chosen["settings"]
+    assert written.prediction is not None
+    assert written.prediction.run_s == chosen["seconds"]
+    assert written.settings["imitate"] == "aws-lambda"
+    assert found["plots"] == ["plan.html"]
+    assert "Seconds against dollars" in (tmp_path / "plan.html").read_text()
+
+
+def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> None:
+    done = plan(profile, *SMALL, "--deadline", "1m")
+    assert done.exit_code == 0, done.stderr
+    heads = next(line for line in done.stdout.splitlines() if "run s" in line).split()
+    assert heads == ["run", "s", "USD", "plan", "compute", "transfer", "sync", "other", "start"]
+    assert "\n \N{BLACK RIGHT-POINTING TRIANGLE} " in done.stdout
+    for name in ("choice", "run", "bill", "certainty"):
+        assert any(line.startswith(f"{name} ") for line in done.stdout.splitlines()), name
+    assert "The cheapest within the deadline of 60 s." in done.stdout
+
+
+def test_the_plan_is_simulated(profile: Path, tmp_path: Path) -> None:
+    done = plan(profile, *SMALL, "--output", "plan.json")
+    assert done.exit_code == 0, done.stderr
+    done = command.run("simulate", "plan.json", "--run-dir", "run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert command.last_json(done.stdout)["steps"] == 10
+
+
+def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
+    """Two profiles of a job, over two stores; and one over two stores of the catalogue."""
+    other = tmp_path / "other.json"
+    quick = StoreFacts(name="elasticache", latency_s=0.001)
+    other.write_text(profile_text(over_store(job(6), LAMBDA, quick)))
+    done = plan(profile, other, *SMALL, "--json")
+    assert done.exit_code == 0, done.stderr
+    found = command.last_json(done.stdout)
+    assert [one["store"] for one in found["places"]] == ["s3", "elasticache"]
+    assert found["front"][0]["store"] == "elasticache"  # less latency, and cheaper requests
+    own = tmp_path / "own" / "stores"
+    own.mkdir(parents=True)
+    row = 'value = 0.001\nsource = "a guess"\nas_of = "2026-11"\n'
+    (own / "elasticache.toml").write_text(f"[latency_s]\n{row}")
+    flags = ("--store", "s3,elasticache", "--catalogue", tmp_path / "own", "--json")
+    done = plan(profile, *SMALL, *flags)
+    assert done.exit_code == 0, done.stderr
+    again = command.last_json(done.stdout)
+    assert again["places"] == found["places"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--deadline", "1s"], "no plan is done within the deadline of 1 s: the fastest is "),
+        (["--budget", "1e-6"], "no plan costs as little as the budget of $0.000001: the cheapest"),
+        (["--deadline", "soon"], "--deadline 'soon' is no time: give seconds, or 90s, 30m, 2h"),
+        (["--deadline", "0"], "--deadline 0: give more than 0"),
+        (["--weights", "1"], "--weights 1: give two numbers, as 0.5,0.5"),
+        (["--weights", "1,1", "--budget", "1"], "--weights chooses by itself: leave it out"),
+        (["--weights", "0,0"], "weights of dollars and seconds 0 and 0"),
+        (["--platform", "fargate"], "--platform fargate: the profile of by-hand is of aws-lambda"),
+        (["--platform", "moon"], "--platform moon: the profile of by-hand is of aws-lambda"),
+        (["--store", "moon"], "the catalogue has no store 'moon'"),
+        (["--store", "tcp://"], "functions of aws-lambda cannot open connections to each other"),
+        (["--store", "elasticache"], "the catalogue has no latency_s of elasticache"),
+        (["--memory", "512"], "has no functions of 512 MiB: it has 1024 MiB, 2048 MiB, 4096 MiB"),
+        (["--workers", "0"], "--workers 0: give 1 to 10000"),
+        (["--batch-size", "0"], "--batch-size 0: give a whole number from 1"),
+        (["--micro-batches", "x"], "--micro-batches 'x' is no list of whole numbers"),
+        (["--time-limit", "0"], "--time-limit 0: give seconds above 0"),
+        (["--flops-per-vcpu", "38.5"], "--flops-per-vcpu is for a job on a platform of the"),
+        (["--quick"], "--quick is for a job that is measured: add --platform local"),
+        (["--plot", "plan.svg"], "--plot plan.svg: give FILE.html, FILE.png, or a directory"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    flags: list[str], words: str, profile: Path, tmp_path: Path
+) -> None:
+    out = ("--output", "plan.json")
+    done = plan(profile, *SMALL, *flags, *out, "--json")
+    assert done.exit_code == 2, done.stdout
+    assert words in done.stderr
+    assert words in command.last_json(done.stdout)["error"]
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_the_nearest_plan_and_what_binds_are_said(profile: Path, tmp_path: Path) -> None:
+    done = plan(profile, *SMALL, "--deadline", "1s")
+    assert done.exit_code == 2
+    assert "; allow " in done.stderr
+    assert ", or more than functions of 4096 MiB" in done.stderr
+
+
+def test_a_model_that_fits_nowhere(profile: Path) -> None:
+    profile.write_text(profile_text(job(2, 4000.0)))
+    done = plan(profile, *SMALL)
+    assert done.exit_code == 2
+    assert "dayfly: no plan: aws-lambda over s3, data parallel: the whole model" in done.stderr
+    assert "aws-lambda over s3, pipeline: " in done.stderr
+
+
+def test_profiles_of_two_jobs_are_no_choice(profile: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(profile_text(replace(job(), job="another")))
+    done = plan(profile, other)
+    assert done.exit_code == 2
+    assert "the profiles are of different jobs, by-hand, another: plan one at a time" in done.stderr
+
+
+def test_a_job_on_two_platforms(
+    fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no row says is refused with its flag; with it both are looked up."""
+    monkeypatch.chdir(tmp_path)
+    flags = ("--platform", "aws-lambda,fargate", "--workers", 4, "--base-memory", 300)
+    done = plan(fast, *flags)
+    assert done.exit_code == 2
+    assert "the catalogue has no cold_start_s of aws-lambda: give --cold-start" in done.stderr
+    given = (
+        *("--cold-start", "1,30", "--flops-per-vcpu", 38.5, "--uplink", 70, "--downlink", 70),
+        *("--memory", "1024,2048", "--output", "plan.json"),
+    )
+    done = plan(fast, *flags, *given, "--json")
+    assert done.exit_code == 0, done.stderr
+    found = command.last_json(done.stdout)
+    assert [one["platform"] for one in found["places"]] == ["aws-lambda", "fargate"]
+    chosen = found["front"][found["chosen"]]
+    written = json.loads((tmp_path / "plan.json").read_text())
+    assert written["job"] == {"batch_size": 128, "epochs": 2}
+    assert written["settings"]["imitate"] == chosen["platform"]
+
+
+def test_a_plan_is_carried_out(fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "profile.json"
+    sizes = (replace(FREE, memory_mib=1024),)
+    file.write_text(profile_text(replace(profile_of_fast(), sizes=sizes)))
+    assert plan(file, "--workers", 2, "--epochs", 1, "--output", "plan.json").exit_code == 0
+    done = command.run("train", fast, "--plan", "plan.json", "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["settings"]["memory_mib"] == 1024
+    assert record["planned"] == {"overridden": [], "changed": [], "unpredicted": None}

@@ -1,0 +1,142 @@
+"""The page and the picture of a choice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
+from dayfly.plan.profile import Profile
+from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.report import choice_picture
+from dayfly.runs.report.choice import check_plot, page, write_plot
+from dayfly.runs.report.choice_front import Axis
+from tests.choose.lambda_by_hand import job
+from tests.report.browser import opened
+
+_VOID = {"meta"}
+
+
+def chosen(made: Profile | None = None, **asked: object) -> Choice:
+    given = {"workers": 6, "micro_batches": (4,), "time_limit_s": 5.0, **asked}
+    return choice_of([Place.of(made or job(6), Catalogue())], Asked(**given))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def choice() -> Choice:
+    return chosen(goal=Goal(deadline_s=60.0))
+
+
+class Whole(HTMLParser):
+    """Elements that are open; what is closed in another order is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_it_is_whole_and_needs_nothing_else(choice: Choice) -> None:
+    made = page(choice)
+    whole = Whole()
+    whole.feed(made)
+    assert whole.open == []
+    assert "script" not in whole.seen
+    assert not re.search(r"(src|href)=", made)
+    assert "prefers-color-scheme: dark" in made
+    assert "$" + "{" not in made
+
+
+def test_each_plan_is_in_all_its_parts(choice: Choice) -> None:
+    made = page(choice)
+    count = len(choice.front.points)
+    front, bars = (
+        made.partition(f'<h2 id="{name}-title">')[2].partition("</section>")[0]
+        for name in ("front", "bars")
+    )
+    assert len(re.findall(r'class="point[^"]*place-0"', front)) == count
+    assert front.count('class="ring"') == 1
+    assert "chosen" in front
+    assert "deadline 60 s" in front
+    assert len(re.findall(r'<text class="(?:plain|strong)" x="6"', bars)) == count
+    assert 'class="part-compute"' in bars
+    for point in choice.front.points:
+        assert f"{point.plan.candidate.kind}: {point.plan.candidate.words}" in made
+    assert choice.words.split(".")[0] in made
+
+
+def test_a_layer_is_drawn_for_each(choice: Choice) -> None:
+    cut = page(choice).partition('<h2 id="cut-title">')[2].partition("</section>")[0]
+    drawn = 1 + sum(
+        1
+        for point in choice.front.points
+        if point is not choice.chosen and point.plan.candidate.settings.cut
+    )
+    assert cut.count("MB, passes on") == 6 * drawn
+
+
+def test_names_are_harmless() -> None:
+    wicked = replace(job(6), job="<script>alert(1)</script>")
+    assert "<script>" not in page(chosen(wicked))
+
+
+def test_pages_and_pictures_go_where_they_are_asked(choice: Choice, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert write_plot(choice, tmp_path / "a.html") == [tmp_path / "a.html"]
+    assert write_plot(choice, tmp_path / "a.png") == [tmp_path / "a.png"]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    found = write_plot(choice, tmp_path / "both")
+    assert [file.name for file in found] == ["plan.html", "plan.png"]
+    assert found[1].read_bytes() == (tmp_path / "a.png").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.html", "a.png", "both"]
+    with pytest.raises(RequestError, match=r"--plot .* cannot be written: "):
+        write_plot(choice, tmp_path / "nowhere" / "a.html")
+
+
+def test_pictures_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(choice_picture.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        RequestError, match=r"pip install 'dayfly\[pictures\]', or --plot FILE.html"
+    ):
+        check_plot(tmp_path / "a.png")
+    check_plot(tmp_path / "a.html")
+
+
+def test_a_browser_shows_it(choice: Choice, tmp_path: Path) -> None:
+    file = tmp_path / "plan.html"
+    write_plot(choice, file)
+    shown = opened(file, tmp_path / "browser")
+    assert "Where the time goes" in shown
+    assert shown.count("<svg") >= 3
+
+
+def test_axes() -> None:
+    even = Axis.over([10.0, 20.0], 0.0, 100.0)
+    assert not even.log
+    assert even.ticks() == [10.0, 12.0, 14.0, 16.0, 18.0, 20.0]
+    assert even.at(15.0) == pytest.approx(50.0)
+    wide = Axis.over([1.0, 100.0], 0.0, 100.0)
+    assert wide.log
+    assert wide.ticks() == [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+    assert wide.at(10.0) == pytest.approx(50.0)
+    one = Axis.over([5.0], 0.0, 100.0)
+    assert one.at(5.0) == pytest.approx(50.0)

@@ -1,0 +1,210 @@
+"""Choices over places: what is proposed, what is predicted of it, and what is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import dayfly
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.plan.choose.from_profile import over_store
+from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.memory import peak_mib
+from dayfly.plan.plan import Plan
+from dayfly.plan.predict import predict
+from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
+from dayfly.runs.choosing.choice import Choice, choice_of, tree
+from dayfly.runs.choosing.cut import cut_of
+from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.places import places_of_profiles, usual_sizes
+from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, ranked
+from dayfly.runs.planning import configuration, configuration_of
+from tests.choose.lambda_by_hand import SIZES, job
+
+KNOWN = Catalogue()
+LAMBDA = KNOWN.platform("aws-lambda")
+SMALL = Asked(workers=6, micro_batches=(4, 8), time_limit_s=5.0)
+OVER_S3 = Place.of(job(6), KNOWN)
+
+
+@pytest.fixture(scope="module")
+def choice() -> Choice:
+    return choice_of([OVER_S3], SMALL)
+
+
+def test_planners_propose_what_runs_and_fits() -> None:
+    found = proposed(OVER_S3, SMALL, time_limit_s=5.0)
+    assert found.refused == {}
+    assert {one.kind for one in found.candidates} == {DATA_PARALLEL, PIPELINE}
+    for one in found.candidates:
+        c = configuration(one.settings, one.wanted)
+        assert 1 <= c.workers <= 6
+        assert bool(c.cut) == (one.kind == PIPELINE)
+        assert c.lifetime_s == 900.0  # the platform's
+        for stage, memory_mib in enumerate(c.memory_mib):
+            assert memory_mib in SIZES
+            assert peak_mib(OVER_S3.profile, c, stage) <= memory_mib
+        if c.cut:
+            assert c.micro_batches * c.replicas in (4, 8)
+
+
+def test_what_is_shown_is_what_predict_says(choice: Choice) -> None:
+    for point in choice.front.points:
+        option = point.plan
+        place, asked = option.candidate.place, configuration_of(option.plan)
+        assert option.by in (VIRTUAL_TIME, CLOSED_FORMS)
+        said = predict(
+            place.profile,
+            asked,
+            place.platform,
+            place.store,
+            **({} if option.by == VIRTUAL_TIME else {"most_simulated": 0}),
+        )
+        assert (point.seconds, point.usd) == (said.run_s, said.cost_usd)
+        assert option.prediction == said
+        parts = option.run_breakdown
+        assert sum(parts.values()) == pytest.approx(said.run_s, rel=0.02)
+
+
+def test_a_plan_of_the_front_is_a_plan_file(choice: Choice) -> None:
+    for point in choice.front.points:
+        made = point.plan.plan
+        assert Plan.parse(made.text()) == made
+
+
+def test_without_a_goal_the_front_recommends(choice: Choice) -> None:
+    assert choice.chosen is choice.front.recommended()
+    assert "chosen" in choice.marks(choice.chosen)
+    assert choice.words.startswith("Recommended: ")
+    assert choice.places == (OVER_S3,)
+    assert choice.considered >= choice.predicted >= len(choice.front.points)
+
+
+def test_goals_choose_of_the_same_front(choice: Choice) -> None:
+    front = choice.front
+    middle = front.points[len(front.points) // 2]
+    within = Goal(deadline_s=middle.seconds * 1.0001)
+    assert within.choose(front) is middle
+    assert within.words(front, middle).startswith("The cheapest within the deadline of ")
+    assert Goal(budget_usd=middle.usd * 1.0001).choose(front) is middle
+    assert Goal(weights=(1.0, 0.0)).choose(front) is front.cheapest
+    assert Goal(weights=(0.0, 1.0)).choose(front) is front.fastest
+    both = Goal(deadline_s=middle.seconds * 1.0001, budget_usd=middle.usd * 1.0001)
+    assert both.choose(front) is middle
+
+
+def test_a_deadline_and_a_budget_that_nothing_keeps() -> None:
+    front = Front.of(
+        [Point(10.0, 3.0, "fast"), Point(20.0, 2.0, "middle"), Point(40.0, 1.0, "slow")]
+    )
+    with pytest.raises(RequestError) as refused:
+        Goal(deadline_s=20.0, budget_usd=1.5).choose(front)
+    assert str(refused.value) == (
+        "no plan keeps both the deadline of 20 s and the budget of $1.5: within the deadline the "
+        "cheapest is middle: 20 s and $2; within the budget the fastest is slow: 40 s and $1; give "
+        "$2, or allow 40 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"deadline_s": 0.0}, "--deadline 0: give more than 0"),
+        ({"budget_usd": float("inf")}, "--budget inf: give more than 0"),
+        ({"weights": (1.0, 1.0), "budget_usd": 1.0}, "--weights chooses by itself"),
+    ],
+)
+def test_a_goal_that_is_none(given: dict[str, object], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        Goal(**given)  # type: ignore[arg-type]
+
+
+def test_too_little_time_for_messages_is_said() -> None:
+    """Where virtual time would take too long, closed forms serve, and are marked."""
+    candidates = proposed(OVER_S3, SMALL, time_limit_s=5.0).candidates
+    quick = ranked(candidates, Goal(), time_limit_s=0.0, most=0)
+    whole = ranked(candidates, Goal(), time_limit_s=60.0, most=len(candidates))
+    assert quick.predicted < whole.predicted
+    assert whole.chosen.plan.by == VIRTUAL_TIME
+    assert quick.chosen in quick.front.points
+
+
+def test_a_free_batch() -> None:
+    """FasDL's problem: plans may have batches of other sizes, up to the limit."""
+    asked = replace(SMALL, most_batch_size=320)
+    found = proposed(OVER_S3, asked, time_limit_s=5.0)
+    batches = {one.wanted.batch_size for one in found.candidates if one.kind == K_REDUCE}
+    assert batches
+    assert max(batches) <= 320
+    assert batches != {64}
+
+
+def test_over_direct_links_stages_are_hydrozoas() -> None:
+    direct = Place.of(job(4, channel="tcp://", imitate="fargate"), KNOWN)
+    found = proposed(direct, SMALL, time_limit_s=5.0)
+    cut = [one for one in found.candidates if one.kind == PIPELINE]
+    assert cut
+    assert {one.settings.algorithm for one in cut if one.settings.members > 1} <= {"ring"}
+    assert direct.store is None
+
+
+def test_places_of_profiles() -> None:
+    (place,) = places_of_profiles([job()], known=KNOWN)
+    assert str(place) == "aws-lambda over s3"
+    assert place.store == KNOWN.store("s3")
+    quick = over_store(job(), LAMBDA, StoreFacts(name="elasticache", latency_s=0.001))
+    found = places_of_profiles([job(), quick], ["aws-lambda"], known=KNOWN)
+    assert [str(one) for one in found] == ["aws-lambda over s3", "aws-lambda over elasticache"]
+    files = Place.of(job(channel="file:///", how="measured"), KNOWN)
+    assert files.store is None
+
+
+def test_usual_sizes_are_a_platforms_own() -> None:
+    assert usual_sizes(LAMBDA) == (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
+    machine = KNOWN.platform("vm-c5-9xlarge")
+    assert usual_sizes(machine) == (machine.memory_max_mib,)
+    for name in ("fargate", "alibaba-fc", "cloud-run"):
+        platform = KNOWN.platform(name)
+        for size in usual_sizes(platform):
+            platform.check(memory_mib=size)
+
+
+def test_the_cut_has_all_layers(choice: Choice) -> None:
+    for point in choice.front.points:
+        layers, stages = cut_of(point.plan)
+        assert len(layers) == 6
+        assert [at for stage in stages for at in stage.layers] == list(range(6))
+        settings = point.plan.candidate.settings
+        assert len(stages) == len(settings.cut) + 1
+        assert sum(stage.replicas for stage in stages) == settings.workers
+
+
+def test_json_says_which_plan_was_chosen(choice: Choice) -> None:
+    said = tree(choice)
+    assert said["front"][said["chosen"]]["seconds"] == choice.chosen.seconds
+    assert "chosen" in said["front"][said["chosen"]]["marks"]
+
+
+def test_in_python(tmp_path: Path) -> None:
+    front = dayfly.plan(job(6), workers=4, micro_batches=(4,))
+    assert front.fastest.seconds <= front.cheapest.seconds
+    with pytest.raises(RequestError, match="no plan is done within the deadline of 1 s"):
+        dayfly.plan(job(6), workers=4, micro_batches=(4,), deadline_s=1.0)
+    with pytest.raises(RequestError, match=r"see dayfly\.runs\.choosing\.asked\.Asked"):
+        dayfly.plan(job(6), functions=4)
+    with pytest.raises(RequestError, match=r"'nowhere\.json' cannot be read"):
+        dayfly.plan("nowhere.json")
+
+
+def test_the_package_is_still_there() -> None:
+    """`dayfly.plan` is the function, and a room; both are reached."""
+    assert callable(dayfly.plan)
+    from dayfly.plan.profile import Profile
+
+    assert isinstance(job(), Profile)
