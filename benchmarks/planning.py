@@ -12,6 +12,9 @@ Before and after each profile and each run, a fixed piece of work is timed (`par
 A measurement is a whole run of `dayfly.train`. The configurations were chosen before anything was
 profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
 error stands how well the measurement repeats itself: no prediction can be expected to be closer.
+
+`--choose` runs nothing: it has the papers' own methods choose plans beside the exact planners
+(`parts.choosing`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.choosing import shown as choices_shown
 from benchmarks.parts.machine import machine, one_thread
 from benchmarks.parts.planning import shown
 from benchmarks.parts.planning.at_pace import at_pace
@@ -46,7 +52,13 @@ _QUICK = ("cnn-2-all-reduce", "mlp-4-server-push-pull", "gpt-2-stages-fill-drain
 #: Processes that ran at once, on average of the last minute, above which figures mean nothing.
 _BUSY = 0.5
 
-table = shown.table
+#: Problems of `--choose`.
+_PROBLEMS = ("k-reduce", "stores", "stages", "shards")
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result for a person."""
+    return (choices_shown if "choose" in result else shown).table(result)
 
 
 def run(args: Sequence[str]) -> Json:
@@ -56,6 +68,11 @@ def run(args: Sequence[str]) -> Json:
     RunFailed if a run fails, or a function of it dies.
     """
     asked = _arguments(args)
+    if asked.choose:
+        # Its solvers are not needed for anything else.
+        from benchmarks.parts.choosing import bench
+
+        return bench.run(asked.only, seed=asked.seed, quick=asked.quick)
     chosen = [CHOSEN[name] for name in asked.only]
     there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
     began, on_what = time.monotonic(), machine()
@@ -169,8 +186,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        help=f"this configuration; several times for several: {', '.join(CHOSEN)}",
+        help=f"this configuration; several times for several: {', '.join(CHOSEN)}; "
+        f"with --choose this problem: {', '.join(_PROBLEMS)}",
     )
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help="instead: how good and how quick the papers' own methods are at choosing plans",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of --choose: of random problems")
     parser.add_argument(
         "--rounds", type=_above_zero, help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick"
     )
@@ -183,13 +207,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"{', '.join(_QUICK)}, one round, and profiles of few probes",
+        help=f"{', '.join(_QUICK)}, one round, and profiles of few probes; with --choose: few "
+        "problems",
     )
     asked = parser.parse_args(args)
-    asked.only = asked.only or list(_QUICK if asked.quick else CHOSEN)
+    known = _PROBLEMS if asked.choose else tuple(CHOSEN)
+    asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else known)
     for name in asked.only:
-        if name not in CHOSEN:
-            parser.error(f"argument --only: {name!r} is none of {', '.join(CHOSEN)}")
+        if name not in known:
+            parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")
     asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
     return asked
 
