@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
-from itertools import combinations, product
 
 from dayfly.errors import RequestError
 from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.choose.pipelines.engine import engine
+from dayfly.plan.choose.pipelines.links import search_over_links
+from dayfly.plan.choose.pipelines.over_store import search_over_store
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
 from dayfly.plan.choose.pipelines.problem import Problem, StagesOverLinks, StagesOverStore
-from dayfly.plan.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
+from dayfly.plan.choose.pipelines.refusals import refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What was found, and how sure it is.
 
-    front: seconds and dollars of one step. gap: certified: for every plan there is, the front has
-    one that takes at most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars;
-    0.0: nothing beats the front, but for rounding (1e-9).
+    front: seconds and dollars of one step. gap: certified: for every plan that there is, the front
+    has one that takes at most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars.
+    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it).
     """
 
     front: Front[PipelinePlan]
@@ -31,72 +33,29 @@ class Choice:
         return self.gap == 0.0
 
 
-def choose(*problems: Problem, time_limit_s: float | None = None) -> Choice:
+def choose(
+    *problems: Problem, time_limit_s: float | None = None, compiled: bool | None = None
+) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
-    time_limit_s: after so long the search ends with what it has, and a gap above 0; None: it goes
-    on until it is exact. Raises RequestError, with the nearest that would do, if the model fits
-    nowhere.
+    time_limit_s: after so long the search ends with what it has, and a gap, unless it is through; a
+    first look is taken in any case. None: it goes on until it is exact. compiled: whether by numba,
+    which has to be installed; None: if it is. Raises RequestError, with the nearest that would do,
+    if no problem has a plan.
     """
-    points = [
-        Point(step_s(problem, plan), step_usd(problem, plan), plan)
-        for problem in problems
-        for plan in _every_plan(problem)
-    ]
+    if not problems:
+        raise RequestError("nothing to choose among: give a problem")
+    deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
+    points: list[Point[PipelinePlan]] = []
+    gaps = [0.0]
+    if stores:
+        found, gap = search_over_store(stores, engine(compiled), deadline)
+        points, gaps = points + found, [*gaps, gap]
+    for problem in problems:
+        if isinstance(problem, StagesOverLinks):
+            found, gap = search_over_links(problem, deadline)
+            points, gaps = points + found, [*gaps, gap]
     if not points:
-        raise RequestError("the model fits nowhere: take larger functions")
-    return Choice(front=Front.of(points))
-
-
-def _every_plan(problem: Problem) -> Iterator[PipelinePlan]:
-    if isinstance(problem, StagesOverLinks):
-        for way in problem.micro_batches:
-            for n in problem.containers:
-                for replicas in range(1, n + 1):
-                    if n % replicas or way.micro_batches % replicas:
-                        continue
-                    count = len(way.layers)
-                    for starts in combinations(range(1, count), n // replicas - 1):
-                        plan = PipelinePlan(
-                            layers=count,
-                            starts=starts,
-                            options=(0,) * (n // replicas),
-                            memory_mib=(way.container.memory_mib,) * (n // replicas),
-                            replicas=(replicas,) * (n // replicas),
-                            micro_batches=way.micro_batches,
-                            collective="ring",
-                        )
-                        if fits(problem, plan):
-                            yield plan
-        return
-    count = len(problem.layers)
-    for stages in range(1, count + 1):
-        for starts in combinations(range(1, count), stages - 1):
-            for options in product(range(len(problem.options)), repeat=stages):
-                for replicas in product(problem.divisors, repeat=stages):
-                    if not problem.mixed and len(set(replicas)) > 1:
-                        continue
-                    for pipelined in problem.pipelined:
-                        plan = PipelinePlan(
-                            layers=count,
-                            starts=starts,
-                            options=options,
-                            memory_mib=tuple(problem.options[o].memory_mib for o in options),
-                            replicas=replicas,
-                            micro_batches=problem.micro_batches,
-                            collective="pipelined" if pipelined else "scatter-reduce",
-                            store=problem.store,
-                        )
-                        if fits(problem, plan):
-                            yield plan
-
-
-def fits(problem: Problem, plan: PipelinePlan) -> bool:
-    """Whether each stage's functions hold it (FuncPipe 3b), and no more are there than may be."""
-    if isinstance(problem, StagesOverStore):
-        room = [problem.options[one].memory_bytes for one in plan.options]
-        if plan.functions > (problem.functions_at_once or plan.functions):
-            return False
-    else:
-        room = [of(problem, plan).container.memory_bytes] * len(plan.options)
-    return all(need <= has for need, has in zip(memory_bytes(problem, plan), room, strict=True))
+        raise refusal(problems[0])
+    return Choice(front=Front.of(points), gap=max(gaps))

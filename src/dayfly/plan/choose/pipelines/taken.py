@@ -3,8 +3,9 @@
     t        seconds of a step: FuncPipe equation 7, Hydrozoa section 3.4 (corrected)
     dollars  of a step: t for each function of each stage, at its price (FuncPipe equation 6)
 
-Where stages have different numbers of replicas, which no paper has, equation 7 is taken as it
-stands, with each stage's own mu = M/d where a stage or its side of a boundary sets the pace.
+Equation 7 is taken stage by stage here, which is quicker than layer by layer. So stages may have
+different numbers of replicas, too, which no paper has: each stage's own mu = M/d counts where it, or
+its side of a boundary, sets the pace. `pipeline_of` is for the equations as they are printed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ def step_s(problem: Problem, plan: PipelinePlan) -> float:
     """Seconds of a step."""
     if isinstance(problem, StagesOverLinks):
         return _over_links_s(problem, plan)
-    if plan.degree is None:
-        return _mixed_s(problem, plan)
-    return funcpipe.iteration_s(pipeline_of(problem, plan))
+    return _over_store_s(problem, plan)
 
 
 def usd_per_s(problem: Problem, plan: PipelinePlan) -> float:
@@ -117,8 +116,8 @@ def _over_links_s(problem: StagesOverLinks, plan: PipelinePlan) -> float:
     )
 
 
-def _mixed_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
-    """Equation 7 with each stage's own mu, from the last stage to the first."""
+def _over_store_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
+    """Equation 7, from the last stage to the first; see above."""
     forward_s = lag_f = behind_s = lag_b = latest_s = 0.0
     above = None
     for number in reversed(range(len(plan.options))):

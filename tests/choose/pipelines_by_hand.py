@@ -1,0 +1,182 @@
+"""Cut models in plain Python: every plan, one after another, by the papers' equations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.choose.pipelines.plan import PipelinePlan
+from dayfly.plan.choose.pipelines.problem import (
+    LayerBytes,
+    MemoryOption,
+    MicroBatches,
+    Problem,
+    StagesOverLinks,
+    StagesOverStore,
+)
+from dayfly.plan.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
+
+
+def every_point(problem: Problem) -> list[Point[PipelinePlan]]:
+    """What every plan takes."""
+    plans = over_links(problem) if isinstance(problem, StagesOverLinks) else over_store(problem)
+    return [
+        Point(step_s(problem, plan), step_usd(problem, plan), plan)
+        for plan in plans
+        if fits(problem, plan)
+    ]
+
+
+def over_links(problem: StagesOverLinks) -> Iterator[PipelinePlan]:
+    """All A x B, micro-batches and cuts, whether they fit or not."""
+    for way, n in product(problem.micro_batches, problem.containers):
+        for replicas in range(1, n + 1):
+            if n % replicas or way.micro_batches % replicas:
+                continue
+            shards, count = n // replicas, len(way.layers)
+            for starts in combinations(range(1, count), shards - 1):
+                yield PipelinePlan(
+                    layers=count,
+                    starts=starts,
+                    options=(0,) * shards,
+                    memory_mib=(way.container.memory_mib,) * shards,
+                    replicas=(replicas,) * shards,
+                    micro_batches=way.micro_batches,
+                    collective="ring",
+                )
+
+
+def over_store(problem: StagesOverStore) -> Iterator[PipelinePlan]:
+    """All cuts, memory sizes, replicas and collectives, whether they fit or not."""
+    count, sizes = len(problem.layers), range(len(problem.options))
+    for stages in range(1, count + 1):
+        replicas = [(d,) * stages for d in problem.divisors]
+        if problem.mixed:
+            replicas = list(product(problem.divisors, repeat=stages))
+        for starts, options, each, pipelined in product(
+            combinations(range(1, count), stages - 1),
+            product(sizes, repeat=stages),
+            replicas,
+            problem.pipelined,
+        ):
+            yield PipelinePlan(
+                layers=count,
+                starts=starts,
+                options=options,
+                memory_mib=tuple(problem.options[j].memory_mib for j in options),
+                replicas=each,
+                micro_batches=problem.micro_batches,
+                collective="pipelined" if pipelined else "scatter-reduce",
+                store=problem.store,
+            )
+
+
+def fits(problem: Problem, plan: PipelinePlan) -> bool:
+    """Whether each stage's functions hold it (FuncPipe 3b), and no more are there than may be."""
+    if isinstance(problem, StagesOverStore):
+        room = [problem.options[one].memory_bytes for one in plan.options]
+        if plan.functions > (problem.functions_at_once or plan.functions):
+            return False
+    else:
+        room = [of(problem, plan).container.memory_bytes] * len(plan.options)
+    return all(need <= has for need, has in zip(memory_bytes(problem, plan), room, strict=True))
+
+
+def assert_is_the_front(
+    front: Front[PipelinePlan], points: list[Point[PipelinePlan]], gap: float = 0.0
+) -> None:
+    """Each plan takes what it takes, and nothing is better by more than the gap."""
+    by_plan = {point.plan: point for point in points}
+    for point in front.points:
+        assert point.seconds == by_plan[point.plan].seconds
+        assert point.usd == by_plan[point.plan].usd
+    within = (1 + gap) * (1 + 1e-9)
+    for point in points:
+        assert any(
+            one.seconds <= point.seconds * within and one.usd <= point.usd * within
+            for one in front.points
+        ), f"{point} is better than the front"
+
+
+@st.composite
+def layers(draw: st.DrawFn, count: int) -> tuple[LayerBytes, ...]:
+    """Of whole bytes."""
+    sizes = st.sampled_from([0, 1, 5, 20, 50, 100])
+    return tuple(
+        LayerBytes(
+            parameter_bytes=2.0**20 * draw(sizes),
+            activation_bytes=2.0**20 * draw(sizes),
+            output_bytes=2.0**18 * draw(sizes),
+            gradient_bytes=2.0**18 * draw(sizes),
+        )
+        for _ in range(count)
+    )
+
+
+@st.composite
+def options(draw: st.DrawFn, count: int, many: int) -> tuple[MemoryOption, ...]:
+    """Most often, but not always, the larger the faster and the dearer."""
+    found = []
+    per_mib = draw(st.sampled_from([1e-8, 3e-8]))
+    seconds = draw(st.lists(st.floats(0.0, 1.0), min_size=count, max_size=count))
+    for number in range(many):
+        memory = draw(st.sampled_from([256, 512, 1024, 1536, 2048]))
+        speed = memory / 1024 if draw(st.booleans()) else draw(st.floats(0.2, 3.0))
+        dear = 1.0 if draw(st.integers(0, 3)) else draw(st.floats(0.5, 2.0))
+        found.append(
+            MemoryOption(
+                memory_mib=memory + number,
+                forward_s=tuple(one / speed for one in seconds),
+                backward_s=tuple(
+                    draw(st.sampled_from([1.0, 2.0])) * one / speed for one in seconds
+                ),
+                bytes_per_s=draw(st.sampled_from([1e6, 2e7, 7e7])),
+                base_bytes=float(draw(st.sampled_from([0, 2**27]))),
+                usd_per_s=per_mib * memory * dear,
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
+    """Small ones; not all have a plan."""
+    mixed = fixed.get("mixed", False)
+    count = draw(st.integers(1, 3 if mixed else 5))
+    many = draw(st.integers(1, 2 if mixed else 3))
+    degrees = st.lists(st.sampled_from([2, 3, 4, 8]), max_size=2, unique=True)
+    values: dict[str, Any] = {
+        "layers": draw(layers(count)),
+        "options": draw(options(count, many)),
+        "degrees": (1, *draw(degrees)),
+        "micro_batches": draw(st.sampled_from([1, 2, 4, 8, 24])),
+        "latency_s": draw(st.sampled_from([0.0, 0.04, 1.0])),
+        "beta": draw(st.sampled_from([1.0, 1.2])),
+        "pipelined": draw(st.sampled_from([(True,), (False,), (True, False)])),
+        "functions_at_once": draw(st.sampled_from([None, None, 1, 2, 3, 5])),
+    }
+    return StagesOverStore(**{**values, **fixed})
+
+
+@st.composite
+def link_problems(draw: st.DrawFn) -> StagesOverLinks:
+    """Small ones; not all have a plan."""
+    count = draw(st.integers(1, 7))
+    ways = []
+    for micro in draw(
+        st.lists(st.sampled_from([1, 2, 4, 6, 12]), min_size=1, max_size=2, unique=True)
+    ):
+        container = draw(options(count, 1))[0]
+        ways.append(
+            MicroBatches(micro_batches=micro, layers=draw(layers(count)), container=container)
+        )
+    return StagesOverLinks(
+        micro_batches=tuple(ways),
+        containers=tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=2, unique=True))),
+        ring_s_per_byte=draw(st.sampled_from([0.0, 1e-8])),
+        ring_round_s=draw(st.sampled_from([0.0, 0.05])),
+    )
