@@ -4,8 +4,9 @@ Section 5.1: a black box that gets a configuration and tells the objective (3a) 
 model, 100 rounds. What a configuration is made of and how it tells that one does not fit the paper
 does not print: here x_i, z_i and d of merged layers (a stage has the memory of its first), and what
 does not fit has ten times its objective. The search is optuna's own, a tree-structured Parzen
-estimator. The paper's reference (Brochu and others, 2010) has a Gaussian process: optuna's took
-minutes for 100 rounds of 17 variables, and was no better on ResNet101.
+estimator. The paper's reference (Brochu and others, 2010) has a Gaussian process: with 100 rounds
+optuna's took minutes for the 16 variables of 8 layers, and was the better of the two on ResNet101,
+17% off the best instead of 45%.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ def compete(
         if method is None or method.cases is None or number < method.cases
     ]
     random.Random(seed).shuffle(tasks)
+    for one in contests.values():  # numba compiles once, where it is installed
+        one.exact((*one.papers, *one.random)[0].problem)
     answers: list[Json] = []
     for number, (name, group, case, method, place) in enumerate(tasks):
         who = EXACT if method is None else method.name

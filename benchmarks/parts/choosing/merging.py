@@ -37,7 +37,7 @@ def merged(problem: StagesOverStore, groups: int | None) -> Merged:
         return Merged(problem, tuple(range(len(problem.layers))), problem)
     option = problem.options[0]
     times = [f + b for f, b in zip(option.forward_s, option.backward_s, strict=True)]
-    whole_s, so_far, firsts = sum(times), 0.0, [0]
+    whole_s, so_far, firsts = sum(times) or 1.0, 0.0, [0]
     last = 0
     for layer, time_s in enumerate(times):
         group = min(groups - 1, int(groups * (so_far + time_s / 2) / whole_s))

@@ -53,8 +53,10 @@ def miqp(
     if not program.model.getNSols():
         return Answer(None, "infeasible" if proved else f"{time_limit_s:g} s, nothing found")
     plan = small.unmerged(program.plan())
-    gap = program.model.getGap()
-    stopped = "optimal" if proved else f"{time_limit_s:g} s, gap {100 * gap:.0f}%"
+    stopped = "optimal"
+    if not proved:
+        gap = program.model.getGap()
+        stopped = f"{time_limit_s:g} s, {f'gap {gap:.0%}' if gap < 1e3 else 'no bound'}"
     return Answer(point(problem, plan) if holds(problem, plan) else None, stopped)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from benchmarks.parts.choosing.answer import Goal
 from benchmarks.parts.choosing.cases import Case
+from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store
 from benchmarks.parts.papers.funcpipe.pipeline import WEIGHTS
 from benchmarks.parts.papers.funcpipe.setting import (
     BASE_MIB,
@@ -79,14 +80,13 @@ def of_model(name: str, batch: int, at: Setting) -> StagesOverStore:
 def random_cases(count: int, seed: int) -> tuple[Case, ...]:
     """Others of 10 to 40 layers; weights of the paper."""
     dice, at = random.Random(seed), at_lambda()
-    return tuple(
-        Case(
-            name=f"random {number}",
-            problem=random_problem(dice, dice.randint(10, 40), at),
-            goals=goals(at),
-        )
-        for number in range(1, count + 1)
-    )
+    found: list[Case] = []
+    while len(found) < count:
+        problem = random_problem(dice, dice.randint(10, 40), at)
+        if _has_a_plan(problem):
+            name = f"random {len(found) + 1}"
+            found.append(Case(name=name, problem=problem, goals=goals(at)))
+    return tuple(found)
 
 
 def random_problem(
@@ -146,6 +146,15 @@ def random_shard_cases(count: int, seed: int) -> tuple[Case, ...]:
         problem = _over_links(made)
         found.append(Case(name=f"random {number}", problem=problem, goals=(_FASTEST,)))
     return tuple(found)
+
+
+def _has_a_plan(problem: StagesOverStore) -> bool:
+    """Whether each layer by itself fits the largest functions."""
+    count, largest = len(problem.layers), len(problem.options) - 1
+    return any(
+        holds(problem, plan_over_store(problem, range(1, count), [largest] * count, degree))
+        for degree in problem.divisors
+    )
 
 
 def _over_store(layers: Sequence[Layer], micro_batches: int, at: Setting) -> StagesOverStore:
