@@ -11,7 +11,7 @@ from benchmarks.parts.choosing.methods import Size
 from benchmarks.parts.machine import machine, one_thread
 from benchmarks.parts.spread import say
 
-WHOLE = Size(random=40, groups=8, v=100, limit_s=20.0, rounds=100, slow=2)
+WHOLE = Size(random=40, groups=8, v=100, limit_s=15.0, rounds=100, slow=4)
 QUICK = Size(random=3, groups=4, v=10, limit_s=5.0, rounds=10, slow=1)
 
 

@@ -57,8 +57,9 @@ class Contest:
 class Size:
     """How much is compared.
 
-    random: instances of a problem. groups: layers after merging. v: bounds. limit_s: of a solver.
-    rounds: of Bayesian optimisation. slow: cases of slow methods.
+    random: instances of a problem, a quarter of it where methods are slow. groups: layers after
+    merging. v: bounds. limit_s: of a solver. rounds: of Bayesian optimisation. slow: cases of slow
+    methods.
     """
 
     random: int
@@ -130,7 +131,7 @@ def _stages(size: Size, seed: int) -> Contest:
             Method(name="LambdaML, fixed", answer=pipeline_fixed.lambda_ml),
         ),
         papers=pipeline_cases.paper_cases(),
-        random=pipeline_cases.random_cases(size.random, seed),
+        random=pipeline_cases.random_cases(-(-size.random // 4), seed),
     )
 
 
@@ -141,7 +142,7 @@ def _shards(size: Size, seed: int) -> Contest:
             Method(name=f"V = {size.v} bounds (Hydrozoa)", answer=partial(v_bounds, v=size.v)),
         ),
         papers=pipeline_cases.shard_cases(),
-        random=pipeline_cases.random_shard_cases(size.random, seed),
+        random=pipeline_cases.random_shard_cases(-(-size.random // 4), seed),
     )
 
 
