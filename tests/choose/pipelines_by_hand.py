@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from dayfly.plan.choose.front import Front, Point
@@ -180,3 +181,42 @@ def link_problems(draw: st.DrawFn) -> StagesOverLinks:
         ring_s_per_byte=draw(st.sampled_from([0.0, 1e-8])),
         ring_round_s=draw(st.sampled_from([0.0, 0.05])),
     )
+
+
+def random_problem(
+    seed: int, *, layers: int, options: int, rate: float = 1.0, **more: Any
+) -> StagesOverStore:
+    """One of which no two plans take as long; a price for each MiB, and degrees 1, 2 and 4.
+
+    rate: times 50 MB/s.
+    """
+    chance = np.random.default_rng(seed)
+    sizes = np.rint(chance.uniform(1, 60, (layers, 4)) * 2**20)
+    seconds = chance.uniform(0.1, 1.0, layers)
+    values: dict[str, Any] = {
+        "layers": tuple(
+            LayerBytes(
+                parameter_bytes=float(s),
+                activation_bytes=float(a),
+                output_bytes=float(o) / 4,
+                gradient_bytes=float(g) / 4,
+            )
+            for s, a, o, g in sizes
+        ),
+        "options": tuple(
+            MemoryOption(
+                memory_mib=memory,
+                forward_s=tuple((seconds * (1024 / memory) ** 0.9).tolist()),
+                backward_s=tuple((seconds * (2000 / memory) ** 0.9).tolist()),
+                bytes_per_s=5e7 * rate * (memory / 2048) ** 0.3,
+                base_bytes=100.0 * 2**20,
+                usd_per_s=memory * 1.6e-8,
+            )
+            for memory in (2048, 1024, 1536, 768, 512)[:options]
+        ),
+        "degrees": (1, 2, 4),
+        "micro_batches": 8,
+        "latency_s": 0.04,
+        "pipelined": (True, False),
+    }
+    return StagesOverStore(**{**values, **more})

@@ -1,4 +1,4 @@
-"""The front of cut models is the same as by trying every plan."""
+"""The front of cut models over a store is the same as by trying every plan."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from dayfly.errors import RequestError
+from dayfly.plan.choose.front import Front
 from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.problem import Problem, StagesOverLinks, StagesOverStore
+from dayfly.plan.choose.pipelines.problem import StagesOverStore
 from tests.choose.pipelines_by_hand import (
     assert_is_the_front,
     every_point,
-    link_problems,
+    random_problem,
     store_problems,
 )
 
-SLOW = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+FEWER = settings(SLOW, max_examples=50)
+BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
 
 
-def compare(problem: Problem, compiled: bool | None = None) -> None:
+def compare(problem: StagesOverStore, compiled: bool) -> None:
+    if compiled:
+        pytest.importorskip("numba")
     points = every_point(problem)
     if not points:
         with pytest.raises(RequestError):
@@ -32,25 +37,47 @@ def compare(problem: Problem, compiled: bool | None = None) -> None:
     event(f"points {min(len(found.front.points), 6)}, stages {stages}")
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
+@BOTH
 @SLOW
 @given(problem=store_problems())
-def test_over_a_store(problem: StagesOverStore, compiled: bool) -> None:
-    if compiled:
-        pytest.importorskip("numba")
+def test_equal_to_trying_every_plan(problem: StagesOverStore, compiled: bool) -> None:
     compare(problem, compiled)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
-@SLOW
+@BOTH
+@FEWER
 @given(problem=store_problems(mixed=True))
 def test_each_stage_with_replicas_of_its_own(problem: StagesOverStore, compiled: bool) -> None:
-    if compiled:
-        pytest.importorskip("numba")
     compare(problem, compiled)
 
 
-@SLOW
-@given(link_problems())
-def test_over_links(problem: StagesOverLinks) -> None:
-    compare(problem)
+@pytest.mark.parametrize("seed", range(3))
+def test_numpy_and_numba_find_the_same_front(seed: int) -> None:
+    """Of models too large to try every plan."""
+    pytest.importorskip("numba")
+    problem = random_problem(seed, layers=14, options=5)
+    fronts = [choose(problem, compiled=compiled).front for compiled in (False, True)]
+    assert len(fronts[0].points) > 10
+    for a, b in zip(fronts[0].points, fronts[1].points, strict=True):
+        assert (a.seconds, a.usd) == pytest.approx((b.seconds, b.usd), rel=1e-9)
+
+
+def test_of_several_problems_the_front_of_all_their_plans() -> None:
+    """A store that is far but wide, and one that is near but narrow."""
+    far = random_problem(1, layers=4, options=2, latency_s=0.1, store="far")
+    near = random_problem(1, layers=4, options=2, latency_s=0.001, rate=0.7, store="near")
+    found = choose(far, near, compiled=False).front
+    assert_is_the_front(found, every_point(far) + every_point(near))
+    assert {point.plan.store for point in found.points} == {"far", "near"}
+    each = [point for one in (far, near) for point in choose(one, compiled=False).front.points]
+    assert [point.plan for point in Front.of(each).points] == [p.plan for p in found.points]
+
+
+def test_replicas_of_their_own_are_never_worse() -> None:
+    """And better where the first layers take long, and the last have many parameters."""
+    problem = random_problem(2, layers=4, options=2)
+    same = choose(problem, compiled=False).front
+    own = choose(random_problem(2, layers=4, options=2, mixed=True), compiled=False).front
+    for point in same.points:
+        assert own.cheapest_within(point.seconds).usd <= point.usd
+    assert any(point.plan.degree is None for point in own.points)

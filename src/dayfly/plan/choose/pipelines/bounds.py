@@ -8,8 +8,8 @@ suffix of the rest (`labels`), the least of
          all of what is above k, forward and backward ]: what a prefix adds to h + Db
     K    the same with the backward lag of k itself: what it adds to h
 
-    FR(q) = min FR(q) + f                         over stages q to q-1, with transfers
-    K(q)  = min max{ K(q) + f + b, FR(q) + f + b + lag + tail }           KB without the lag
+    FR(q) = min FR(p) + f                         over stages p to q-1, with transfers
+    K(q)  = min max{ K(p) + f + b, FR(p) + f + b + lag + tail }           KB without the lag
 
 so that psi + FR, h + Db + KB and h + K, each with the largest forward lag, are never more than the
 step's time. Tail and lag are bounded jointly: apart, bounds are weaker by a tenth and more.
@@ -34,6 +34,8 @@ from dayfly.plan.choose.pipelines.units import Units
 
 #: Classes of the first look.
 _COARSE = 5
+#: Less than any step takes that takes time.
+_NO_TIME_S = 1e-100
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Case:
         if not len(self.classes):
             return 0.0
         least = self.bounds[:, 2, -1] + self.classes[:, :1]
-        return max(0.0, float((self.tau(known)[: self.columns] / least).max()) - 1)
+        part = self.tau(known)[: self.columns] / np.maximum(least, _NO_TIME_S)
+        return max(0.0, float(part.max()) - 1)
 
     def close(self, known: Known, within: float = 0.0) -> None:
         """Lets go of classes without better plans."""

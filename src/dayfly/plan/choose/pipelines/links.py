@@ -22,7 +22,7 @@ from itertools import count
 
 import numpy as np
 
-from dayfly.plan.choose.arrays import Array, Ints
+from dayfly.plan.choose.arrays import Array, Ints, on_arrays
 from dayfly.plan.choose.front import Point
 from dayfly.plan.choose.pipelines.incumbents import Incumbents
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
@@ -35,20 +35,35 @@ Known = Incumbents[PipelinePlan]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shards:
-    """A way to cut into B shards. values: of t, r and s: all that shards may have, rising.
+    """A way to cut into B shards, with A replicas.
 
-    at: (3, L, L + 1), where in values a shard of layers l to q-1 is; the end where it does not fit.
-    between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b.
-    times: M - 1.
+    paces: (3, L + 1, L), t, r and s of a shard of layers i to q-1, by q and i; with t and r the
+    transfer before it; inf where it does not fit. values: of each, all that there are, rising.
+    between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b. times:
+    M - 1. usd_per_s: of all containers.
     """
 
-    plan: PipelinePlan
+    way: MicroBatches
+    replicas: int
     shards: int
-    values: tuple[Array, Array, Array]
-    at: Ints
+    paces: Array
+    values: tuple[Array, ...]
     between_s: Array
     fixed_s: float
     times: float
+    usd_per_s: float
+
+    def plan(self, starts: tuple[int, ...]) -> PipelinePlan:
+        """With these shards."""
+        return PipelinePlan(
+            layers=len(self.way.layers),
+            starts=starts,
+            options=(0,) * self.shards,
+            memory_mib=(self.way.container.memory_mib,) * self.shards,
+            replicas=(self.replicas,) * self.shards,
+            micro_batches=self.way.micro_batches,
+            collective="ring",
+        )
 
 
 def search_over_links(
@@ -56,56 +71,61 @@ def search_over_links(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits. deadline: of time.perf_counter."""
     known: Known = Incumbents()
-    boxes: list[tuple[float, int, _Shards, Array, float]] = []
+    boxes: list[tuple[float, int, _Shards, Ints, Ints]] = []
     order = count()
 
-    def consider(of: _Shards, low: Ints, high: Ints, usd_per_s: float) -> None:
+    def consider(of: _Shards, low: Ints, high: Ints) -> None:
         """Adds the plan of a box's upper ends, and the box, if it may have better ones."""
-        least_s, starts = _fewest_transfers(of, high)
+        least_s, starts = _least_transfers(of, high)
         if starts is None:
             return
-        plan = _with(of.plan, starts)
+        plan = of.plan(starts)
         taken = step_s(problem, plan)
-        known.add([(taken, taken * usd_per_s, plan)])
-        ends = [values[i] for values, i in zip(of.values, low, strict=True)]
-        bound = of.fixed_s + 2 * least_s + of.times * (ends[0] + ends[1]) + ends[2]
-        box = np.stack([low, high])
-        if bound < known.tau(np.array([usd_per_s]))[0] and (low < high).any():
-            heapq.heappush(boxes, (bound, next(order), of, box, usd_per_s))
+        known.add([(taken, taken * of.usd_per_s, plan)])
+        t, r, s = (values[i] for values, i in zip(of.values, low, strict=True))
+        bound = float(of.fixed_s + 2 * least_s + of.times * (t + r) + s)
+        if bound < _tau(known, of) and (low < high).any():
+            heapq.heappush(boxes, (bound, next(order), of, low, high))
 
     for n in problem.containers:
         for way in problem.micro_batches:
             for replicas in _replicas(way, n):
                 of = _shards(problem, way, replicas, n // replicas)
                 high = np.array([len(values) - 1 for values in of.values])
-                consider(of, np.zeros(3, dtype=np.int64), high, n * way.container.usd_per_s)
+                consider(of, np.zeros(3, dtype=np.int64), high)
     gap = 0.0
     while boxes:
-        bound, _, of, (low, high), usd_per_s = heapq.heappop(boxes)
-        tau = known.tau(np.array([usd_per_s]))[0]
+        bound, _, of, low, high = heapq.heappop(boxes)
+        tau = _tau(known, of)
         if bound >= tau:
             continue
         if deadline is not None and time.perf_counter() > deadline:
-            gap = max(gap, float(tau / bound) - 1)
+            gap = max(gap, tau / bound - 1)
             continue
-        wide = [
-            (of.times if axis < 2 else 1.0)
-            * (of.values[axis][high[axis]] - of.values[axis][low[axis]])
-            for axis in range(3)
-        ]
-        axis = int(np.argmax(wide))
-        middle = of.values[axis][[low[axis], high[axis]]].mean()
-        at = int(np.searchsorted(of.values[axis], middle, side="right")) - 1
-        at = min(max(at, low[axis]), high[axis] - 1)
+        axis, at = _widest(of, low, high)
         lower, upper = high.copy(), low.copy()
         lower[axis], upper[axis] = at, at + 1
-        consider(of, low, lower, usd_per_s)
-        consider(of, upper, high, usd_per_s)
+        consider(of, low, lower)
+        consider(of, upper, high)
     points = [
         Point(step_s(problem, plan), step_usd(problem, plan), plan, _limits(problem, plan))
         for plan in known.plans
     ]
     return points, gap
+
+
+def _tau(known: Known, of: _Shards) -> float:
+    return float(known.tau(np.array([of.usd_per_s]))[0])
+
+
+def _widest(of: _Shards, low: Ints, high: Ints) -> tuple[int, int]:
+    """Where to halve a box: which of t, r and s, and the last of its values in the lower half."""
+    open_ = np.flatnonzero(low < high).tolist()
+    ends = {axis: (of.values[axis][low[axis]], of.values[axis][high[axis]]) for axis in open_}
+    weights = (of.times, of.times, 1.0)
+    axis = max(open_, key=lambda one: weights[one] * (ends[one][1] - ends[one][0]))
+    at = int(np.searchsorted(of.values[axis], sum(ends[axis]) / 2, side="right")) - 1
+    return axis, min(max(at, int(low[axis])), int(high[axis]) - 1)
 
 
 def _replicas(way: MicroBatches, containers: int) -> list[int]:
@@ -121,78 +141,51 @@ def _shards(problem: StagesOverLinks, way: MicroBatches, replicas: int, shards: 
     container, layers = way.container, way.layers
     mu = way.micro_batches // replicas
 
-    def sums(values: list[float]) -> Array:
-        """(L, L + 1): of layers l to q-1."""
+    def sums(values: list[float] | tuple[float, ...]) -> Array:
+        """(L + 1, L): of layers i to q-1, by q and i."""
         before = np.concatenate([[0.0], np.cumsum(values)])
-        return before[None, :] - before[:-1, None]
+        found: Array = before[:, None] - before[None, :-1]
+        return found
 
     size = sums([layer.parameter_bytes for layer in layers])
     held = mu * sums([layer.activation_bytes for layer in layers])
     held += problem.copies[replicas > 1] * size + container.base_bytes
-    inside = np.triu(np.ones(size.shape, dtype=bool), k=1)
-    fits = inside & (held <= container.memory_bytes)
-    between = (
-        np.array([0.0, *(layer.output_bytes for layer in layers[:-1])]) / container.bytes_per_s
+    fits = np.tri(len(size), len(size) - 1, k=-1, dtype=bool) & (held <= container.memory_bytes)
+    between = np.array([0.0, *(layer.output_bytes for layer in layers[:-1])])
+    between /= container.bytes_per_s
+    ring = on_arrays(synchronisation_s)(
+        size, replicas, container.bytes_per_s, problem.ring_s_per_byte, problem.ring_round_s
     )
-    ring = np.array(
-        [
-            [
-                synchronisation_s(
-                    bytes_,
-                    replicas,
-                    container.bytes_per_s,
-                    problem.ring_s_per_byte,
-                    problem.ring_round_s,
-                )
-                for bytes_ in row
-            ]
-            for row in size
-        ]
-    )
-    # A shard's pace counts the transfer before it: with the first shard's own, that is all.
-    paces = [
-        np.maximum(sums(list(container.forward_s)), between[:, None]),
-        np.maximum(sums(list(container.backward_s)), between[:, None]),
-        ring,
-    ]
-    values = tuple(np.unique(pace[fits]) if fits.any() else np.zeros(1) for pace in paces)
-    at = np.array(
-        [
-            np.where(fits, np.searchsorted(known, pace), len(known))
-            for known, pace in zip(values, paces, strict=True)
-        ]
-    )
-    count = len(layers)
-    plan = PipelinePlan(
-        layers=count,
-        starts=(),
-        options=(0,),
-        memory_mib=(container.memory_mib,),
-        replicas=(replicas,),
-        micro_batches=way.micro_batches,
-        collective="ring",
-    )
+    forward, backward = sums(container.forward_s), sums(container.backward_s)
+    paces = np.stack([np.maximum(forward, between), np.maximum(backward, between), ring])
+    paces[:, ~fits] = np.inf
     return _Shards(
-        plan=plan,
+        way=way,
+        replicas=replicas,
         shards=shards,
-        values=(values[0], values[1], values[2]),
-        at=at,
+        paces=paces,
+        values=tuple(np.unique(pace[fits]) if fits.any() else np.zeros(1) for pace in paces),
         between_s=between,
         fixed_s=sum(container.forward_s) + sum(container.backward_s),
         times=mu - 1,
+        usd_per_s=replicas * shards * container.usd_per_s,
     )
 
 
-def _fewest_transfers(of: _Shards, high: Ints) -> tuple[float, tuple[int, ...] | None]:
+def _least_transfers(of: _Shards, high: Ints) -> tuple[float, tuple[int, ...] | None]:
     """The least C of B shards that keep to the limits, and where they begin; None: none do."""
-    adds = np.where((of.at <= high[:, None, None]).all(axis=0), of.between_s[:, None], np.inf)
-    least = np.full(of.at.shape[2], np.inf)
+    t, r, s = (values[i] for values, i in zip(of.values, high, strict=True))
+    within = (of.paces[0] <= t) & (of.paces[1] <= r) & (of.paces[2] <= s)
+    adds = np.where(within, of.between_s, np.inf)
+    every = np.arange(len(adds))
+    least = np.full(len(adds), np.inf)
     least[0] = 0.0
     before: list[Ints] = []
     for _ in range(of.shards):
-        reached = least[:-1, None] + adds
-        before.append(reached.argmin(axis=0))
-        least = reached.min(axis=0)
+        reached = adds + least[:-1]
+        first = reached.argmin(axis=1)
+        least = reached[every, first]
+        before.append(first)
     if not np.isfinite(least[-1]):
         return np.inf, None
     starts, end = [], len(least) - 1
@@ -200,19 +193,6 @@ def _fewest_transfers(of: _Shards, high: Ints) -> tuple[float, tuple[int, ...] |
         end = int(first[end])
         starts.append(end)
     return float(least[-1]), tuple(starts[-2::-1])
-
-
-def _with(plan: PipelinePlan, starts: tuple[int, ...]) -> PipelinePlan:
-    shards = len(starts) + 1
-    return PipelinePlan(
-        layers=plan.layers,
-        starts=starts,
-        options=plan.options * shards,
-        memory_mib=plan.memory_mib * shards,
-        replicas=plan.replicas * shards,
-        micro_batches=plan.micro_batches,
-        collective=plan.collective,
-    )
 
 
 def _limits(problem: StagesOverLinks, plan: PipelinePlan) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def over_store(
     back = np.where(inner, np.append(g[1:], 0.0)[:, None] / rate + p.latency_s, 0.0)
     down = np.concatenate([np.zeros_like(rate)[None], o[:-1, None] / rate + p.latency_s])
     back_up = np.concatenate([np.zeros_like(rate)[None], g[1:, None] / rate + p.latency_s])
-    forward, backward, more = _sums(f), _sums(b), mu - 1
+    forward, backward, more = _sums(f), _sums(b), (mu - 1).astype(float)
     return StepModel(
         forward_s=forward + up[:, None],
         own_s=forward + backward + (up + back)[:, None],

@@ -83,7 +83,8 @@ def _search(cases: list[Case], engine: Engine, known: Known, deadline: float | N
                 sure[at] = within
     except OutOfTime:
         pass
-    return max([min(case.gap(known), sure[at]) for at, case in enumerate(cases)], default=0.0)
+    gaps = (min(case.gap(known), part) for case, part in zip(cases, sure, strict=True) if part)
+    return max(gaps, default=0.0)
 
 
 def _by_price(case: Case, engine: Engine, known: Known) -> None:

@@ -61,7 +61,7 @@ class PipelinePlan:
             replicas = f"replicas {', '.join(map(str, self.replicas))}"
         else:
             replicas = counted(self.degree, "replica")
-        micro = counted(self.micro_batches, "micro-batch").replace("batchs", "batches")
+        micro = f"{self.micro_batches} micro-batch{'' if self.micro_batches == 1 else 'es'}"
         said = f"{counted(len(self.options), 'stage')}{begin} of {', '.join(memory)}, {replicas}, "
         summed = f", {self.collective}" if max(self.replicas) > 1 else ""
         return f"{said}{micro}{summed}{f' over {self.store}' if self.store else ''}"

@@ -96,6 +96,10 @@ class StagesOverStore:
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
+        if self.functions_at_once is not None and self.functions_at_once < 1:
+            raise RequestError(
+                f"{self.functions_at_once} functions at once: allow 1 at least, or give no limit"
+            )
         if not self.pipelined or self.micro_batches < 1 or not self.divisors:
             raise RequestError(
                 f"degrees {self.degrees} for {self.micro_batches} micro-batches: give one that "

@@ -4,8 +4,8 @@
     dollars  of a step: t for each function of each stage, at its price (FuncPipe equation 6)
 
 Equation 7 is taken stage by stage here, which is quicker than layer by layer. So stages may have
-different numbers of replicas, too, which no paper has: each stage's own mu = M/d counts where it, or
-its side of a boundary, sets the pace. `pipeline_of` is for the equations as they are printed.
+different numbers of replicas, too, which no paper has: each stage's own mu = M/d counts where it,
+or its side of a boundary, sets the pace. `pipeline_of` is for the equations as they are printed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.plan.choose.arrays import Array, Ints
 from dayfly.plan.choose.pipelines.kernels import FIELDS
@@ -155,11 +156,12 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
     """See `kernels.undominated`: block by block; each label against all that are kept."""
     latest = np.maximum(labels[:, 2], labels[:, 1] + labels[:, 4] + backward)
 
-    def dominates(of: Ints, others: Ints) -> Array:
+    def dominates(of: Ints, others: Ints) -> NDArray[np.bool_]:
         """(of, others): whether label i of the former dominates one of the latter."""
         a, b = labels[of][:, None], labels[others][None]
         lag_f = np.maximum(a[..., 3] - b[..., 3], 0.0)
-        found = a[..., 1] + lag_f + np.maximum(a[..., 4] - b[..., 4], 0.0) <= b[..., 1]
+        taken = a[..., 1] + lag_f + np.maximum(a[..., 4] - b[..., 4], 0.0)
+        found: NDArray[np.bool_] = taken <= b[..., 1]
         found &= a[..., 2] + lag_f <= latest[others]
         if by_functions:
             found &= a[..., 5] <= b[..., 5]

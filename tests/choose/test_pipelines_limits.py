@@ -1,0 +1,148 @@
+"""Limits of time and of functions, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dayfly.errors import RequestError
+from dayfly.plan.choose.pipelines import over_store as of_store
+from dayfly.plan.choose.pipelines.choose import choose
+from dayfly.plan.choose.pipelines.engine import engine
+from dayfly.plan.choose.pipelines.labels import OutOfTime
+from dayfly.plan.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, random_problem
+
+
+def test_without_time_the_gap_holds() -> None:
+    problem = random_problem(5, layers=10, options=4)
+    best, first = choose(problem, compiled=False), choose(problem, time_limit_s=0.0, compiled=False)
+    assert best.exact
+    assert first.gap > 0
+    assert not first.exact
+    assert_is_the_front(first.front, [*best.front.points, *first.front.points], first.gap)
+
+
+def test_with_time_enough_it_is_exact() -> None:
+    problem = random_problem(5, layers=6, options=3)
+    limited = choose(problem, time_limit_s=1000.0, compiled=False)
+    assert limited.exact
+    assert limited.front == choose(problem, compiled=False).front
+
+
+@pytest.mark.parametrize("passes", range(1, 8))
+def test_stopped_at_any_pass_the_gap_holds(passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time runs out after so many searches of labels."""
+    problem = random_problem(6, layers=9, options=4)
+    best = choose(problem, compiled=False)
+    search, done = of_store.search, []
+
+    def stopped(*arguments: object, **named: object) -> None:
+        if len(done) == passes:
+            raise OutOfTime
+        done.append(1)
+        search(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(of_store, "search", stopped)
+    found = choose(problem, time_limit_s=1000.0, compiled=False)
+    assert_is_the_front(found.front, [*best.front.points, *found.front.points], found.gap)
+
+
+@pytest.mark.parametrize("most", range(1, 9))
+def test_functions_at_once(most: int) -> None:
+    problem = replace(random_problem(7, layers=5, options=2), functions_at_once=most)
+    points = every_point(problem)
+    if not points:
+        with pytest.raises(RequestError, match=f"the limit is {most} at once: allow"):
+            choose(problem, compiled=False)
+        return
+    found = choose(problem, compiled=False).front
+    assert_is_the_front(found, points)
+    assert all(point.plan.functions <= most for point in found.points)
+    assert found.fastest.plan.functions < most or f"{most} functions at once" in (
+        found.fastest.limits
+    )
+
+
+def test_a_deadline_that_nothing_meets_names_what_limits() -> None:
+    found = choose(random_problem(7, layers=5, options=2), compiled=False).front
+    with pytest.raises(RequestError, match="or more than functions of 2048 MiB"):
+        found.cheapest_within(found.fastest.seconds / 2)
+
+
+def one_layer(
+    parameter_mib: float, *, degrees: tuple[int, ...] = (1,), count: int = 2
+) -> StagesOverStore:
+    layer = LayerBytes(
+        parameter_bytes=parameter_mib * 2**20,
+        activation_bytes=10.0 * 2**20,
+        output_bytes=1.0,
+        gradient_bytes=1.0,
+    )
+    options = tuple(
+        MemoryOption(
+            memory_mib=memory,
+            forward_s=(1.0,) * count,
+            backward_s=(1.0,) * count,
+            bytes_per_s=1e6,
+            base_bytes=100.0 * 2**20,
+            usd_per_s=1e-5,
+        )
+        for memory in (512, 1024)
+    )
+    return StagesOverStore(
+        layers=(layer,) * count, options=options, degrees=degrees, micro_batches=8
+    )
+
+
+def test_a_model_that_fits_nowhere() -> None:
+    """8 micro-batches of 10 MiB, 2 x 500 MiB, and 100 MiB: 1180 MiB. With 8 replicas 4 x 500."""
+    with pytest.raises(RequestError) as refused:
+        choose(one_layer(500.0, degrees=(1, 8)), compiled=False)
+    assert str(refused.value) == (
+        "the model fits nowhere: layer 0 alone needs 1180 MiB with 1 replica and 8 micro-batches "
+        "of a step, and functions of 1024 MiB come nearest: take functions of 1180 MiB, or smaller "
+        "micro-batches"
+    )
+    assert choose(one_layer(400.0), compiled=False).exact
+
+
+def test_a_model_that_takes_too_many_functions() -> None:
+    problem = replace(one_layer(400.0, count=3), functions_at_once=2)
+    with pytest.raises(RequestError) as refused:
+        choose(problem, compiled=False)
+    assert str(refused.value) == (
+        "the model fits into no fewer than 3 functions, and the limit is 2 at once: allow 3, or "
+        "take larger functions"
+    )
+
+
+def test_what_makes_no_problem() -> None:
+    with pytest.raises(RequestError, match="give a problem"):
+        choose()
+    with pytest.raises(RequestError, match="give one that divides them"):
+        one_layer(1.0, degrees=(3,))
+    with pytest.raises(RequestError, match="give one of each at least"):
+        replace(one_layer(1.0), layers=())
+    with pytest.raises(RequestError, match="seconds of 2 and 2 layers of 1"):
+        replace(one_layer(1.0), layers=one_layer(1.0).layers[:1])
+    with pytest.raises(RequestError, match="a beta of 1 at least"):
+        replace(one_layer(1.0), beta=0.5)
+    with pytest.raises(RequestError, match="give no bytes below 0"):
+        replace(one_layer(1.0).layers[0], output_bytes=-1.0)
+    with pytest.raises(RequestError, match="give more than 0 of each"):
+        replace(one_layer(1.0).options[0], usd_per_s=0.0)
+    with pytest.raises(RequestError, match="seconds or bytes below 0"):
+        replace(one_layer(1.0).options[0], base_bytes=-1.0)
+
+
+def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dayfly.plan.choose.pipelines import engine as of_engine
+
+    monkeypatch.setattr(of_engine, "find_spec", lambda name: None)
+    assert engine() is engine(False)
+    monkeypatch.setitem(__import__("sys").modules, "numba", None)
+    of_engine._compiled.cache_clear()
+    with pytest.raises(RequestError, match=r"pip install 'dayfly\[fast\]'"):
+        engine(True)

@@ -1,0 +1,139 @@
+"""The search's loops: numbers one after another, and whole arrays, give the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dayfly.plan.choose.pipelines import kernels, vectorised
+from dayfly.plan.choose.pipelines.bounds import Case, Known, first_look, look, seconds
+from dayfly.plan.choose.pipelines.engine import engine
+from dayfly.plan.choose.pipelines.incumbents import Incumbents
+from dayfly.plan.choose.pipelines.model import over_store
+from dayfly.plan.choose.pipelines.units import Units
+from tests.choose.pipelines_by_hand import random_problem
+
+NUMPY = engine(False)
+
+
+def a_case(seed: int, layers: int = 7, degree: int = 2) -> tuple[Case, Known]:
+    """With coarse classes, by price."""
+    problem = random_problem(seed, layers=layers, options=3)
+    model = over_store(problem, [(j, degree) for j in range(3)], pipelined=True)
+    known: Known = Incumbents()
+    case = first_look(0, model, NUMPY, known, 10**9)
+    assert case is not None
+    look(case, NUMPY, known, case.classes)
+    return case, known
+
+
+SEEDS = pytest.mark.parametrize("seed", range(5))
+
+
+@SEEDS
+def test_tables(seed: int) -> None:
+    case, _ = a_case(seed)
+    for _, most in case.classes:
+        for columns in (1, 4, case.columns):
+            line = (case.model.forward_s, *case.below, case.units.cost, most, columns)
+            assert np.array_equal(kernels.tables(*line), vectorised.tables(*line))
+
+
+@SEEDS
+def test_plans_that_tables_lead_to(seed: int) -> None:
+    case, _ = a_case(seed)
+    for (_, most), found in zip(case.classes, case.bounds, strict=True):
+        for column in range(case.columns):
+            line = (found, *case.below, case.units.cost, most, column)
+            one, other = kernels.descend(*line), vectorised.descend(*line)
+            assert np.array_equal(one, other)
+            if len(one):
+                k_ = found[2, -1, column]
+                assert seconds(case.model, one) >= k_
+                if column < case.columns - 1:
+                    assert case.units.cost[one[:, 1]].sum() <= column
+
+
+@SEEDS
+def test_labels(seed: int) -> None:
+    """All of a search without dominance, boundary by boundary."""
+    case, known = a_case(seed)
+    m, tau = case.model, case.tau(known)
+    labels, begins = np.zeros((1, kernels.FIELDS)), np.array([m.layers])
+    for q in reversed(range(m.layers)):
+        limits = [side.reach(q, case.classes, case.bounds, tau) for side in (kernels, vectorised)]
+        assert np.array_equal(*limits)
+        line = (
+            q,
+            m.forward_s,
+            *case.below,
+            m.below_lag_b_s,
+            case.units.price,
+            m.replicas,
+            labels,
+            begins,
+            9,
+            case.fewest,
+            case.classes,
+            limits[0],
+            tau,
+        )
+        (one, origin, out), (other, its_origin, its_out) = (
+            kernels.expand(*line),
+            vectorised.expand(*line),
+        )
+        assert out == its_out
+        a, b = (np.lexsort(o.T) for o in (origin, its_origin))
+        assert np.array_equal(origin[a], its_origin[b])
+        assert np.array_equal(one[a], other[b])
+        made = one[np.lexsort((one[:, 1], one[:, 0]))]
+        for by_functions in (False, True):
+            kept = kernels.undominated(made, 0.01, by_functions)
+            assert np.array_equal(kept, vectorised.undominated(made, 0.01, by_functions))
+        labels = np.concatenate([labels, made])
+        begins = np.concatenate([begins, np.full(len(made), q)])
+    assert len(labels) > 10
+
+
+@SEEDS
+def test_bounds_hold(seed: int) -> None:
+    """No plan takes less than the tables of its class say, at any boundary."""
+    case, _ = a_case(seed, layers=4, degree=4)
+    m = case.model
+    chance = np.random.default_rng(seed)
+    for _ in range(200):
+        ends = [*np.flatnonzero(chance.integers(2, size=3)).tolist(), 3]
+        path = np.array([(r, chance.integers(3)) for r in reversed(ends)])
+        taken = seconds(m, path)
+        if not np.isfinite(taken):
+            continue
+        cost = int(case.units.cost[path[:, 1]].sum())
+        least = [
+            bounds[2, -1, min(cost, case.columns - 1)] + low
+            for (low, _), bounds in zip(case.classes, case.bounds, strict=True)
+        ]
+        assert min(least) <= taken * (1 + 1e-12)
+
+
+def test_units() -> None:
+    exact = Units.of(np.array([2.0, 3.0, 8.0]) * 1.7e-6)
+    assert exact.cost.tolist() == [2, 3, 8]
+    assert exact.usd_per_s == pytest.approx(1.7e-6)
+    coarse = exact.coarser(3)
+    assert coarse.cost.tolist() == [0, 1, 2]
+    assert (coarse.price * coarse.usd_per_s).tolist() == pytest.approx(
+        [2 * 1.7e-6, 3 * 1.7e-6, 8 * 1.7e-6]
+    )
+    odd = Units.of(np.array([1.0, np.pi]))
+    assert odd.cost.tolist() == [8, 25]
+    assert (odd.price >= odd.cost).all()
+
+
+def test_what_is_known() -> None:
+    """Two plans: 1 s at $3 and 2 s at $2. Of a price of $2 a second, 1.5 s cost as much as one."""
+    known: Incumbents[str] = Incumbents()
+    assert (known.tau(np.array([1.0])) > 1e99).all()
+    known.add([(2.0, 2.0, "slow"), (1.0, 3.0, "fast"), (1.5, 3.5, "worse")])
+    assert known.plans == ["fast", "slow"]
+    assert known.tau(np.array([4.0, 2.0, 0.5])).tolist() == pytest.approx([1.0, 1.5, 4.0])
+    assert known.tau(np.array([2.0]), within=0.5).tolist() == pytest.approx([1.0])
