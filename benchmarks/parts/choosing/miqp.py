@@ -49,7 +49,7 @@ def miqp(
     program = _Program(small.problem, goal)
     program.model.setParam("limits/time", time_limit_s)
     program.model.optimize()
-    proved = program.model.getStatus() in ("optimal", "gaplimit")
+    proved = program.model.getStatus() in ("optimal", "gaplimit", "infeasible", "inforunbd")
     if not program.model.getNSols():
         return Answer(None, "infeasible" if proved else f"{time_limit_s:g} s, nothing found")
     plan = small.unmerged(program.plan())

@@ -104,8 +104,8 @@ class _Shards:
         most = float(self.passing.max())
         each = (np.linspace(min(one), max(sum(one), most), v) for one in self.layers)
         t, r = each
-        # The greatest is a bound that all keep, however it was rounded.
-        t[-1], r[-1] = np.inf, np.inf
+        # All keep the greatest, however it was rounded; infinity would let in what does not fit.
+        t[-1], r[-1] = t[-1] * (1 + 1e-9), r[-1] * (1 + 1e-9)
         return t, r
 
 
