@@ -12,6 +12,9 @@ Before and after each profile and each run, a fixed piece of work is timed (`par
 A measurement is a whole run of `dayfly.train`. The configurations were chosen before anything was
 profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
 error stands how well the measurement repeats itself: no prediction can be expected to be closer.
+
+`--choose` runs nothing: it has the papers' own methods choose plans beside the exact planners
+(`parts.choosing`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.choosing import shown as choices_shown
 from benchmarks.parts.machine import Stolen, machine, one_thread
 from benchmarks.parts.planning import shown
 from benchmarks.parts.planning.at_pace import at_pace
@@ -48,7 +54,13 @@ _BUSY = 0.5
 #: Of the machine's time, what its host may give to others before figures mean little.
 _ROBBED = 0.02
 
-table = shown.table
+#: Problems of `--choose`.
+_PROBLEMS = ("k-reduce", "stores", "stages", "shards")
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result for a person."""
+    return (choices_shown if "choose" in result else shown).table(result)
 
 
 def run(args: Sequence[str]) -> Json:
@@ -58,6 +70,11 @@ def run(args: Sequence[str]) -> Json:
     RunFailed if a run fails, or a function of it dies.
     """
     asked = _arguments(args)
+    if asked.choose:
+        # Its solvers are not needed for anything else.
+        from benchmarks.parts.choosing import bench
+
+        return bench.run(asked.only, seed=asked.seed, quick=asked.quick)
     chosen = [CHOSEN[name] for name in asked.only]
     there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
     began, on_what, stolen = time.monotonic(), machine(), Stolen()
@@ -182,8 +199,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        help=f"this configuration; several times for several: {', '.join(CHOSEN)}",
+        help=f"this configuration; several times for several: {', '.join(CHOSEN)}; "
+        f"with --choose this problem: {', '.join(_PROBLEMS)}",
     )
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help="instead: how good and how quick the papers' own methods are at choosing plans",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of --choose: of random problems")
     parser.add_argument(
         "--rounds", type=_above_zero, help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick"
     )
@@ -196,13 +220,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"{', '.join(_QUICK)}, one round, and profiles of few probes",
+        help=f"{', '.join(_QUICK)}, one round, and profiles of few probes; with --choose: few "
+        "problems",
     )
     asked = parser.parse_args(args)
-    asked.only = asked.only or list(_QUICK if asked.quick else CHOSEN)
+    known = _PROBLEMS if asked.choose else tuple(CHOSEN)
+    asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else known)
     for name in asked.only:
-        if name not in CHOSEN:
-            parser.error(f"argument --only: {name!r} is none of {', '.join(CHOSEN)}")
+        if name not in known:
+            parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")
     asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
     return asked
 
