@@ -172,6 +172,12 @@ def test_profiles_of_two_jobs_are_no_choice(profile: Path, tmp_path: Path) -> No
     assert "the profiles are of different jobs, by-hand, another: plan one at a time" in done.stderr
 
 
+def test_two_profiles_of_one_place_are_no_choice(profile: Path) -> None:
+    done = plan(profile, profile)
+    assert done.exit_code == 2
+    assert "two profiles are of aws-lambda over s3: give one of them" in done.stderr
+
+
 def test_a_job_on_two_platforms(
     fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,8 +128,8 @@ def test_a_goal_that_is_none(given: dict[str, object], words: str) -> None:
 def test_too_little_time_for_messages_is_said() -> None:
     """Where virtual time would take too long, closed forms serve, and are marked."""
     candidates = proposed(OVER_S3, SMALL, time_limit_s=5.0).candidates
-    quick = ranked(candidates, Goal(), time_limit_s=0.0, most=0)
-    whole = ranked(candidates, Goal(), time_limit_s=60.0, most=len(candidates))
+    quick = ranked(candidates, Goal(), left_s=0.0, limit_s=5.0, least=0)
+    whole = ranked(candidates, Goal(), left_s=60.0, limit_s=60.0, least=len(candidates))
     assert quick.predicted < whole.predicted
     assert whole.chosen.plan.by == VIRTUAL_TIME
     assert quick.chosen in quick.front.points

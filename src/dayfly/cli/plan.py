@@ -87,7 +87,9 @@ def plan(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Of search and re-ranking, about.", show_default="1.6"),
+        typer.Option(
+            metavar="S", help="Of search and re-ranking, at most, about.", show_default="10"
+        ),
     ] = None,
     flops_per_vcpu: Annotated[
         str | None,

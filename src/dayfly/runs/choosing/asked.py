@@ -10,8 +10,9 @@ from dayfly.runs.choosing.goal import Goal
 
 #: Functions at once, unless said otherwise: as many as virtual time goes through one by one.
 MOST_WORKERS = 64
-#: Seconds that search and re-ranking take, about, unless said otherwise.
-TIME_LIMIT_S = 1.6
+#: Seconds that search and re-ranking take at most, about, unless said otherwise. Searches end by
+#: themselves when they are exact, which is mostly within a second.
+TIME_LIMIT_S = 10.0
 #: Samples of a micro-batch of cut models, about, unless said otherwise: FuncPipe's (section 5.1).
 MICRO_SAMPLES = 4
 
@@ -23,8 +24,9 @@ class Asked:
     replicas' together, to choose among; empty: such as have `MICRO_SAMPLES` samples, and for models
     that are not cut as many as memory needs. collectives: of models that are not cut; empty: all.
     batch_size, epochs: in place of the job's. most_batch_size: the batch may be chosen, too, up to
-    so many samples, as FasDL does. time_limit_s: of search and re-ranking. most_predicted: plans
-    that are re-ranked. Raises RequestError for numbers that cannot be.
+    so many samples, as FasDL does. time_limit_s: of search and re-ranking. least_predicted: plans
+    that are re-ranked, more if it takes no time to speak of. Raises RequestError for numbers that
+    cannot be.
     """
 
     goal: Goal = field(default_factory=Goal)
@@ -36,7 +38,7 @@ class Asked:
     epochs: int | None = None
     most_batch_size: int | None = None
     time_limit_s: float = TIME_LIMIT_S
-    most_predicted: int = 40
+    least_predicted: int = 16
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= 10_000:

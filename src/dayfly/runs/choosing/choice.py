@@ -15,7 +15,7 @@ from dayfly.runs.choosing.place import Place
 from dayfly.runs.choosing.ranking import VIRTUAL_TIME, Option, ranked
 
 #: Of the time limit, what the searches for pipelines get together.
-_SEARCHING = 0.6
+_SEARCHING = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,13 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
     if not candidates:
         raise RequestError("no plan: " + "; ".join(notes))
     left_s = asked.time_limit_s - (time.monotonic() - began)
-    best = ranked(candidates, asked.goal, time_limit_s=max(0.0, left_s), most=asked.most_predicted)
+    best = ranked(
+        candidates,
+        asked.goal,
+        left_s=max(0.0, left_s),
+        limit_s=asked.time_limit_s,
+        least=asked.least_predicted,
+    )
     gap = max(one.gap for one in found)
     closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
     if closed:
@@ -90,7 +96,7 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
     notes += [
         f"{place.profile.channel} has no prices in the catalogue: its messages count nothing"
         for place in places
-        if place.store is None
+        if place.store is None and "://" not in place.profile.channel
     ]
     return Choice(
         job=places[0].profile.job,

@@ -103,6 +103,9 @@ def places_of_profiles(
             f"{', '.join(dict.fromkeys(names))}: give a profile of {missing[0]} as well, or the job"
         )
     kept = [place for place in of if not platforms or place.platform.name in platforms]
+    twice = [str(place) for place in kept if list(map(str, kept)).count(str(place)) > 1]
+    if twice:
+        raise RequestError(f"two profiles are of {twice[0]}: give one of them")
     if not stores:
         return tuple(kept)
     made = []

@@ -31,10 +31,11 @@ from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.planning import configuration, plan_of
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
-#: What virtual time takes for a message of a step, measured on one core; and how many steps it has.
-_MESSAGE_S, _STEPS = 3e-5, 2
-#: The longest that one plan is gone through for, whatever time is left.
-_LONGEST_S = 0.5
+#: Messages of a step that are gone through for each second of the time limit: a thousand take about
+#: 0.06 s, of a core.
+_MESSAGES_PER_S = 1000
+#: Seconds that nobody minds.
+_SOON_S = 0.7
 #: A candidate that is worse than the front by less may be better when it is predicted.
 _NEAR = 1.25
 
@@ -57,7 +58,7 @@ class Option:
         k = "" if settings.aggregators is None else f" K={settings.aggregators}"
         summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
         micro = settings.micro_batches or 1
-        micros = f", {micro} micro-batches" if micro > 1 else ""
+        micros = f", {micro} micro" if micro > 1 else ""
         if settings.cut:
             sizes = settings.stage_memory_mib
             runs = [(len(list(same)), size) for size, same in groupby(sizes)]
@@ -101,25 +102,29 @@ class Ranked:
 
 
 def ranked(
-    candidates: Sequence[Candidate], goal: Goal, *, time_limit_s: float, most: int
+    candidates: Sequence[Candidate], goal: Goal, *, left_s: float, limit_s: float, least: int
 ) -> Ranked:
     """Predict those that matter, and choose.
 
-    time_limit_s: after so long no more are predicted than the choice needs. most: as many at most,
-    beside these. Raises RequestError, with the nearest plan, if none keeps the goal's limits.
+    left_s: after so long no more are predicted than the choice itself needs. limit_s: of the whole
+    request, by which a plan's messages may be more or fewer. least: as many are predicted in that
+    time if there are so many, and more as long as it takes no time to speak of. Raises
+    RequestError, with the nearest plan, if none keeps the goal's limits.
     """
-    until = time.monotonic() + time_limit_s
-    search = _Search(candidates, goal)
+    began = time.monotonic()
+    until = began + left_s
+    search = _Search(candidates, goal, _MESSAGES_PER_S * limit_s)
     while search.open:
-        late = time.monotonic() >= until
-        enough = late or len(search.options) >= most
+        now = time.monotonic()
+        late = now >= until
+        enough = late or (len(search.options) >= least and now - began > _SOON_S)
         at = search.needed(late=late)
         if at is None and not enough:
             at = search.widest()
             at = search.closest() if at is None else at
         if at is None:
             break
-        search.predict(at, until - time.monotonic())
+        search.predict(at)
     options = search.options
     if not options:
         raise RequestError(
@@ -142,17 +147,17 @@ class _Search:
     mean of those like it: of the same place, kind and collective, alone or not.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], goal: Goal) -> None:
+    def __init__(self, candidates: Sequence[Candidate], goal: Goal, most_messages: float) -> None:
         self.open: dict[int, Candidate] = dict(enumerate(candidates))
         self.options: list[Option] = []
         self.too_large = 0
-        self._goal = goal
+        self._goal, self._most_messages = goal, most_messages
         self._apart: dict[object, list[tuple[float, float]]] = {}
 
-    def predict(self, number: int, left_s: float) -> None:
+    def predict(self, number: int) -> None:
         """Make an option of a candidate, unless it does not fit."""
         candidate = self.open.pop(number)
-        option = _predicted(candidate, left_s)
+        option = _predicted(candidate, self._most_messages)
         if not _fits(option):
             self.too_large += 1
             return
@@ -226,13 +231,12 @@ def _like(candidate: Candidate) -> object:
     return str(candidate.place), candidate.kind, alone or settings.algorithm
 
 
-def _predicted(candidate: Candidate, left_s: float) -> Option:
+def _predicted(candidate: Candidate, most_messages: float) -> Option:
     one, place = candidate, candidate.place
     asked = configuration(one.settings, one.wanted)
     closed = predict(place.profile, asked, place.platform, place.store, most_simulated=0)
     messages = closed.step_volume.puts + closed.step_volume.gets
-    takes_s = _MESSAGE_S * _STEPS * messages
-    if asked.workers > MOST_SIMULATED or takes_s > max(left_s, _LONGEST_S):
+    if asked.workers > MOST_SIMULATED or messages > most_messages:
         return Option(candidate=one, prediction=closed, by=CLOSED_FORMS)
     gone_through = predict(place.profile, asked, place.platform, place.store)
     return Option(candidate=one, prediction=gone_through, by=VIRTUAL_TIME)

@@ -15,8 +15,8 @@ PARTS = {
     "start-up": ("part-start", "start-up, validation, hand-overs and the end"),
 }
 # Pixels.
-_WIDE, _ROW, _BAR, _NAMES, _ENDS = 1000, 24, 15, 340, 150
-_LETTERS = 50
+_WIDE, _ROW, _BAR, _NAMES, _ENDS = 1000, 24, 15, 390, 150
+_LETTERS = 52
 
 
 def chart(choice: Choice) -> str:

@@ -18,6 +18,7 @@ from dayfly.runs.report.markup import text
 _WIDE, _HIGH = 1000, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 20, 46
 _MARK, _RING, _APART = 6.0, 11.0, 17.0
+_NAME = 130  # of a limit; there is nothing below a front, so it stands at the bottom left
 #: Beyond such a ratio of the largest to the smallest an axis is logarithmic.
 _WIDE_RATIO = 6.0
 _TICKS = 7
@@ -152,16 +153,17 @@ def _limits(choice: Choice, x: Axis, y: Axis) -> list[str]:
     goal, parts = choice.asked.goal, []
     if goal.deadline_s is not None and x.has(goal.deadline_s):
         at = x.at(goal.deadline_s)
+        aside, anchor = (-6, "end") if at > _LEFT + _NAME else (6, "start")
         parts.append(
             f'<line class="limit" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HIGH - _BOTTOM}"/>'
-            f'<text class="limit-name" x="{at - 6:.1f}" y="{_TOP + 12}" text-anchor="end">'
-            f"deadline {seconds(goal.deadline_s)}</text>"
+            f'<text class="limit-name" x="{at + aside:.1f}" y="{_HIGH - _BOTTOM - 10}" '
+            f'text-anchor="{anchor}">deadline {seconds(goal.deadline_s)}</text>'
         )
     if goal.budget_usd is not None and y.has(goal.budget_usd):
         at = y.at(goal.budget_usd)
         parts.append(
             f'<line class="limit" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-            f'<text class="limit-name" x="{_WIDE - _RIGHT}" y="{at - 6:.1f}" text-anchor="end">'
+            f'<text class="limit-name" x="{_LEFT + 8}" y="{at + 16:.1f}">'
             f"budget {dollars(goal.budget_usd)}</text>"
         )
     return parts

@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from dayfly.errors import RequestError
+from dayfly.plan.choose.in_words import dollars, seconds
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS
@@ -56,7 +57,11 @@ def png(choice: Choice) -> bytes:
         )
         _front(choice, above)
         _bars(choice, beneath)
-        canvas.suptitle(f"{choice.job}: {choice.chosen}", fontsize=10, x=0.01, ha="left")
+        title = (
+            f"{choice.job}: {choice.chosen.plan.short}, {seconds(choice.chosen.seconds)}, "
+            f"{dollars(choice.chosen.usd)}"
+        )
+        canvas.suptitle(title, fontsize=10, x=0.01, ha="left")
         held = BytesIO()
         # No date and no version: the same choice gives the same bytes.
         canvas.savefig(held, format="png", dpi=_DPI, metadata={"Software": None})
@@ -65,9 +70,11 @@ def png(choice: Choice) -> bytes:
 
 
 def _front(choice: Choice, axis: Any) -> None:
+    from matplotlib.ticker import LogLocator
+
     points = choice.front.points
-    seconds, usd = [one.seconds for one in points], [one.usd for one in points]
-    axis.step(seconds, usd, where="post", color="#999999", linewidth=1, linestyle="--", zorder=1)
+    run_s, usd = [one.seconds for one in points], [one.usd for one in points]
+    axis.step(run_s, usd, where="post", color="#999999", linewidth=1, linestyle="--", zorder=1)
     named = set()
     for at, point in enumerate(points, 1):
         option, kind = point.plan, point.plan.candidate.kind
@@ -104,11 +111,12 @@ def _front(choice: Choice, axis: Any) -> None:
     if goal.budget_usd is not None:
         axis.axhline(goal.budget_usd, color="#c22f17", linewidth=1, linestyle="-.", label="budget")
     for values, scale, name in (
-        (seconds, axis.set_xscale, axis.xaxis),
+        (run_s, axis.set_xscale, axis.xaxis),
         (usd, axis.set_yscale, axis.yaxis),
     ):
         if max(values) > _WIDE_RATIO * min(values):
             scale("log")
+            name.set_major_locator(LogLocator(subs=(1, 2, 5)))
             name.set_major_formatter(lambda value, _: f"{value:g}")
             name.set_minor_formatter(lambda value, _: "")
     axis.set(xlabel="seconds of the run", ylabel="dollars")
@@ -133,7 +141,7 @@ def _bars(choice: Choice, axis: Any) -> None:
     axis.invert_yaxis()
     axis.set_xlabel("seconds of the run")
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=7, frameon=False)
+    axis.legend(fontsize=7, frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 def _short(name: str) -> str:
