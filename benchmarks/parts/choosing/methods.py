@@ -16,16 +16,20 @@ from benchmarks.parts.choosing import (
     store_fixed,
     store_greedy,
 )
-from benchmarks.parts.choosing.answer import Answer, Goal
+from benchmarks.parts.choosing.answer import Answer, Goal, exact
 from benchmarks.parts.choosing.bayes import bayes
 from benchmarks.parts.choosing.cases import Case
+from benchmarks.parts.choosing.merging import merged
 from benchmarks.parts.choosing.miqp import miqp
+from benchmarks.parts.choosing.pipeline_points import point
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.choosing.two_stage import two_stage
 from benchmarks.parts.choosing.v_bounds import v_bounds
 from dayfly.plan.choose.front import Front
 from dayfly.plan.choose.k_reduce import plan_k_reduce
 from dayfly.plan.choose.pipelines.choose import choose
+from dayfly.plan.choose.pipelines.plan import PipelinePlan
+from dayfly.plan.choose.pipelines.problem import StagesOverStore
 from dayfly.plan.choose.stores import plan_stores
 
 #: The product's planner, in tables.
@@ -123,6 +127,10 @@ def _stages(size: Size, seed: int) -> Contest:
                 answer=partial(miqp, groups=groups, time_limit_s=size.limit_s),
                 cases=size.slow,
             ),
+            Method(
+                name=f"{EXACT}, {groups} layers",
+                answer=partial(_merged_exactly, groups=groups),
+            ),
             Method(name="TPDMP, grid", answer=tpdmp),
             Method(
                 name=f"Bayes, {size.rounds} rounds",
@@ -144,6 +152,15 @@ def _shards(size: Size, seed: int) -> Contest:
         papers=pipeline_cases.shard_cases(),
         random=pipeline_cases.random_shard_cases(-(-size.random // 4), seed),
     )
+
+
+def _merged_exactly(
+    problem: StagesOverStore, goal: Goal, *, groups: int
+) -> Answer[PipelinePlan]:
+    """What merging alone costs, whatever solves the rest."""
+    small = merged(problem, groups)
+    found = exact(_front(small.problem), goal).point
+    return Answer(found and point(problem, small.unmerged(found.plan)))
 
 
 def _front(problem: Any) -> Front[Any]:
