@@ -154,9 +154,7 @@ def _shards(size: Size, seed: int) -> Contest:
     )
 
 
-def _merged_exactly(
-    problem: StagesOverStore, goal: Goal, *, groups: int
-) -> Answer[PipelinePlan]:
+def _merged_exactly(problem: StagesOverStore, goal: Goal, *, groups: int) -> Answer[PipelinePlan]:
     """What merging alone costs, whatever solves the rest."""
     small = merged(problem, groups)
     found = exact(_front(small.problem), goal).point
