@@ -14,7 +14,7 @@ profiled (`parts.planning.configurations`), and no coefficient is fitted on one 
 error stands how well the measurement repeats itself: no prediction can be expected to be closer.
 
 `--choose` runs nothing: it has the papers' own methods choose plans beside the exact planners
-(`parts.choosing`).
+(`parts.choosing`); with `--run` for two jobs of this machine, and runs what they chose.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.choosing import carried_out_shown
 from benchmarks.parts.choosing import shown as choices_shown
 from benchmarks.parts.machine import Stolen, machine, one_thread
 from benchmarks.parts.planning import shown
@@ -56,10 +57,14 @@ _ROBBED = 0.02
 
 #: Problems of `--choose`.
 _PROBLEMS = ("k-reduce", "stores", "stages", "shards")
+#: Jobs of `--choose --run`.
+_JOBS = ("mlp", "gpt")
 
 
 def table(result: Mapping[str, Any]) -> Table:
     """The result for a person."""
+    if "run" in result:
+        return carried_out_shown.table(result)
     return (choices_shown if "choose" in result else shown).table(result)
 
 
@@ -72,8 +77,12 @@ def run(args: Sequence[str]) -> Json:
     asked = _arguments(args)
     if asked.choose:
         # Its solvers are not needed for anything else.
-        from benchmarks.parts.choosing import bench
+        from benchmarks.parts.choosing import bench, carried_out
 
+        if asked.run:
+            return carried_out.run(
+                asked.only, rounds=asked.rounds, keep=asked.profiles, quick=asked.quick
+            )
         return bench.run(asked.only, seed=asked.seed, quick=asked.quick)
     chosen = [CHOSEN[name] for name in asked.only]
     there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
@@ -200,12 +209,18 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         action="append",
         metavar="NAME",
         help=f"this configuration; several times for several: {', '.join(CHOSEN)}; "
-        f"with --choose this problem: {', '.join(_PROBLEMS)}",
+        f"with --choose this problem: {', '.join(_PROBLEMS)}; with --run this job: "
+        f"{', '.join(_JOBS)}",
     )
     parser.add_argument(
         "--choose",
         action="store_true",
         help="instead: how good and how quick the papers' own methods are at choosing plans",
+    )
+    parser.add_argument(
+        "--run",
+        action="store_true",
+        help="with --choose: for jobs of this machine, and run the plans",
     )
     parser.add_argument("--seed", type=int, default=0, help="of --choose: of random problems")
     parser.add_argument(
@@ -224,7 +239,9 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "problems",
     )
     asked = parser.parse_args(args)
-    known = _PROBLEMS if asked.choose else tuple(CHOSEN)
+    if asked.run and not asked.choose:
+        parser.error("argument --run: add --choose")
+    known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(CHOSEN)
     asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else known)
     for name in asked.only:
         if name not in known:

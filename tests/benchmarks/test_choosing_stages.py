@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from itertools import combinations, pairwise
 
 import pytest
@@ -120,11 +121,27 @@ def test_the_program_finds_the_optimum(seed: int) -> None:
     assert goal.of(found.point) == pytest.approx(goal.of(best), rel=1e-5)
 
 
+@pytest.mark.parametrize("limits", [{"functions_at_once": 2}, {"vcpus_at_once": 1.5}])
+def test_the_program_keeps_limits(limits: dict[str, Any]) -> None:
+    p = pipeline_cases.random_problem(random.Random(3), 4, at_lambda(), options=(3, 7))
+    options = tuple(replace(one, vcpus=v) for one, v in zip(p.options, (0.5, 1.25), strict=True))
+    p = replace(p, options=options)
+    limited = replace(p, **limits)
+    goal = pipeline_cases.goals(at_lambda())[3]
+    found = miqp(limited, goal, groups=None, time_limit_s=60.0)
+    best, free = (exact(choose(one).front, goal).point for one in (limited, p))
+    assert found.point is not None
+    assert best is not None
+    assert free is not None
+    assert goal.of(found.point) == pytest.approx(goal.of(best), rel=1e-5)
+    assert goal.of(free) < goal.of(best)  # the limit matters
+
+
 def test_the_program_says_when_it_was_stopped_and_what_it_does_not_have() -> None:
     p = pipeline_cases.random_problem(random.Random(1), 6, at_lambda())
     found = miqp(p, CHEAPEST, groups=None, time_limit_s=0.05)
     assert found.stopped.startswith("0.05 s, ")
-    with pytest.raises(ValueError, match="one degree, the pipelined scatter-reduce"):
+    with pytest.raises(ValueError, match="one degree, and the pipelined scatter-reduce"):
         miqp(replace(p, mixed=True), CHEAPEST, groups=None, time_limit_s=1.0)
 
 
@@ -150,7 +167,7 @@ def test_throughput_by_hand() -> None:
 
 
 @SLOW
-@given(store_problems(mixed=False, pipelined=(True,), functions_at_once=None))
+@given(store_problems(mixed=False, pipelined=(True,), functions_at_once=None, vcpus_at_once=None))
 def test_the_slowest_stage_is_as_fast_as_can_be(p: StagesOverStore) -> None:
     every = every_point(p)
     for one in grid(p):

@@ -14,7 +14,7 @@ SIZES = (1024, 2048, 4096)
 
 def functions(memory_mib: int, layers: int, **more: Any) -> SizeProfile:
     """Functions that compute a sample's pass through a layer in 32 ms over GiB forward, and in
-    twice that backward."""
+    twice that backward, and have a vCPU for each."""
     each = 0.032 * 1024 / memory_mib
     way = by_hand.transfer(BYTES_PER_S, LATENCY_S)
     given: dict[str, Any] = {
@@ -23,6 +23,7 @@ def functions(memory_mib: int, layers: int, **more: Any) -> SizeProfile:
         "up": way,
         "down": way,
         "rates": None,
+        "cpu_cores": memory_mib / 1024,
         "init_s": by_hand.given(1.0),
         "start_s": by_hand.given(LATENCY_S),
         "end_s": by_hand.given(0.0),

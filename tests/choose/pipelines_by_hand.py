@@ -82,6 +82,10 @@ def fits(problem: Problem, plan: PipelinePlan) -> bool:
         room = [problem.options[one].memory_bytes for one in plan.options]
         if plan.functions > (problem.functions_at_once or plan.functions):
             return False
+        vcpus = [problem.options[j].vcpus for j in plan.options]
+        used = sum(round(1000 * each) * d for each, d in zip(vcpus, plan.replicas, strict=True))
+        if problem.vcpus_at_once is not None and used > round(1000 * problem.vcpus_at_once):
+            return False
     else:
         room = [of(problem, plan).container.memory_bytes] * len(plan.options)
     return all(need <= has for need, has in zip(memory_bytes(problem, plan), room, strict=True))
@@ -138,6 +142,7 @@ def options(draw: st.DrawFn, count: int, many: int) -> tuple[MemoryOption, ...]:
                 bytes_per_s=draw(st.sampled_from([1e6, 2e7, 7e7])),
                 base_bytes=float(draw(st.sampled_from([0, 2**27]))),
                 usd_per_s=per_mib * memory * dear,
+                vcpus=draw(st.sampled_from([0.1, 0.25, 1.0, 4.0])),
             )
         )
     return tuple(found)
@@ -159,6 +164,7 @@ def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
         "beta": draw(st.sampled_from([1.0, 1.2])),
         "pipelined": draw(st.sampled_from([(True,), (False,), (True, False)])),
         "functions_at_once": draw(st.sampled_from([None, None, 1, 2, 3, 5])),
+        "vcpus_at_once": draw(st.sampled_from([None, None, 0.3, 1.5, 4.0])),
     }
     return StagesOverStore(**{**values, **fixed})
 

@@ -18,6 +18,7 @@ from dayfly.plan.choose.data_parallel import (
     collectives_of,
     plan_data_parallel,
 )
+from dayfly.plan.choose.from_profile import most_at_once
 from dayfly.plan.choose.front import Point
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.memory import peak_mib
@@ -99,6 +100,21 @@ def test_of_equal_shares_the_fewest_functions() -> None:
     """64 samples: of 22 to 31 functions each has three at most, so 22 are enough."""
     assert problem(job(), 31).allowed == (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 22)
     assert problem(job(), 100).allowed[-1] == 64
+
+
+def test_vcpus_at_once() -> None:
+    """By-hand functions have a vCPU for each GiB: of 1024 MiB four may be there, of 4096 one."""
+    made = job(3, 30.0)
+    limited = plan_data_parallel(replace(problem(made), vcpus_at_once=4.0))
+    most = {memory_mib: most_at_once(made.size(memory_mib), 99, 4.0) for memory_mib in SIZES}
+    assert sorted(most.values(), reverse=True) == list(most.values())
+    assert all(one.plan.workers <= most[one.plan.memory_mib] for one in limited.points)
+    asked = replace(problem(made), workers=tuple(range(1, 5)))
+    free = plan_data_parallel(asked).points
+    kept = [one for one in free if one.plan.workers <= most[one.plan.memory_mib]]
+    assert all(_is_matched(one, limited.points) for one in kept)
+    with pytest.raises(RequestError, match=r"has .* vCPUs, and the limit is 0\.01 at once: allow"):
+        plan_data_parallel(replace(problem(made), vcpus_at_once=0.01))
 
 
 def test_memory_is_kept_by_more_micro_batches() -> None:

@@ -65,6 +65,28 @@ def test_functions_at_once(most: int) -> None:
     )
 
 
+@pytest.mark.parametrize("most", [0.2, 0.5, 1.0, 1.7, 3.0])
+@pytest.mark.parametrize("functions", [None, 2, 4])
+def test_vcpus_at_once(most: float, functions: int | None) -> None:
+    """Functions of 1024 MiB have 0.25, and those of 2048 MiB 0.7."""
+    p = random_problem(7, layers=5, options=2)
+    options = tuple(replace(one, vcpus=v) for one, v in zip(p.options, (0.25, 0.7), strict=True))
+    p = replace(p, options=options, vcpus_at_once=most, functions_at_once=functions)
+    points = every_point(p)
+    if not points:
+        with pytest.raises(
+            RequestError, match=f"within {most:g} vCPUs at once: it needs .*: allow"
+        ):
+            choose(p, compiled=False)
+        return
+    found = choose(p, compiled=False).front
+    assert_is_the_front(found, points)
+    limits = {limit for point in found.points for limit in point.limits}
+    assert found.fastest == choose(
+        replace(p, vcpus_at_once=None), compiled=False
+    ).front.fastest or (f"{most:g} vCPUs at once" in limits)
+
+
 def test_a_deadline_that_nothing_meets_names_what_limits() -> None:
     found = choose(random_problem(7, layers=5, options=2), compiled=False).front
     with pytest.raises(RequestError, match="or more than functions of 2048 MiB"):
@@ -121,6 +143,8 @@ def test_a_model_that_takes_too_many_functions() -> None:
 def test_what_makes_no_problem() -> None:
     with pytest.raises(RequestError, match="give a problem"):
         choose()
+    with pytest.raises(RequestError, match="-1 vCPUs at once: allow more than 0, or give no limit"):
+        replace(one_layer(1.0), vcpus_at_once=-1.0)
     with pytest.raises(RequestError, match="give one that divides them"):
         one_layer(1.0, degrees=(3,))
     with pytest.raises(RequestError, match="give one of each at least"):

@@ -69,10 +69,10 @@ def test_labels(seed: int) -> None:
             *case.below,
             m.below_lag_b_s,
             case.units.price,
-            m.replicas,
+            m.uses,
             labels,
             begins,
-            9,
+            np.array([9, 9000]),
             case.fewest,
             case.classes,
             limits[0],
@@ -87,9 +87,9 @@ def test_labels(seed: int) -> None:
         assert np.array_equal(origin[a], its_origin[b])
         assert np.array_equal(one[a], other[b])
         made = one[np.lexsort((one[:, 1], one[:, 0]))]
-        for by_functions in (False, True):
-            kept = kernels.undominated(made, 0.01, by_functions)
-            assert np.array_equal(kept, vectorised.undominated(made, 0.01, by_functions))
+        for by_uses in (False, True):
+            kept = kernels.undominated(made, 0.01, by_uses)
+            assert np.array_equal(kept, vectorised.undominated(made, 0.01, by_uses))
         labels = np.concatenate([labels, made])
         begins = np.concatenate([begins, np.full(len(made), q)])
     assert len(labels) > 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -91,6 +93,16 @@ def test_the_limit_of_functions_at_once() -> None:
     )
     with pytest.raises(RequestError, match="or more than 6 functions at once and functions of"):
         plan_stores(problem(stores=(server(),), at_once=6)).cheapest_within(1.0)
+
+
+def test_sizes_of_which_few_may_be_there_at_once() -> None:
+    """The larger ones are faster, but three are all that there may be."""
+    large = size(2048, compute_s_per_byte=5e-4, usd_per_s=2e-5)
+    for most, memory_mib in ((3.0, 1024), (10.0, 2048)):
+        sizes = (size(), replace(large, most_workers=most))
+        front = plan_stores(problem(sizes=sizes, stores=(server(),)))
+        assert all(p.plan.workers <= most for p in front.points if p.plan.memory_mib == 2048)
+        assert (front.fastest.plan.workers, front.fastest.plan.memory_mib) == (10, memory_mib)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -46,7 +47,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     found = command.last_json(done.stdout)
     assert set(found) == {
         *("job", "places", "front", "chosen", "why", "certainty", "gap", "considered"),
-        *("predicted", "notes", "took_s", "output", "plots"),
+        *("predicted", "stores", "why_store", "notes", "took_s", "output", "plots"),
     }
     assert found["places"] == [{"platform": "aws-lambda", "store": "s3"}]
     front = found["front"]
@@ -102,6 +103,13 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
     found = command.last_json(done.stdout)
     assert [one["store"] for one in found["places"]] == ["s3", "elasticache"]
     assert found["front"][0]["store"] == "elasticache"  # less latency, and cheaper requests
+    (s3,) = found["stores"]
+    chosen = found["front"][found["chosen"]]
+    assert s3["store"] == "s3"
+    assert s3["seconds"] > chosen["seconds"]
+    assert found["why_store"].startswith("Over elasticache it takes ")
+    assert "; over s3 it would take " in found["why_store"]
+    assert "% more: " in found["why_store"]
     own = tmp_path / "own" / "stores"
     own.mkdir(parents=True)
     row = 'value = 0.001\nsource = "a guess"\nas_of = "2026-11"\n'
@@ -164,6 +172,27 @@ def test_a_model_that_fits_nowhere(profile: Path) -> None:
     assert "aws-lambda over s3, pipeline: " in done.stderr
 
 
+def test_vcpus_of_all_functions(profile: Path) -> None:
+    """By hand a function has a vCPU for each GiB."""
+    free, limited = (
+        command.last_json(plan(profile, *SMALL, *flags, "--json").stdout)["front"]
+        for flags in ((), ("--vcpus", 3))
+    )
+    assert max(used(one) for one in free) > 3
+    assert max(used(one) for one in limited) <= 3
+    done = plan(profile, *SMALL, "--vcpus", 0)
+    assert done.exit_code == 2
+    assert "--vcpus 0: give a number above 0" in done.stderr
+
+
+def used(one: dict[str, Any]) -> float:
+    """vCPUs of a plan's functions."""
+    settings = one["settings"]
+    stages = settings.get("stage_memory_mib") or [settings["memory_mib"]]
+    each = settings.get("replicas") or settings.get("workers", 1)
+    return sum(stages) / 1024 * each
+
+
 def test_profiles_of_two_jobs_are_no_choice(profile: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(profile_text(replace(job(), job="another")))
@@ -181,12 +210,15 @@ def test_two_profiles_of_one_place_are_no_choice(profile: Path) -> None:
 def test_a_job_on_two_platforms(
     fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no row says is refused with its flag; with it both are looked up."""
+    """What no row says is refused with its flag, but for a cold start, which counts nothing."""
     monkeypatch.chdir(tmp_path)
     flags = ("--platform", "aws-lambda,fargate", "--workers", 4, "--base-memory", 300)
     done = plan(fast, *flags)
     assert done.exit_code == 2
-    assert "the catalogue has no cold_start_s of aws-lambda: give --cold-start" in done.stderr
+    assert "the catalogue has no vcpu_flops_per_s of fargate: give --flops-per-vcpu" in done.stderr
+    done = plan(fast, "--platform", "aws-lambda", *flags[2:], "--memory", 1024)
+    assert done.exit_code == 0, done.stderr
+    assert "the catalogue has no cold_start_s of aws-lambda: a start counts only" in done.stdout
     given = (
         *("--cold-start", "1,30", "--flops-per-vcpu", 38.5, "--uplink", 70, "--downlink", 70),
         *("--memory", "1024,2048", "--output", "plan.json"),

@@ -37,7 +37,7 @@ def lambda_ml(problem: KReduceProblem, goal: Goal) -> Answer[KReducePlan]:
     size = max(problem.sizes, key=lambda one: one.memory_mib)
     for workers in sorted(problem.workers):
         samples = problem.most_global_samples // workers
-        if 1 <= samples <= size.most_samples:
+        if size.allows(workers) and 1 <= samples <= size.most_samples:
             seconds, usd = synchronous(problem, size, workers, workers, samples)
             return Answer(goal.best([_point(size, workers, workers, samples, seconds, usd)]))
     return Answer(None)
@@ -53,7 +53,7 @@ def _every(
         for size in problem.sizes:
             most = min(size.most_samples, problem.most_global_samples // workers)
             samples = every[every <= most]
-            if not len(samples):
+            if not len(samples) or not size.allows(workers):
                 continue
             seconds, usd = synchronous(problem, size, workers, aggregators, samples)
             values = np.where(

@@ -7,7 +7,8 @@
 Products of binaries are technique 1, of a binary and a continuous variable technique 2 with its
 misprint corrected (ax <= f <= bx, docs/errata.md), maxima technique 3. Where an expression is only
 ever pressed down (t_iter, lags, memory needed), the halves that would hold it up are left out, and
-a product of binaries may be continuous, as its bounds make it 0 or 1. What remains is
+a product of binaries may be continuous, as its bounds make it 0 or 1. Limits of functions and vCPUs
+at once, which the paper does not have, are two more constraints. What remains is
 
     min alpha_1 t_iter c_mem + alpha_2 t_iter
 
@@ -43,8 +44,8 @@ def miqp(
 
     How it was stopped has SCIP's gap. Raises ValueError for a problem that the paper does not have.
     """
-    if problem.mixed or problem.pipelined != (True,) or problem.functions_at_once:
-        raise ValueError("FuncPipe has one degree, the pipelined scatter-reduce, and no limit")
+    if problem.mixed or problem.pipelined != (True,):
+        raise ValueError("FuncPipe has one degree, and the pipelined scatter-reduce")
     small = merged(problem, groups)
     program = _Program(small.problem, goal)
     program.model.setParam("limits/time", time_limit_s)
@@ -242,16 +243,22 @@ class _Program:
         return summed + quicksum(deltas)
 
     def _price(self) -> Any:
-        """Equation 5, in the least price: sum over k, i, j of D_k M_j y_k x_i z_ij."""
-        p, found = self.problem, []
+        """Equation 5, in the least price: sum of D_k M_j y_k x_i z_ij. Keeps the limits, too."""
+        p, price, functions, vcpus = self.problem, [], [], []
         ends = [*self.e, self.z[-1]]
         for y, d in zip(self.y, p.divisors, strict=True):
             for row in ends:
-                for j, one in enumerate(row):
-                    price = d * p.options[j].usd_per_s / self.unit
-                    found.append(price * self._product(y, one))
-        total = self.model.addVar(lb=0.0, ub=self._dearest())
-        self.model.addCons(total >= quicksum(found))
+                for option, one in zip(p.options, row, strict=True):
+                    used = d * self._product(y, one)
+                    price.append(used * (option.usd_per_s / self.unit))
+                    functions.append(used)
+                    vcpus.append(used * option.vcpus)
+        total, add = self.model.addVar(lb=0.0, ub=self._dearest()), self.model.addCons
+        add(total >= quicksum(price))
+        if p.functions_at_once is not None:
+            add(quicksum(functions) <= p.functions_at_once)
+        if p.vcpus_at_once is not None:
+            add(quicksum(vcpus) <= p.vcpus_at_once)
         return total
 
     def _binary(self) -> Any:

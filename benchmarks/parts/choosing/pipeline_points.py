@@ -37,6 +37,11 @@ def holds(problem: StagesOverStore | StagesOverLinks, plan: PipelinePlan) -> boo
         room = [problem.options[one].memory_bytes for one in plan.options]
         if plan.functions > (problem.functions_at_once or plan.functions):
             return False
+        vcpus = sum(
+            d * problem.options[j].vcpus for j, d in zip(plan.options, plan.replicas, strict=True)
+        )
+        if problem.vcpus_at_once is not None and vcpus > problem.vcpus_at_once * (1 + 1e-9):
+            return False
     else:
         room = [of(problem, plan).container.memory_bytes] * len(plan.options)
     return all(need <= has for need, has in zip(memory_bytes(problem, plan), room, strict=True))

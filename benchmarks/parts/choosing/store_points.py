@@ -11,8 +11,8 @@ from dayfly.plan.choose.stores_problem import MemorySize, StoreOption, StorePlan
 
 
 def fits(problem: StoreProblem, size: MemorySize, workers: int) -> bool:
-    """Whether a batch of so many functions fits into memory."""
-    return problem.batch_of(workers) <= size.most_batch_bytes
+    """Whether there may be so many functions, and a batch of theirs fits into memory."""
+    return workers <= size.most_workers and problem.batch_of(workers) <= size.most_batch_bytes
 
 
 def point(
@@ -31,7 +31,7 @@ def points(
     found = []
     n, sizes = np.array(workers, dtype=float), Sizes.of(problem.sizes)
     held = np.array([problem.batch_of(count) for count in workers])
-    size_at, worker_at = np.nonzero(held <= sizes.most_batch_bytes)
+    size_at, worker_at = np.nonzero((held <= sizes.most_batch_bytes) & (n <= sizes.most_workers))
     for store in stores:
         seconds, usd = (one[size_at, worker_at] for one in run_of(problem, store, n, sizes))
         for at in undominated(seconds, usd).tolist():

@@ -44,7 +44,11 @@ class _Batches:
 def two_stage(problem: KReduceProblem, goal: Goal) -> Answer[KReducePlan]:
     """The least dollars within a deadline. `goal`'s deadline is T_con."""
     tables = [
-        [_batches(problem, workers, size) for size in _from_the_largest(problem)]
+        [
+            _batches(problem, workers, size)
+            for size in _from_the_largest(problem)
+            if size.allows(workers)
+        ]
         for workers in problem.workers
     ]
     found: list[Point[KReducePlan]] = []

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dayfly
 from benchmarks.parts import recorded
@@ -13,6 +14,7 @@ from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import Chosen
 from benchmarks.parts.planning.jobs import WORKS, write_data
 from dayfly.errors import RunFailed
+from dayfly.job import Job
 from dayfly.runs.report.comparison import lived_s
 from dayfly.runs.report.step_parts import step_parts
 
@@ -43,32 +45,33 @@ def train(chosen: Chosen, urls: Urls, scratch: Path) -> Taken:
     """Run it once; what it leaves is removed. Raises RunFailed if it fails or a function dies."""
     work = WORKS[chosen.work]
     job = work.job(write_data(work, scratch), batch_size=chosen.batch_size, epochs=chosen.epochs)
-    run = dayfly.train(
-        job,
-        run_dir=scratch / "run",
-        progress=False,
-        channel=urls[chosen.channel],
-        wait_timeout_s=_WAIT_S,
-        **chosen.asked,
-    )
-    taken = _taken(chosen, run)
-    shutil.rmtree(run.directory)
-    return taken
+    asked = {"channel": urls[chosen.channel], **chosen.asked}
+    return run_once(job, chosen.name, scratch / "run", stages=chosen.stages, **asked)
 
 
-def _taken(chosen: Chosen, run: dayfly.Run) -> Taken:
+def run_once(job: Job, name: str, directory: Path, *, stages: int, **asked: Any) -> Taken:
+    """A run in that directory, which is removed afterwards. name: in errors. asked: of
+    `dayfly.train`. Raises RunFailed as `train` does."""
+    try:
+        run = dayfly.train(job, run_dir=directory, progress=False, wait_timeout_s=_WAIT_S, **asked)
+        return _taken(run, name, stages)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _taken(run: dayfly.Run, name: str, stages: int) -> Taken:
     result, ended = run.result, recorded.ended(run.directory)
     if result.restarts:
         causes = ", ".join(str(one["error"] or one["used"]["outcome"]) for one in ended)
-        raise RunFailed(f"{chosen.name}: a function died ({causes})")
+        raise RunFailed(f"{name}: a function died ({causes})")
     run_s = lived_s(recorded.events(run.directory, "coordinator"))
     peaks = [one["peak_mib"] for one in ended]
     if result.step_s is None or run_s is None or None in peaks:
         raise RunFailed(
-            f"{chosen.name}: no step was measured, or not the memory of a function: what is known "
+            f"{name}: no step was measured, or not the memory of a function: what is known "
             f"is {result.step_s} s a step, {run_s} s of functions, peaks of {peaks} MiB"
         )
-    each = len(peaks) // chosen.stages
+    each = len(peaks) // stages
     return Taken(
         step_s=result.step_s,
         cost_usd=result.cost_usd,

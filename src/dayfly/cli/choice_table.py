@@ -31,6 +31,8 @@ def print_choice(choice: Choice) -> None:
     _say(console, "choice", choice.words)
     if choice.knee is not choice.chosen and len(choice.front.points) > 2:
         _say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
+    if choice.store_words:
+        _say(console, "store", choice.store_words)
     option = choice.chosen.plan
     parts = ", ".join(
         f"{name} {number(part)} s ({part / option.prediction.run_s:.0%})"

@@ -80,6 +80,7 @@ def asked_of(flags: Mapping[str, Any]) -> Asked:
     )
     given: dict[str, Any] = {
         "workers": flags["workers"],
+        "vcpus": flags["vcpus"],
         "batch_size": flags["batch_size"],
         "epochs": flags["epochs"],
         "most_batch_size": flags["most_batch_size"],

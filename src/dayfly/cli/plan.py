@@ -52,6 +52,13 @@ def plan(
     workers: Annotated[
         int | None, typer.Option(help="Functions at once, at most.", show_default="64")
     ] = None,
+    vcpus: Annotated[
+        float | None,
+        typer.Option(
+            help="vCPUs that all functions have together, at most, as Fargate's quota.",
+            show_default="for a profile of this machine its cores",
+        ),
+    ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -104,7 +111,7 @@ def plan(
         typer.Option(
             metavar="S,...",
             help=f"From the request to the handler, {_FOR_A_JOB}.",
-            show_default="the catalogue's",
+            show_default="the catalogue's, or 0",
         ),
     ] = None,
     uplink: Annotated[

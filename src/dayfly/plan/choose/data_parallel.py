@@ -26,7 +26,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.plan.channels import Means
 from dayfly.plan.choose.arrays import Array
-from dayfly.plan.choose.from_profile import limited, usd_per_s
+from dayfly.plan.choose.from_profile import allowed, limited, most_at_once, usd_per_s
 from dayfly.plan.choose.front import Front, Point
 from dayfly.plan.choose.in_words import counted
 from dayfly.plan.configuration import Configuration
@@ -67,7 +67,8 @@ class DataParallelProblem:
 
     profile: of the job, over a store. platform: whose prices. store: whose prices messages have;
     None: they cost nothing. workers: all W to consider. collectives: all A. micro_batches: all mu.
-    batch_size: of all functions together. Raises RequestError for what is empty.
+    batch_size: of all functions together. vcpus_at_once: so many they have together at most. Raises
+    RequestError for what is empty.
     """
 
     profile: Profile
@@ -79,6 +80,7 @@ class DataParallelProblem:
     batch_size: int
     epochs: int = 1
     validate_every: int = 1
+    vcpus_at_once: float = math.inf
 
     def __post_init__(self) -> None:
         for what in ("workers", "collectives", "micro_batches"):
@@ -115,14 +117,15 @@ def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
     Raises RequestError, with what is missing, if the whole model fits into no function.
     """
     p = problem
-    sizes, room = limited(p.profile), _Room(p)
+    sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
     points = []
     ways: dict[object, _Ways] = {}
     for memory_mib, size in sizes:
         link = (size.up, size.down, size.speed, size.sum_cpu_s)
         if link not in ways:
             ways[link] = _Ways(p, size)
-        for workers in p.allowed:
+        most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
+        for workers in (one for one in p.allowed if one <= most):
             micro = room.least_micro_batches(memory_mib, size, workers)
             if micro is not None:
                 points += _points(p, ways[link], memory_mib, size, workers, micro)
@@ -233,7 +236,7 @@ def _points(
     validation_s = size.data(validated) + passed(size.forward, validated)
     own_usd = usd_per_s(p.platform, memory_mib)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
-    limits = _limits(p, workers, memory_mib)
+    limits = _limits(p, workers, memory_mib, size)
     found = []
     for way in ways.of(workers):
         step_s = float(np.max(whole_s + np.maximum(way.seconds, way.carried_s))) + apply_s
@@ -299,12 +302,16 @@ class _Room:
         return next(fitting, None)
 
 
-def _limits(p: DataParallelProblem, workers: int, memory_mib: int) -> tuple[str, ...]:
+def _limits(
+    p: DataParallelProblem, workers: int, memory_mib: int, size: SizeProfile
+) -> tuple[str, ...]:
     """What a plan is at the limit of: more of it might allow a better one."""
     found = []
     if workers == p.allowed[-1] and workers < p.batch_size:
         found.append(f"{workers} functions at once")
-    if memory_mib == max(size for size, _ in limited(p.profile)):
+    if workers < p.batch_size and most_at_once(size, workers + 1, p.vcpus_at_once) == workers:
+        found.append(f"{p.vcpus_at_once:g} vCPUs at once")
+    if memory_mib == max(one for one, _ in limited(p.profile)):
         found.append(f"functions of {memory_mib} MiB")
     return tuple(found)
 
@@ -312,7 +319,9 @@ def _limits(p: DataParallelProblem, workers: int, memory_mib: int) -> tuple[str,
 def _fits_nowhere(
     p: DataParallelProblem, sizes: Sequence[tuple[int, SizeProfile]], room: _Room
 ) -> RequestError:
-    (memory_mib, size), workers = sizes[-1], p.allowed[-1]
+    memory_mib, size = sizes[-1]
+    most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
+    workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
     needs = math.ceil(room.needs_mib(size, workers, micro))
     return RequestError(

@@ -39,8 +39,10 @@ def k_reduce_problem(
     most_global_samples: int,
     rate: float = RATE,
     step: int = STEP,
+    vcpus_at_once: float = math.inf,
 ) -> KReduceProblem:
-    """FasDL's problem of a job. platform: whose prices. rate, step: see `batches`.
+    """FasDL's problem of a job. platform: whose prices. rate, step: see `batches`. vcpus_at_once:
+    of all functions.
 
     Raises RequestError without prices, without limited memory sizes, and if the model fits nowhere.
     """
@@ -54,8 +56,9 @@ def k_reduce_problem(
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
             usd_per_s=usd_per_s(platform, memory_mib),
             start_s=size.init_s.value,
+            most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
-        for memory_mib, size in limited(profile)
+        for memory_mib, size in allowed(profile, vcpus_at_once)
     )
     _check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
     least = min(sizes, key=lambda size: size.train.fixed / size.train.each)
@@ -81,17 +84,18 @@ def store_problem(
     workers: Sequence[int],
     batch_size: int,
     at_once: int | None = None,
+    vcpus_at_once: float = math.inf,
 ) -> StoreProblem:
     """CE-scaling's problem of a job, with a batch that all functions share.
 
-    platform: whose prices. at_once: its limit of functions. Raises RequestError as
+    platform: whose prices. at_once, vcpus_at_once: its limits. Raises RequestError as
     `k_reduce_problem` does.
     """
     held = {"collective": "all-reduce"}
     # Bytes of data are but a unit here, as none are loaded; so a sample may be one.
     sample_bytes = profile.sample_bytes or 1.0
     made = []
-    for memory_mib, size in limited(profile):
+    for memory_mib, size in allowed(profile, vcpus_at_once):
         line = training(profile, size)
         most = most_samples(profile, memory_mib, workers, batch_size, **held)
         made.append(
@@ -102,6 +106,7 @@ def store_problem(
                 usd_per_s=usd_per_s(platform, memory_mib),
                 step_s=line.fixed,
                 most_batch_bytes=most * sample_bytes,
+                most_workers=most_at_once(size, max(workers), vcpus_at_once),
             )
         )
     holds = [(size.memory_mib, int(size.most_batch_bytes)) for size in made]
@@ -163,6 +168,29 @@ def training(profile: Profile, size: SizeProfile) -> Affine:
     trained = sum(layer.trained for layer in profile.layers)
     rest = Affine(size.step_s.value + size.apply(trained), 0.0)
     return sum((*size.forward, *size.backward, size.data), rest)
+
+
+def vcpus(size: SizeProfile) -> float:
+    """Of a function; one that nothing limits computes by one thread."""
+    return 1.0 if size.cpu_cores is None else size.cpu_cores
+
+
+def most_at_once(size: SizeProfile, workers: int, vcpus_at_once: float) -> int:
+    """Functions of a size, of so many at most, that have so many vCPUs together at most."""
+    return int(min(workers, (1 + 1e-9) * vcpus_at_once / vcpus(size)))
+
+
+def allowed(profile: Profile, vcpus_at_once: float) -> list[tuple[int, SizeProfile]]:
+    """Sizes of `limited`, one function of which may be there. Raises RequestError for none."""
+    sizes = limited(profile)
+    found = [one for one in sizes if most_at_once(one[1], 1, vcpus_at_once)]
+    if not found:
+        memory_mib, least = min(sizes, key=lambda one: vcpus(one[1]))
+        raise RequestError(
+            f"a function of {memory_mib} MiB has {vcpus(least):.3g} vCPUs, and the limit is "
+            f"{vcpus_at_once:g} at once: allow more, or profile smaller functions"
+        )
+    return found
 
 
 def summed_bytes(profile: Profile) -> float:

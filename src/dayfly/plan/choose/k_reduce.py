@@ -49,7 +49,10 @@ def plan_k_reduce(problem: KReduceProblem) -> Front[KReducePlan]:
     grid = Grid.of(problem)
     found, doubtful = [], []
     for number, size in enumerate(problem.sizes):
-        rows = np.flatnonzero(grid.samples <= size.most_samples)
+        fits = grid.samples <= size.most_samples
+        if size.most_workers is not None:
+            fits &= grid.workers[grid.pair] <= size.most_workers
+        rows = np.flatnonzero(fits)
         if not len(rows):
             continue
         candidates = Candidates.of(problem, grid, number, rows)
@@ -60,6 +63,11 @@ def plan_k_reduce(problem: KReduceProblem) -> Front[KReducePlan]:
             at = np.flatnonzero(opposed & (high.others - low.others > 1))
             if len(at):
                 doubtful.append((number, low.only(at), high.only(at)))
+    if not found:
+        raise RequestError(
+            f"of no size that holds a batch there may be {min(problem.workers)} functions at once: "
+            "allow more vCPUs, or fewer functions"
+        )
     best = Taken.front(found)
     for number, low, high in doubtful:
         for rows, others in _between(best, low, high):
@@ -128,7 +136,7 @@ def _point(problem: KReduceProblem, grid: Grid, taken: Taken, at: int) -> Point[
 def _limits(problem: KReduceProblem, plan: KReducePlan, number: int) -> tuple[str, ...]:
     """What the plan is at the limit of: more of it might allow a better one."""
     size, found = problem.sizes[number], []
-    if plan.workers == max(problem.workers):
+    if plan.workers in (max(problem.workers), size.most_workers):
         found.append(f"{plan.workers} functions at once")
     if size.memory_mib == max(one.memory_mib for one in problem.sizes):
         found.append(f"functions of {size.memory_mib} MiB")

@@ -30,7 +30,8 @@ class FunctionSize:
 
     train: seconds of a step of so many samples; equation 4 is such a line for each M. up, down: its
     way to the store. most_samples: B_M; 0: not even the model fits. usd_per_s: of one function.
-    start_s: what each epoch's functions take before they load anything.
+    start_s: what each epoch's functions take before they load anything. most_workers: at once;
+    None: as many as the problem says.
     """
 
     memory_mib: int
@@ -40,6 +41,7 @@ class FunctionSize:
     most_samples: int
     usd_per_s: float
     start_s: float = 0.0
+    most_workers: int | None = None
 
     def __post_init__(self) -> None:
         if self.train.each <= 0 or self.train.fixed < 0:
@@ -47,6 +49,10 @@ class FunctionSize:
                 f"a step on {self.memory_mib} MiB takes {self.train.fixed:g} s and "
                 f"{self.train.each:g} s a sample: it must take longer the more samples it has"
             )
+
+    def allows(self, workers: int) -> bool:
+        """Whether so many may be there at once."""
+        return self.most_workers is None or workers <= self.most_workers
 
     @property
     def latency_s(self) -> float:

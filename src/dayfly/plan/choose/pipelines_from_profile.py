@@ -8,12 +8,13 @@ who chooses asks `plan.memory` afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.plan.channels import Means
-from dayfly.plan.choose.from_profile import limited, usd_per_s
+from dayfly.plan.choose.from_profile import allowed, limited, most_at_once, usd_per_s, vcpus
 from dayfly.plan.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
@@ -37,20 +38,21 @@ def stages_problems(
     batch_size: int,
     micro_batches: Sequence[int],
     functions_at_once: int,
+    vcpus_at_once: float = math.inf,
     spare_mib: float = 0.0,
 ) -> tuple[Problem, ...]:
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
     size over direct links.
 
     platform: whose prices. batch_size: of a step. micro_batches: of a step, all replicas' together;
-    those that are more than its samples are left out. spare_mib: that functions are to have more
-    than the equation says. Raises RequestError for a model that cannot be cut, and without prices
-    or limited memory sizes.
+    those that are more than its samples are left out. vcpus_at_once: of all functions. spare_mib:
+    that functions are to have more than the equation says. Raises RequestError for a model that
+    cannot be cut, and without prices or limited memory sizes.
     """
     if not profile.listed or len(profile.layers) < 2:
         raise RequestError(f"the model of {profile.job} is no list of layers: it cannot be cut")
-    allowed = [m for m in sorted(set(micro_batches)) if m <= batch_size]
-    if not allowed:
+    possible = [m for m in sorted(set(micro_batches)) if m <= batch_size]
+    if not possible:
         raise RequestError(
             f"micro-batches {','.join(map(str, micro_batches))} of {batch_size} samples: give a "
             f"number up to {batch_size}"
@@ -60,19 +62,21 @@ def stages_problems(
             StagesOverLinks(
                 micro_batches=tuple(
                     _way(profile, platform, memory_mib, size, batch_size, m, spare_mib)
-                    for m in allowed
+                    for m in possible
                 ),
-                containers=tuple(range(1, functions_at_once + 1)),
+                containers=tuple(
+                    range(1, most_at_once(size, functions_at_once, vcpus_at_once) + 1)
+                ),
                 copies=_copies(profile),
             )
-            for memory_mib, size in limited(profile)
+            for memory_mib, size in allowed(profile, vcpus_at_once)
         )
     return tuple(
         StagesOverStore(
             layers=layers_of(profile, -(-batch_size // m)),
             options=tuple(
                 _option(profile, platform, memory_mib, size, -(-batch_size // m), spare_mib)
-                for memory_mib, size in limited(profile)
+                for memory_mib, size in allowed(profile, vcpus_at_once)
             ),
             degrees=tuple(range(1, min(m, functions_at_once) + 1)),
             micro_batches=m,
@@ -84,9 +88,10 @@ def stages_problems(
             pipelined=(True, False),
             copies=_copies(profile),
             functions_at_once=functions_at_once,
+            vcpus_at_once=None if math.isinf(vcpus_at_once) else vcpus_at_once,
             store=profile.channel,
         )
-        for m in allowed
+        for m in possible
     )
 
 
@@ -128,6 +133,7 @@ def _option(
         bytes_per_s=min(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value),
         base_bytes=_MIB * (size.base_mib.value + WORKER_MIB + spare_mib),
         usd_per_s=usd_per_s(platform, memory_mib),
+        vcpus=vcpus(size),
     )
 
 

@@ -38,7 +38,8 @@ def plan_stores(problem: StoreProblem) -> Front[StorePlan]:
     workers = allowed_workers(problem)
     n, sizes = workers.astype(float), Sizes.of(problem.sizes)
     fits = np.broadcast_to(on_arrays(problem.batch_of)(n), (len(problem.sizes), len(n)))
-    size_at, worker_at = np.nonzero(fits <= sizes.most_batch_bytes)
+    allowed = (fits <= sizes.most_batch_bytes) & (n <= sizes.most_workers)
+    size_at, worker_at = np.nonzero(allowed)
     if not len(size_at):
         raise _fits_nowhere(problem, workers)
     whole: list[tuple[float, float, StorePlan]] = []
@@ -64,6 +65,7 @@ class Sizes:
     usd_per_s: Array
     step_s: Array
     most_batch_bytes: Array
+    most_workers: Array
 
     @classmethod
     def of(cls, sizes: tuple[MemorySize, ...]) -> Self:

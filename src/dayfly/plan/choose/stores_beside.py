@@ -49,11 +49,21 @@ def beside(problem: StoreProblem, plan: StorePlan) -> tuple[Beside, ...]:
 
 def decides(chosen: Terms, other: Terms) -> str | None:
     """The term that makes most of the difference between two sums; None: there is none."""
-    by = {term: other[term] - chosen[term] for term in chosen}
+    terms = dict.fromkeys((*chosen, *other))
+    by = {term: other.get(term, 0.0) - chosen.get(term, 0.0) for term in terms}
     whole = sum(by.values())
     if math.isclose(sum(chosen.values()), sum(other.values()), rel_tol=1e-9):
         return None
     return max(by, key=lambda term: by[term] * math.copysign(1.0, whole))
+
+
+def difference(chosen: Terms, other: Terms) -> str:
+    """Of the other sum from the chosen one, with what makes most of it: `12% more: latency`."""
+    term = decides(chosen, other)
+    if term is None:
+        return "as much"
+    mine, its = sum(chosen.values()), sum(other.values())
+    return f"{per_cent(abs(its - mine), mine)} {'more' if its > mine else 'less'}: {term}"
 
 
 def words(problem: StoreProblem, plan: StorePlan) -> str:
@@ -68,20 +78,11 @@ def words(problem: StoreProblem, plan: StorePlan) -> str:
     )
     others = [
         f"{one.store} would take {seconds(one.run_s)} "
-        f"({_difference(chosen.seconds, one.seconds)}) and {dollars(one.run_usd)} "
-        f"({_difference(chosen.usd, one.usd)})"
+        f"({difference(chosen.seconds, one.seconds)}) and {dollars(one.run_usd)} "
+        f"({difference(chosen.usd, one.usd)})"
         for one in over.values()
     ]
     return "; ".join([said, *others]) + "."
-
-
-def _difference(chosen: Terms, other: Terms) -> str:
-    """`12% more: latency`."""
-    term = decides(chosen, other)
-    if term is None:
-        return "as much"
-    mine, its = sum(chosen.values()), sum(other.values())
-    return f"{per_cent(abs(its - mine), mine)} {'more' if its > mine else 'less'}: {term}"
 
 
 def _over(problem: StoreProblem, plan: StorePlan, store: StoreOption) -> Beside:

@@ -28,7 +28,7 @@ class MemorySize:
 
     compute_s_per_byte: u(m). loading_bytes_per_s: B_S3. usd_per_s: p_f(m). step_s: what a step
     takes beside its data and its sum, which the paper leaves out. most_batch_bytes: of data that
-    fit into memory in a step; b_z at most.
+    fit into memory in a step; b_z at most. most_workers: at once.
     """
 
     memory_mib: int
@@ -37,6 +37,7 @@ class MemorySize:
     usd_per_s: float
     step_s: float = 0.0
     most_batch_bytes: float = math.inf
+    most_workers: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

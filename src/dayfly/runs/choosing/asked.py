@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from dayfly.errors import RequestError
+from dayfly.plan.profile import Profile
 from dayfly.runs.choosing.goal import Goal
 
 #: Functions at once, unless said otherwise: as many as virtual time goes through one by one.
@@ -20,17 +21,19 @@ MICRO_SAMPLES = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """Beside the places. goal: which of the front's plans. workers: functions at once, at most.
-    memory_mib: sizes to choose among; empty: all of the profiles. micro_batches: of a step, all
-    replicas' together, to choose among; empty: such as have `MICRO_SAMPLES` samples, and for models
-    that are not cut as many as memory needs. collectives: of models that are not cut; empty: all.
-    batch_size, epochs: in place of the job's. most_batch_size: the batch may be chosen, too, up to
-    so many samples, as FasDL does. time_limit_s: of search and re-ranking. least_predicted: plans
-    that are re-ranked, more if it takes no time to speak of. Raises RequestError for numbers that
-    cannot be.
+    vcpus: so many they have together at most; None: the machine's cores, if the profile is of this
+    one, or any. memory_mib: sizes to choose among; empty: all of the profiles. micro_batches: of a
+    step, all replicas' together, to choose among; empty: such as have `MICRO_SAMPLES` samples, and
+    for models that are not cut as many as memory needs. collectives: of models that are not cut;
+    empty: all. batch_size, epochs: in place of the job's. most_batch_size: the batch may be chosen,
+    too, up to so many samples, as FasDL does. time_limit_s: of search and re-ranking.
+    least_predicted: plans that are re-ranked, more if it takes no time to speak of. Raises
+    RequestError for numbers that cannot be.
     """
 
     goal: Goal = field(default_factory=Goal)
     workers: int = MOST_WORKERS
+    vcpus: float | None = None
     memory_mib: tuple[int, ...] = ()
     micro_batches: tuple[int, ...] = ()
     collectives: tuple[str, ...] = ()
@@ -43,7 +46,13 @@ class Asked:
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
+        if self.vcpus is not None and not 0 < self.vcpus < math.inf:
+            raise RequestError(f"--vcpus {self.vcpus:g}: give a number above 0")
         if not 0 < self.time_limit_s < math.inf:
             raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
+
+    def vcpus_of(self, profile: Profile) -> float:
+        """That all functions have together at most."""
+        return profile.shared_cores if self.vcpus is None else self.vcpus

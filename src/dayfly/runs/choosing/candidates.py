@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dayfly.errors import RequestError
@@ -21,6 +21,7 @@ from dayfly.plan.choose.data_parallel import (
 from dayfly.plan.choose.from_profile import k_reduce_problem, limited
 from dayfly.plan.choose.front import Point
 from dayfly.plan.choose.k_reduce import plan_k_reduce
+from dayfly.plan.choose.k_reduce_problem import KReducePlan
 from dayfly.plan.choose.pipelines.choose import choose
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
 from dayfly.plan.choose.pipelines_from_profile import stages_problems
@@ -35,14 +36,15 @@ PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. settings: of
-    a run. wanted: of the job. limits: as `Point`'s."""
+    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. own: settings
+    that it decides. settings: of a run. wanted: of the job. limits: as `Point`'s."""
 
     place: Place
     kind: str
     seconds: float
     usd: float
     words: str
+    own: Mapping[str, Any] = field(compare=False)
     settings: Settings
     wanted: Wanted
     limits: tuple[str, ...] = ()
@@ -99,6 +101,7 @@ def _data_parallel(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate
         batch_size=wanted.batch_size,
         epochs=wanted.epochs,
         validate_every=wanted.validate_every,
+        vcpus_at_once=asked.vcpus_of(place.profile),
     )
     made = []
     for point in plan_data_parallel(problem).points:
@@ -120,15 +123,13 @@ def _k_reduce(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
         place.store,
         workers=tuple(range(1, asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, place.profile.samples),
+        vcpus_at_once=asked.vcpus_of(place.profile),
     )
     made = []
     for point in plan_k_reduce(problem).points:
         plan = point.plan
-        own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-        if plan.workers > 1:
-            own |= {"collective": "k-reduce", "aggregators": plan.aggregators}
         batch = Wanted.profiled(place.profile, batch_size=plan.global_samples, epochs=wanted.epochs)
-        made.append(_candidate(place, K_REDUCE, point, own, batch))
+        made.append(_candidate(place, K_REDUCE, point, k_reduce_settings(plan), batch))
     return made
 
 
@@ -151,6 +152,7 @@ def _pipelines(
             batch_size=wanted.batch_size,
             micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
             functions_at_once=asked.workers,
+            vcpus_at_once=asked.vcpus_of(place.profile),
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
@@ -161,7 +163,7 @@ def _pipelines(
                 continue  # not cut: the other planner's
             limits = point.limits or _limits(place, asked, point.plan)
             whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
-            one = _candidate(place, PIPELINE, whole, _cut(point.plan, asked), wanted)
+            one = _candidate(place, PIPELINE, whole, pipeline_settings(point.plan), wanted)
             over = _excess_mib(one)
             excess = max(excess, over)
             if over <= 0:
@@ -183,35 +185,52 @@ def _limits(place: Place, asked: Asked, plan: PipelinePlan) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _cut(plan: PipelinePlan, asked: Asked) -> dict[str, Any]:
+def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
+    """Of a run. All functions of a run have as many samples, so the batch is shared evenly."""
+    own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+    return own | (
+        {"collective": "k-reduce", "aggregators": plan.aggregators} if plan.workers > 1 else {}
+    )
+
+
+def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
+    """Of a run; all of its stages have as many replicas."""
     degree = plan.degree
     assert degree is not None, "stages of one run have as many replicas each"
-    own: dict[str, Any] = {
-        "cut": plan.starts,
-        "replicas": degree,
-        "stage_memory_mib": plan.memory_mib,
-        "micro_batches": plan.micro_batches // degree,
-    }
+    own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
+    if plan.starts:
+        own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
+    else:
+        own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
     return own | ({"collective": plan.collective} if degree > 1 else {})
 
 
 def _candidate(
     place: Place, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: Wanted
 ) -> Candidate:
-    asked = dict(own)
-    if place.own is not None:
-        asked["catalogue"] = place.own
-    settings = Settings(**profile_settings(place.profile, asked))
     return Candidate(
         place=place,
         kind=kind,
         seconds=point.seconds,
         usd=point.usd,
         words=str(point.plan),
-        settings=settings,
+        own=own,
+        settings=_settings(place, own),
         wanted=wanted,
         limits=point.limits,
     )
+
+
+def over(candidate: Candidate, place: Place) -> Candidate:
+    """The same functions at another place. Raises RequestError for a collective that it lacks."""
+    return replace(candidate, place=place, settings=_settings(place, candidate.own))
+
+
+def _settings(place: Place, own: Mapping[str, Any]) -> Settings:
+    asked = dict(own)
+    if place.own is not None:
+        asked["catalogue"] = place.own
+    return Settings(**profile_settings(place.profile, asked))
 
 
 def _excess_mib(candidate: Candidate) -> float:

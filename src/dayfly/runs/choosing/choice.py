@@ -10,9 +10,11 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.plan.choose.front import Front, Point
 from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.beside import Beside, beside
+from dayfly.runs.choosing.beside import words as store_words
 from dayfly.runs.choosing.candidates import PIPELINE, proposed
 from dayfly.runs.choosing.place import Place
-from dayfly.runs.choosing.ranking import VIRTUAL_TIME, Option, ranked
+from dayfly.runs.choosing.ranking import MESSAGES_PER_S, VIRTUAL_TIME, Option, ranked
 
 #: Of the time limit, what the searches for pipelines get together.
 _SEARCHING = 0.7
@@ -24,7 +26,8 @@ class Choice:
 
     front: of all places together. chosen: of it. considered: plans that the planners proposed;
     predicted: of these, as `dayfly predict` does. gap: certified, of the search for pipelines
-    within its model; 0: exact. notes: what a person should know, a sentence each.
+    within its model; 0: exact. stores: the chosen one's functions over each other store. notes:
+    what a person should know, a sentence each.
     """
 
     job: str
@@ -35,6 +38,7 @@ class Choice:
     considered: int
     predicted: int
     gap: float
+    stores: tuple[Beside, ...]
     notes: tuple[str, ...]
     took_s: float
 
@@ -42,6 +46,11 @@ class Choice:
     def words(self) -> str:
         """Why the chosen one."""
         return self.asked.goal.words(self.front, self.chosen)
+
+    @property
+    def store_words(self) -> str:
+        """Why the chosen one's store; empty: there is no other."""
+        return store_words(self.chosen.plan, self.stores) if self.stores else ""
 
     @property
     def knee(self) -> Point[Option]:
@@ -93,6 +102,7 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
         )
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
+    notes += [note for place in places for note in place.notes]
     notes += [
         f"{place.profile.channel} has no prices in the catalogue: its messages count nothing"
         for place in places
@@ -107,6 +117,7 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
         considered=len(candidates),
         predicted=best.predicted,
         gap=gap,
+        stores=beside(best.chosen.plan, places, MESSAGES_PER_S * asked.time_limit_s),
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
@@ -137,12 +148,26 @@ def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
         "chosen": choice.front.points.index(choice.chosen),
         "why": choice.words,
         "certainty": certainty(choice),
+        "stores": [_beside(one) for one in choice.stores],
+        "why_store": choice.store_words or None,
         "gap": choice.gap,
         "considered": choice.considered,
         "predicted": choice.predicted,
         "notes": list(choice.notes),
         "took_s": choice.took_s,
         "output": output,
+    }
+
+
+def _beside(one: Beside) -> dict[str, Any]:
+    said = None if one.option is None else one.option.prediction
+    return {
+        "store": one.store,
+        "seconds": None if said is None else said.run_s,
+        "usd": None if said is None else said.cost_usd,
+        "breakdown_s": None if one.option is None else one.option.run_breakdown,
+        "usd_by_kind": None if said is None else dict(said.by_kind),
+        "why": one.why or None,
     }
 
 

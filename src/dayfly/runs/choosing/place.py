@@ -14,12 +14,14 @@ from dayfly.plan.profile import Profile, in_words
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
-    they cost nothing, as nobody knows their price. own: the user's catalogue."""
+    they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
+    should know, a sentence each."""
 
     profile: Profile
     platform: FunctionPlatform
     store: StoreFacts | None
     own: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.platform.name} over {self.profile.channel}"

@@ -7,6 +7,7 @@ profile.json   what it was made for; from the catalogue's rows over other stores
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dayfly.catalogue.lookup import Catalogue
@@ -47,8 +48,9 @@ def places_of_job(
     """Each platform over each store; without stores, over that of its own provider.
 
     name: the job's. memory_mib: none: usual sizes of each platform. assumed: values of `Assumed`
-    by its names, one for all, or one a platform (of latency_s one a store). Raises RequestError for
-    what is not known, and what no row says.
+    by its names, one for all, or one a platform (of latency_s one a store). A cold start that no
+    row says counts nothing, and is a note. Raises RequestError for what is not known, and what
+    else no row says.
     """
     if not platforms:
         raise RequestError("no platform to plan for: name some with --platform, as aws-lambda")
@@ -72,9 +74,16 @@ def places_of_job(
             among = list(stores) if what in _OF_STORES else list(platforms)
             of = store if what in _OF_STORES else platform.name
             said[what] = _one_of(what, values, among, of)
+        notes = []
+        if platform.cold_start_s is None and "cold_start_s" not in said:
+            said["cold_start_s"] = 0.0
+            notes.append(
+                f"the catalogue has no cold_start_s of {platform.name}: a start counts only what "
+                "is read then; say more with --cold-start"
+            )
         sizes = memory_mib or usual_sizes(platform)
         profile = profile_of(facts, platform, _facts(store, known), sizes, Assumed(**said))
-        made.append(Place.of(profile, known))
+        made.append(replace(Place.of(profile, known), notes=tuple(notes)))
     return tuple(made)
 
 

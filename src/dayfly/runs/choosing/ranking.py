@@ -33,7 +33,7 @@ from dayfly.runs.planning import configuration, plan_of
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
 #: Messages of a step that are gone through for each second of the time limit: a thousand take about
 #: 0.06 s, of a core.
-_MESSAGES_PER_S = 1000
+MESSAGES_PER_S = 1000
 #: Seconds that nobody minds.
 _SOON_S = 0.7
 #: A candidate that is worse than the front by less may be better when it is predicted.
@@ -113,7 +113,7 @@ def ranked(
     """
     began = time.monotonic()
     until = began + left_s
-    search = _Search(candidates, goal, _MESSAGES_PER_S * limit_s)
+    search = _Search(candidates, goal, MESSAGES_PER_S * limit_s)
     while search.open:
         now = time.monotonic()
         late = now >= until
@@ -157,8 +157,8 @@ class _Search:
     def predict(self, number: int) -> None:
         """Make an option of a candidate, unless it does not fit."""
         candidate = self.open.pop(number)
-        option = _predicted(candidate, self._most_messages)
-        if not _fits(option):
+        option = predicted(candidate, self._most_messages)
+        if not fits(option):
             self.too_large += 1
             return
         self.options.append(option)
@@ -231,7 +231,8 @@ def _like(candidate: Candidate) -> object:
     return str(candidate.place), candidate.kind, alone or settings.algorithm
 
 
-def _predicted(candidate: Candidate, most_messages: float) -> Option:
+def predicted(candidate: Candidate, most_messages: float) -> Option:
+    """In virtual time, or if a step has more messages by closed forms."""
     one, place = candidate, candidate.place
     asked = configuration(one.settings, one.wanted)
     closed = predict(place.profile, asked, place.platform, place.store, most_simulated=0)
@@ -242,7 +243,8 @@ def _predicted(candidate: Candidate, most_messages: float) -> Option:
     return Option(candidate=one, prediction=gone_through, by=VIRTUAL_TIME)
 
 
-def _fits(option: Option) -> bool:
+def fits(option: Option) -> bool:
+    """Whether it has the memory that it needs."""
     one = option.candidate
     limits = configuration(one.settings, one.wanted).memory_mib
     pairs = zip(option.prediction.memory_mib, limits, strict=True)

@@ -54,7 +54,7 @@ def page(choice: Choice) -> str:
         title=text(f"{choice.job}: how to run it"),
         style=_style(),
         lead=text(f"On {', '.join(map(str, choice.places))}. {certainty(choice)}"),
-        words=text(choice.words),
+        words=text(f"{choice.words} {choice.store_words}".strip()),
         tiles=_tiles(choice),
         front=choice_front.chart(choice),
         plans=_plans(choice),

@@ -54,7 +54,8 @@ class Case:
     """A model, and what is known of its plans so far.
 
     classes: (V, 2), forward lags more than, and at most. bounds: (V, 3, L + 1, columns), the tables
-    FR, KB, K of each. fewest: (L + 1,), functions of a prefix at least.
+    FR, KB, K of each. fewest: (2, L + 1), functions and vCPUs of a prefix at least. most: (2,), of
+    a plan.
     """
 
     number: int
@@ -64,7 +65,7 @@ class Case:
     classes: Array
     bounds: Array
     fewest: Ints
-    most_functions: int
+    most: Ints
 
     @property
     def below(self) -> tuple[Array, ...]:
@@ -101,11 +102,12 @@ class Case:
 
 
 def first_look(
-    number: int, model: StepModel, engine: Engine, known: Known, most_functions: int
+    number: int, model: StepModel, engine: Engine, known: Known, most: Ints
 ) -> Case | None:
-    """Bounds for any price, and a few plans. None: nothing fits, or not into so many functions."""
-    fewest = fewest_functions(model)
-    if fewest[-1] > most_functions:
+    """Bounds for any price, and a few plans. most: functions and vCPUs. None: nothing fits, or not
+    into so much."""
+    fewest = fewest_used(model)
+    if (fewest[:, -1] > most).any():
         return None
     case = Case(
         number=number,
@@ -115,15 +117,16 @@ def first_look(
         classes=_coarse(model),
         bounds=np.empty((0, 3, model.layers + 1, 1)),
         fewest=fewest,
-        most_functions=most_functions,
+        most=most,
     )
-    known.add([_taken(case, _of_fewest(model, fewest))])
+    of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
+    known.add([_taken(case, path) for path in of_fewest if _allowed(case, path)])
     paths = look(case, engine, known, case.classes)
-    most = max([int(case.units.cost[path[:, 1]].sum()) for path in paths], default=1)
-    if most + 2 > engine.columns:
-        case.units = case.units.coarser(-(-most // (engine.columns - 2)))
-        most = engine.columns - 2
-    case.columns = most + 2
+    dearest = max([int(case.units.cost[path[:, 1]].sum()) for path in paths], default=1)
+    if dearest + 2 > engine.columns:
+        case.units = case.units.coarser(-(-dearest // (engine.columns - 2)))
+        dearest = engine.columns - 2
+    case.columns = dearest + 2
     return case
 
 
@@ -141,8 +144,7 @@ def look(case: Case, engine: Engine, known: Known, classes: Array) -> list[Ints]
             columns = columns[np.linspace(0, len(columns) - 1, engine.descents).astype(int)]
         made = [engine.descend(found, *case.below, cost, high, int(c)) for c in columns]
         made = [path for path in made if len(path)]
-        allowed = [p for p in made if model.replicas[p[:, 1]].sum() <= case.most_functions]
-        known.add([_taken(case, path) for path in allowed])
+        known.add([_taken(case, path) for path in made if _allowed(case, path)])
         paths += made
         tables.append(found)
     case.classes, case.bounds = classes, np.array(tables)
@@ -175,26 +177,34 @@ def seconds(model: StepModel, path: Ints) -> float:
     return float(psi + lag_f)
 
 
-def fewest_functions(model: StepModel) -> Ints:
-    """(L + 1,): of the first layers, at least; more than 10^17 where they fit nowhere."""
-    fewest = np.full(model.layers + 1, 10**18, dtype=np.int64)
-    fewest[0] = 0
+def fewest_used(model: StepModel) -> Ints:
+    """(2, L + 1): functions and vCPUs of the first layers, at least; more than 10^17 where they fit
+    nowhere."""
+    fewest = np.full((2, model.layers + 1), 10**18, dtype=np.int64)
+    fewest[:, 0] = 0
     for r in range(model.layers):
-        stages = np.where(np.isfinite(model.lag_f_s[r]), model.replicas, 10**17)
-        fewest[r + 1] = (fewest[: r + 1, None] + stages[: r + 1]).min()
+        for row, used in zip(fewest, model.uses, strict=True):
+            stages = np.where(np.isfinite(model.lag_f_s[r]), used, 10**17)
+            row[r + 1] = (row[: r + 1, None] + stages[: r + 1]).min()
     return fewest
 
 
-def _of_fewest(model: StepModel, fewest: Ints) -> Ints:
-    """A plan of as few functions as can be; of such stages the cheapest."""
+def _of_fewest(model: StepModel, used: Ints, fewest: Ints) -> Ints:
+    """A plan that uses as little as can be; of such stages the cheapest. used: of each option.
+    fewest: of the first layers."""
     end, path = model.layers, []
     while end:
-        stages = np.where(np.isfinite(model.lag_f_s[end - 1]), model.replicas, 10**17)[:end]
+        stages = np.where(np.isfinite(model.lag_f_s[end - 1]), used, 10**17)[:end]
         first, k = np.nonzero(fewest[:end, None] + stages == fewest[end])
         best = int(np.argmin(model.usd_per_s[k]))
         path.append((end - 1, int(k[best])))
         end = int(first[best])
     return np.array(path, dtype=np.int64)
+
+
+def _allowed(case: Case, path: Ints) -> bool:
+    """Whether it has few enough functions and vCPUs."""
+    return bool((case.model.uses[:, path[:, 1]].sum(axis=1) <= case.most).all())
 
 
 def _taken(case: Case, path: Ints) -> tuple[float, float, Found]:

@@ -18,8 +18,8 @@ import numpy as np
 
 from dayfly.plan.choose.arrays import Array, Ints
 
-#: Columns of a label: c, h, psi, Df, Db, its functions, and what it has left (`expand`).
-FIELDS = 7
+#: Columns of a label: c, h, psi, Df, Db, its functions, its vCPUs, and what it has left (`expand`).
+FIELDS = 8
 
 
 def tables(
@@ -157,10 +157,10 @@ def expand(
     below_lag_f: Array,
     below_lag_b: Array,
     price: Array,
-    replicas: Ints,
+    uses: Ints,
     labels: Array,
     begins: Ints,
-    most_functions: int,
+    most: Ints,
     fewest: Ints,
     classes: Array,
     limits: Array,
@@ -169,10 +169,11 @@ def expand(
     """All labels whose first stage begins at layer q, that may become better than what is known.
 
     labels: (n, FIELDS), those of later layers, the last layers first. begins: (n,), where their
-    first stages begin. fewest: functions of a prefix of so many layers at least. limits: `reach`
-    of q. What a label has left is the least of its limits over what it takes itself. Gives the new
-    ones, (m, 2) of their options and of the label that each goes on from, and how many were left
-    out for having too many functions alone.
+    first stages begin. uses: (2, K), functions and vCPUs of options. most: (2,), of a plan. fewest:
+    (2, L + 1), of a prefix of so many layers at least. limits: `reach` of q. What a label has left
+    is the least of its limits over what it takes itself. Gives the new ones, (m, 2) of their options
+    and of the label that each goes on from, and how many were left out for having too many
+    functions or vCPUs alone.
     """
     options, columns, count = below.shape[1], limits.shape[2], len(classes)
     room, n, left_out = 1024, 0, 0
@@ -203,8 +204,8 @@ def expand(
                 left = tau[min(int(c), len(tau) - 1)] - psi - df
             if left <= 0:
                 continue
-            functions = labels[at, 5] + replicas[k]
-            if functions + fewest[q] > most_functions:
+            functions, vcpus = labels[at, 5] + uses[0, k], labels[at, 6] + uses[1, k]
+            if functions + fewest[0, q] > most[0] or vcpus + fewest[1, q] > most[1]:
                 left_out += 1
                 continue
             if n == room:
@@ -213,17 +214,18 @@ def expand(
                 more[:n], more_origin[:n] = made, origin
                 made, origin = more, more_origin
             made[n, 0], made[n, 1], made[n, 2] = c, h, psi
-            made[n, 3], made[n, 4], made[n, 5], made[n, 6] = df, db, functions, left
+            made[n, 3], made[n, 4], made[n, 5], made[n, 6] = df, db, functions, vcpus
+            made[n, 7] = left
             origin[n, 0], origin[n, 1] = k, at
             n += 1
     return made[:n], origin[:n], left_out
 
 
-def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
+def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     """Which labels of one boundary to keep; they come by rising c (see `labels` for the rule).
 
-    backward: least seconds of all layers below, of one micro-batch. by_functions: whether fewer
-    functions are an advantage.
+    backward: least seconds of all layers below, of one micro-batch. by_uses: whether fewer
+    functions and vCPUs are an advantage.
     """
     kept = np.empty(len(labels), dtype=np.int64)
     n = 0
@@ -237,7 +239,7 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
             if (
                 labels[j, 1] + lag_f + max(labels[j, 4] - db, 0.0) <= h
                 and labels[j, 2] + lag_f <= latest
-                and not (by_functions and labels[j, 5] > labels[i, 5])
+                and not (by_uses and (labels[j, 5] > labels[i, 5] or labels[j, 6] > labels[i, 6]))
             ):
                 dominated = True
                 break

@@ -19,8 +19,8 @@ more, and with (x)+ = max(x, 0)
 
 for the stage next below ends its sums no earlier than h_B + Db_B and its own passes.
 
-Functions at once are a price, too, but seldom matter: they count in dominance only after a search
-left labels out for having too many.
+Functions and vCPUs at once are prices, too, but seldom matter: they count in dominance only after a
+search left labels out for having too many.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def search(
     beam: only those that a few labels of each price lead to. deadline: of time.perf_counter.
     Raises OutOfTime.
     """
-    left_out = _search(case, engine, known, beam, within, deadline, by_functions=False)
+    left_out = _search(case, engine, known, beam, within, deadline, by_uses=False)
     if left_out and not beam:
-        _search(case, engine, known, beam, within, deadline, by_functions=True)
+        _search(case, engine, known, beam, within, deadline, by_uses=True)
 
 
 def _search(
@@ -69,9 +69,9 @@ def _search(
     within: float,
     deadline: float | None,
     *,
-    by_functions: bool,
+    by_uses: bool,
 ) -> int:
-    """See `search`. Gives how many labels were left out for having too many functions alone."""
+    """See `search`. Gives how many labels were left out for using too much alone."""
     m, count, left_out = case.model, case.model.layers, 0
     tau = case.tau(known, within)
     least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
@@ -90,10 +90,10 @@ def _search(
             *case.below,
             m.below_lag_b_s,
             case.units.price,
-            m.replicas,
+            m.uses,
             store.values[skip : store.n],
             store.begins[skip : store.n],
-            case.most_functions,
+            case.most,
             case.fewest,
             case.classes,
             engine.reach(q, case.classes, case.bounds, tau) if q else np.empty((3, 1, 1)),
@@ -103,7 +103,7 @@ def _search(
         origin[:, 1] += skip
         if q:
             keep = np.lexsort((made[:, 1], made[:, 0]))
-            keep = keep[engine.undominated(made[keep], least_b[q], by_functions)]
+            keep = keep[engine.undominated(made[keep], least_b[q], by_uses)]
             if beam:
                 keep = keep[_best(made[keep])]
             made, origin = made[keep], origin[keep]
@@ -115,7 +115,7 @@ def _search(
 def _best(labels: Array) -> Ints:
     """Of each whole price those that have most left, in the order that they have."""
     price = np.floor(labels[:, 0])
-    order = np.lexsort((-labels[:, 6], price))
+    order = np.lexsort((-labels[:, -1], price))
     rank = np.arange(len(order)) - np.searchsorted(price[order], price[order])
     return np.sort(order[rank < _BEAM])
 

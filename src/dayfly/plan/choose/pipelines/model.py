@@ -37,7 +37,8 @@ class StepModel:
 
     forward_s: forward, with the side of the boundary above. own_s: the same and backward. lag_f_s,
     lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit. backward_s: (L, K), of
-    one layer, without boundaries. usd_per_s, replicas: (K,), of a stage's functions together.
+    one layer, without boundaries. usd_per_s: (K,), of a stage's functions together. uses: (2, K),
+    how many these are, and thousandths of their vCPUs.
     """
 
     forward_s: Array
@@ -51,7 +52,7 @@ class StepModel:
     below_lag_b_s: Array
     backward_s: Array
     usd_per_s: Array
-    replicas: Ints
+    uses: Ints
 
     @property
     def layers(self) -> int:
@@ -103,8 +104,14 @@ def over_store(
         below_lag_b_s=more * back_up,
         backward_s=b,
         usd_per_s=replicas * np.array([option.usd_per_s for option in options]),
-        replicas=replicas,
+        uses=np.stack([replicas, replicas * thousandths([one.vcpus for one in options])]),
     )
+
+
+def thousandths(vcpus: Sequence[float]) -> Ints:
+    """To the nearest: sums of numbers as 0.1 are what they should be."""
+    rounded: Ints = np.rint(1000 * np.asarray(vcpus)).astype(np.int64)
+    return rounded
 
 
 def _sums(values: Array) -> Array:

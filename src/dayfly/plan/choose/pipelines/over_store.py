@@ -15,12 +15,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from dayfly.plan.choose.arrays import Ints
 from dayfly.plan.choose.front import Point
 from dayfly.plan.choose.pipelines.bounds import Case, Found, Known, first_look, look, refine
 from dayfly.plan.choose.pipelines.engine import Engine
 from dayfly.plan.choose.pipelines.incumbents import Incumbents
 from dayfly.plan.choose.pipelines.labels import OutOfTime, search
-from dayfly.plan.choose.pipelines.model import over_store
+from dayfly.plan.choose.pipelines.model import over_store, thousandths
 from dayfly.plan.choose.pipelines.plan import PipelinePlan
 from dayfly.plan.choose.pipelines.problem import StagesOverStore
 from dayfly.plan.choose.pipelines.taken import step_s, step_usd
@@ -51,8 +54,7 @@ def search_over_store(
     cases = []
     for number, way in enumerate(ways):
         model = over_store(way.problem, way.choices, pipelined=way.pipelined)
-        most = way.problem.functions_at_once or _ANY_NUMBER
-        case = first_look(number, model, engine, known, most)
+        case = first_look(number, model, engine, known, _most(way.problem))
         if case is not None:
             cases.append(case)
     gap = _search(cases, engine, known, deadline)
@@ -92,6 +94,17 @@ def _by_price(case: Case, engine: Engine, known: Known) -> None:
     case.close(known)
 
 
+def _most(problem: StagesOverStore) -> Ints:
+    """Functions, and thousandths of vCPUs."""
+    vcpus = problem.vcpus_at_once
+    return np.array(
+        [
+            problem.functions_at_once or _ANY_NUMBER,
+            _ANY_NUMBER if vcpus is None else thousandths([vcpus])[0],
+        ]
+    )
+
+
 def _ways(problem: StagesOverStore) -> list[_Way]:
     options = range(len(problem.options))
     # With two replicas both scatter-reduces take as long, and one sums nothing.
@@ -125,6 +138,10 @@ def _point(way: _Way, found: Found) -> Point[PipelinePlan]:
     most = problem.functions_at_once
     if most is not None and plan.functions + min(problem.divisors) > most:
         limits.append(f"{most} functions at once")
+    if problem.vcpus_at_once is not None:
+        used = sum(problem.options[j].vcpus * d for _, j, d in stages)
+        if used + min(one.vcpus for one in problem.options) > problem.vcpus_at_once:
+            limits.append(f"{problem.vcpus_at_once:g} vCPUs at once")
     largest = max(option.memory_mib for option in problem.options)
     if largest in plan.memory_mib:
         limits.append(f"functions of {largest} MiB")

@@ -43,7 +43,7 @@ class MemoryOption:
     """Functions, or containers, that a stage may have.
 
     forward_s, backward_s: of a micro-batch, for each layer. bytes_per_s: W_j. base_bytes: s_0.
-    usd_per_s: of one function.
+    usd_per_s, vcpus: of one function.
     """
 
     memory_mib: int
@@ -52,16 +52,17 @@ class MemoryOption:
     bytes_per_s: float
     base_bytes: float
     usd_per_s: float
+    vcpus: float = 1.0
 
     def __post_init__(self) -> None:
         if min((*self.forward_s, *self.backward_s, self.base_bytes), default=0.0) < 0:
             raise RequestError(
                 f"functions of {self.memory_mib} MiB have seconds or bytes below 0: give none"
             )
-        if self.memory_mib <= 0 or self.bytes_per_s <= 0 or self.usd_per_s <= 0:
+        if min(self.memory_mib, self.bytes_per_s, self.usd_per_s, self.vcpus) <= 0:
             raise RequestError(
                 f"functions of {self.memory_mib} MiB, {self.bytes_per_s:g} bytes/s, "
-                f"${self.usd_per_s:g} a second: give more than 0 of each"
+                f"${self.usd_per_s:g} a second, {self.vcpus:g} vCPUs: give more than 0 of each"
             )
 
     @property
@@ -76,10 +77,10 @@ class StagesOverStore:
 
     degrees: all d to consider; those that do not divide micro_batches (M) are left out. pipelined:
     which scatter-reduces to consider: pipelined, plain, or both. copies: of its parameters, that a
-    function holds at most, with one replica and with several. functions_at_once: the platform's
-    limit; None: no limit. mixed: whether stages may have different numbers of replicas, which the
-    paper does not allow. store: its name, for words. Raises RequestError for what is empty, below
-    its bounds, or does not fit the rest.
+    function holds at most, with one replica and with several. functions_at_once, vcpus_at_once: the
+    platform's limits; None: no limit. mixed: whether stages may have different numbers of replicas,
+    which the paper does not allow. store: its name, for words. Raises RequestError for what is
+    empty, below its bounds, or does not fit the rest.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -91,6 +92,7 @@ class StagesOverStore:
     pipelined: tuple[bool, ...] = (True,)
     copies: tuple[float, float] = COPIES
     functions_at_once: int | None = None
+    vcpus_at_once: float | None = None
     mixed: bool = False
     store: str = ""
 
@@ -99,6 +101,10 @@ class StagesOverStore:
         if self.functions_at_once is not None and self.functions_at_once < 1:
             raise RequestError(
                 f"{self.functions_at_once} functions at once: allow 1 at least, or give no limit"
+            )
+        if self.vcpus_at_once is not None and self.vcpus_at_once <= 0:
+            raise RequestError(
+                f"{self.vcpus_at_once:g} vCPUs at once: allow more than 0, or give no limit"
             )
         if not self.pipelined or self.micro_batches < 1 or not self.divisors:
             raise RequestError(

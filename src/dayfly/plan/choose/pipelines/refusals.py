@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dayfly.errors import RequestError
 from dayfly.plan.choose.in_words import counted
-from dayfly.plan.choose.pipelines.bounds import fewest_functions
+from dayfly.plan.choose.pipelines.bounds import fewest_used
 from dayfly.plan.choose.pipelines.model import over_store
 from dayfly.plan.choose.pipelines.problem import (
     LayerBytes,
@@ -40,10 +40,18 @@ def _over_store(p: StagesOverStore) -> RequestError:
     if refused is not None:
         return refused
     pipelined = p.pipelined[0]
-    least = min(int(fewest_functions(over_store(p, way, pipelined=pipelined))[-1]) for way in ways)
+    used = [fewest_used(over_store(p, way, pipelined=pipelined))[:, -1].tolist() for way in ways]
+    least, vcpus = (min(column) for column in zip(*used, strict=True))
+    if p.functions_at_once is not None and least > p.functions_at_once:
+        return RequestError(
+            f"the model fits into no fewer than {counted(least, 'function')}, and the limit is "
+            f"{p.functions_at_once} at once: allow {least}, or take larger functions"
+        )
+    need = f"needs {vcpus / 1000:g} vCPUs at least"
+    if p.functions_at_once is not None:
+        need += f", and more if it is to have {p.functions_at_once} functions at most"
     return RequestError(
-        f"the model fits into no fewer than {counted(least, 'function')}, and the limit is "
-        f"{p.functions_at_once} at once: allow {least}, or take larger functions"
+        f"the model fits nowhere within {p.vcpus_at_once} vCPUs at once: it {need}: allow more"
     )
 
 

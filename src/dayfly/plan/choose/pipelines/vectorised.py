@@ -109,10 +109,10 @@ def expand(
     below_lag_f: Array,
     below_lag_b: Array,
     price: Array,
-    replicas: Ints,
+    uses: Ints,
     labels: Array,
     begins: Ints,
-    most_functions: int,
+    most: Ints,
     fewest: Ints,
     classes: Array,
     limits: Array,
@@ -142,18 +142,18 @@ def expand(
             left[v == len(classes)] = -np.inf
         else:
             left = tau[np.minimum(c.astype(np.int64), len(tau) - 1)] - psi - df
-        functions = old[:, 5] + replicas[k]
-        allowed = functions + fewest[q] <= most_functions
+        used = old[:, 5:7] + uses[:, k]
+        allowed = (used + fewest[:, q] <= most).all(axis=1)
         left_out += int(np.count_nonzero((left > 0) & ~allowed))
         keep = (left > 0) & allowed
-        made.append(np.stack([c, h, psi, df, db, functions, left], axis=1)[keep])
+        made.append(np.stack([c, h, psi, df, db, *used.T, left], axis=1)[keep])
         origin.append(np.stack([np.full(len(at), k), at], axis=1)[keep])
     if not made:
         return np.empty((0, FIELDS)), np.empty((0, 2), dtype=np.int64), left_out
     return np.concatenate(made), np.concatenate(origin), left_out
 
 
-def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
+def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     """See `kernels.undominated`: block by block; each label against all that are kept."""
     latest = np.maximum(labels[:, 2], labels[:, 1] + labels[:, 4] + backward)
 
@@ -164,8 +164,8 @@ def undominated(labels: Array, backward: float, by_functions: bool) -> Ints:
         taken = a[..., 1] + lag_f + np.maximum(a[..., 4] - b[..., 4], 0.0)
         found: NDArray[np.bool_] = taken <= b[..., 1]
         found &= a[..., 2] + lag_f <= latest[others]
-        if by_functions:
-            found &= a[..., 5] <= b[..., 5]
+        if by_uses:
+            found &= (a[..., 5:7] <= b[..., 5:7]).all(axis=-1)
         return found
 
     kept = np.empty(0, dtype=np.int64)

@@ -1,0 +1,231 @@
+"""What dayfly and the papers' methods choose for two jobs that can be run on this machine.
+
+All choose from one profile, among the same functions: Lambda's of 442 to 884 MiB, six and 1.5
+vCPUs at once at most, which talk over files at Lambda's rates. Of each job two questions:
+
+    deadline   the least dollars within 1.5 times the seconds of the fastest plan
+    weights    the least alpha1 dollars + alpha2 seconds; alphas are such that both are worth as
+               much at dayfly's recommended plan
+
+dayfly answers with what `dayfly plan` chooses, by its own model of a whole run. A method answers by
+the paper's model of a step or an epoch: FasDL's and CE-scaling's (and LambdaML's, as FasDL compares
+itself) the first, FuncPipe's and what it compares itself with the second. CE-scaling's choice of a
+store is none here. A plan is run as `dayfly train --plan` would; batches of FasDL's aggregators and
+others, which a run cannot have, are shared evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks.parts.choosing import k_reduce_fixed, pipeline_fixed, store_greedy
+from benchmarks.parts.choosing.answer import Answer, Goal, cheapest_within
+from benchmarks.parts.choosing.bayes import ROUNDS, bayes
+from benchmarks.parts.choosing.miqp import miqp
+from benchmarks.parts.choosing.tpdmp import tpdmp
+from benchmarks.parts.choosing.two_stage import two_stage
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.plan.choose.from_profile import k_reduce_problem, store_problem
+from dayfly.plan.choose.pipelines.problem import StagesOverStore
+from dayfly.plan.choose.pipelines_from_profile import stages_problems
+from dayfly.plan.choose.stores_problem import StoreOption
+from dayfly.plan.plan import Plan
+from dayfly.plan.prediction import Prediction
+from dayfly.plan.profile import Profile
+from dayfly.runs.choosing import goal as of_runs
+from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
+from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
+from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.place import Place
+from dayfly.runs.planning import Wanted, plan_of, profile_settings
+from dayfly.runs.predicting import predict_run
+from dayfly.runs.settings import Settings
+
+EXACT, DEADLINE, WEIGHTS = "dayfly", "deadline", "weights"
+FUNCTIONS, VCPUS = 6, 1.5
+#: Times the seconds of the fastest plan.
+_LATER = 1.5
+#: Layers after merging, seconds of the solver, as in `bench`.
+_GROUPS, _LIMIT_S = 8, 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What a method answered. question: `DEADLINE` or `WEIGHTS`; limit: its seconds, or its pair of
+    weights. plan: None: the method found none. words: the plan's. stopped: how the search ended.
+    stages: of the plan."""
+
+    question: str
+    limit: float | tuple[float, float]
+    method: str
+    plan: Plan | None
+    words: str = ""
+    stopped: str = ""
+    stages: int = 1
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """dayfly's, of the plan."""
+        return None if self.plan is None else self.plan.prediction
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Of which all choose."""
+
+    profile: Profile
+    place: Place
+    wanted: Wanted
+
+    def choice(self, goal: of_runs.Goal) -> Choice:
+        """What `dayfly plan` chooses."""
+        asked = Asked(
+            goal=goal,
+            workers=FUNCTIONS,
+            vcpus=VCPUS,
+            batch_size=self.wanted.batch_size,
+            epochs=self.wanted.epochs,
+        )
+        return choice_of((self.place,), asked)
+
+    def plan(self, own: Mapping[str, Any], batch_size: int | None = None) -> tuple[Plan, int]:
+        """Of settings, predicted, and its stages."""
+        settings = Settings(**profile_settings(self.profile, own))
+        wanted = replace(self.wanted, batch_size=batch_size or self.wanted.batch_size)
+        prediction = predict_run(self.profile, settings, wanted).prediction
+        return plan_of(self.profile, settings, wanted, prediction), settings.stages
+
+
+def chosen_plans(profile: Profile, *, batch_size: int, epochs: int) -> Iterator[Chosen]:
+    """Each method's answer to each question of a job."""
+    wanted = Wanted.profiled(profile, batch_size=batch_size, epochs=epochs)
+    job = _Job(profile, Place.of(profile, Catalogue()), wanted)
+    front = job.choice(of_runs.Goal())
+    deadline_s = _LATER * front.front.fastest.seconds
+    weights = (1 / front.chosen.usd, 1 / front.chosen.seconds)
+    for question, limit, goal in (
+        (DEADLINE, deadline_s, of_runs.Goal(deadline_s=deadline_s)),
+        (WEIGHTS, weights, of_runs.Goal(weights=weights)),
+    ):
+        best = job.choice(goal).chosen.plan
+        yield Chosen(
+            question=question,
+            limit=limit,
+            method=EXACT,
+            plan=best.plan,
+            words=best.short,
+            stages=best.candidate.settings.stages,
+        )
+        methods = _within(job, deadline_s) if question == DEADLINE else _weighted(job, weights)
+        for method, answered in methods:
+            answer, own, size = answered()
+            plan, stages = (None, 1) if own is None else job.plan(own, size)
+            yield Chosen(
+                question=question,
+                limit=limit,
+                method=method,
+                plan=plan,
+                words="" if answer.point is None else str(answer.point.plan),
+                stopped=answer.stopped,
+                stages=stages,
+            )
+
+
+#: An answer, settings of a run (None: no plan), and its batch (None: the job's).
+_Answered = tuple[Answer[Any], dict[str, Any] | None, int | None]
+_Method = tuple[str, Callable[[], _Answered]]
+
+
+def _within(job: _Job, deadline_s: float) -> list[_Method]:
+    """FasDL's and CE-scaling's, and what FasDL compares itself with."""
+    goal, workers = cheapest_within(deadline_s), tuple(range(1, FUNCTIONS + 1))
+    batch = job.wanted.batch_size
+    profile = replace(job.profile, epochs=job.wanted.epochs)
+    # Batches in steps of one: the job's are small.
+    hybrid = k_reduce_problem(
+        profile,
+        job.place.platform,
+        job.place.store,
+        workers=workers,
+        most_global_samples=batch,
+        rate=0.0,
+        step=1,
+        vcpus_at_once=VCPUS,
+    )
+
+    def k_reduce(method: Callable[[Any, Goal], Answer[Any]], collective: str | None) -> _Answered:
+        answer = method(hybrid, goal)
+        if answer.point is None:
+            return answer, None, None
+        plan = answer.point.plan
+        own = k_reduce_settings(plan)
+        if collective is not None and plan.workers > 1:
+            own |= {"collective": collective, "aggregators": None}
+        return answer, own, plan.global_samples
+
+    def stores() -> _Answered:
+        largest = profile.sizes[-1]
+        rate = min(largest.up.peak_bytes_per_s.value, largest.down.peak_bytes_per_s.value)
+        latency_s = max(largest.up.latency_s.value, largest.down.latency_s.value)
+        store = StoreOption(name="files", bytes_per_s=rate, latency_s=latency_s)
+        problem = store_problem(
+            profile,
+            job.place.platform,
+            [store],
+            workers=workers,
+            batch_size=batch,
+            vcpus_at_once=VCPUS,
+        )
+        answer = store_greedy.greedy(problem, goal)
+        if answer.point is None:
+            return answer, None, None
+        plan = answer.point.plan
+        own = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+        return answer, own | ({"collective": "all-reduce"} if plan.workers > 1 else {}), None
+
+    return [
+        ("two-stage search (FasDL)", partial(k_reduce, two_stage, None)),
+        (
+            "ScatterReduce, searched",
+            partial(k_reduce, k_reduce_fixed.scatter_opt, "scatter-reduce"),
+        ),
+        ("AllReduce, searched", partial(k_reduce, k_reduce_fixed.all_opt, "all-reduce")),
+        ("greedy (CE-scaling)", stores),
+        ("LambdaML, fixed", partial(k_reduce, k_reduce_fixed.lambda_ml, "scatter-reduce")),
+    ]
+
+
+def _weighted(job: _Job, weights: tuple[float, float]) -> list[_Method]:
+    """FuncPipe's, and what it compares itself with, of a step: it says nothing of starting."""
+    batch = job.wanted.batch_size
+    (problem,) = stages_problems(
+        job.profile,
+        job.place.platform,
+        batch_size=batch,
+        micro_batches=(batch // MICRO_SAMPLES,),
+        functions_at_once=FUNCTIONS,
+        vcpus_at_once=VCPUS,
+    )
+    assert isinstance(problem, StagesOverStore)
+    theirs = replace(problem, pipelined=(True,))
+    goal = Goal(alpha1=weights[0], alpha2=weights[1])
+
+    def answered(
+        method: Callable[[StagesOverStore, Goal], Answer[Any]], of: StagesOverStore
+    ) -> _Answered:
+        answer = method(of, goal)
+        own = None if answer.point is None else pipeline_settings(answer.point.plan)
+        return answer, own, None
+
+    program = partial(miqp, groups=_GROUPS, time_limit_s=_LIMIT_S)
+    searched = partial(bayes, groups=_GROUPS, rounds=ROUNDS)
+    plain = replace(problem, pipelined=(False,))
+    return [
+        ("MIQP (FuncPipe)", partial(answered, program, theirs)),
+        ("TPDMP, grid", partial(answered, tpdmp, theirs)),
+        (f"Bayes, {ROUNDS} rounds", partial(answered, searched, theirs)),
+        ("LambdaML, fixed", partial(answered, pipeline_fixed.lambda_ml, plain)),
+    ]
