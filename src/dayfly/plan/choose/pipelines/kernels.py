@@ -171,9 +171,9 @@ def expand(
     labels: (n, FIELDS), those of later layers, the last layers first. begins: (n,), where their
     first stages begin. uses: (2, K), functions and vCPUs of options. most: (2,), of a plan. fewest:
     (2, L + 1), of a prefix of so many layers at least. limits: `reach` of q. What a label has left
-    is the least of its limits over what it takes itself. Gives the new ones, (m, 2) of their options
-    and of the label that each goes on from, and how many were left out for having too many
-    functions or vCPUs alone.
+    is the least of its limits over what it takes itself. Gives the new ones, (m, 2) of their
+    options and of the label that each goes on from, and how many were left out for having too
+    many functions or vCPUs alone.
     """
     options, columns, count = below.shape[1], limits.shape[2], len(classes)
     room, n, left_out = 1024, 0, 0
