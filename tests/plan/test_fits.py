@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.fits import fit_affine, fit_fasdl, fit_transfer
+from dayfly.plan.fits import fit_affine, fit_fasdl, fit_lines, fit_transfer
 
 SIZES = [2.0**n for n in range(10, 25)]
 
@@ -29,6 +30,31 @@ def test_line_has_no_negative_part() -> None:
     assert line.fixed == 0.0
     assert line.each > 0
     assert fit_affine([(1, 0.0), (2, 0.0)]) == Affine(0.0, 0.0)
+
+
+@settings(max_examples=50)
+@given(
+    columns=st.lists(
+        st.lists(st.one_of(st.just(0.0), st.floats(0.01, 1.0)), min_size=4, max_size=4),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_many_lines_at_once_are_each_ones(columns: list[list[float]]) -> None:
+    counts = np.array([2.0, 4.0, 8.0, 16.0])
+    many = fit_lines(counts, np.array(columns).T, np.ones(4))
+    for column, line in zip(columns, many, strict=True):
+        one = fit_affine(zip(counts.tolist(), column, strict=True))
+        for n in counts:
+            assert line(n) == pytest.approx(one(n), rel=1e-6, abs=1e-12)
+
+
+def test_lines_go_where_weights_are() -> None:
+    counts, values = np.array([1.0, 2.0, 4.0, 8.0]), np.array([[1.0], [2.0], [8.0], [20.0]])
+    (last,) = fit_lines(counts, values, np.array([0.0, 0.0, 1.0, 1.0]))
+    assert last == Affine(0.0, pytest.approx(20 / 8, rel=0.3))  # the line of both would begin below
+    (first,) = fit_lines(counts, values, np.array([1.0, 1.0, 0.0, 0.0]))
+    assert (first.fixed, first.each) == (pytest.approx(0.0, abs=1e-9), pytest.approx(1.0))
 
 
 @settings(max_examples=25)

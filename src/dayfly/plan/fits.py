@@ -22,6 +22,9 @@ _NOISE = 0.02
 #: Memory beyond so many times the largest size: it makes no difference here.
 _FAR = 30.0
 
+#: Of a determinant's terms, below which the points are of one n.
+_EPSILON = 1e-9
+
 Array = NDArray[np.float64]
 
 
@@ -43,6 +46,32 @@ def fit_affine(points: Iterable[tuple[float, float]]) -> Affine:
     counts, values = (np.array(side, dtype=float) for side in zip(*used, strict=True))
     (fixed, each), _ = _two(np.ones_like(counts), counts, values)
     return Affine(fixed, each)
+
+
+def fit_lines(counts: Array, values: Array, weights: Array) -> tuple[Affine, ...]:
+    """fixed + each * n through the points of each column of values (P, L), all at once.
+
+    counts, weights: (P,), n of each row, and how much its relative errors count. Points of value 0
+    count nothing.
+    """
+    used = values > 0
+    inverse = np.where(used, 1 / np.where(used, values, 1.0), 0.0)
+    w, n = weights[:, None], counts[:, None]
+    one_one, one_n, n_n = ((w * n**power * inverse**2).sum(axis=0) for power in range(3))
+    one, whole = ((w * n**power * inverse).sum(axis=0) for power in range(2))
+    determinant = one_one * n_n - one_n**2
+    several = determinant > _EPSILON * one_one * n_n
+    divisor = np.where(several, determinant, 1.0)
+    fixed = np.where(several, (one * n_n - whole * one_n) / divisor, -1.0)
+    each = np.where(several, (whole * one_one - one * one_n) / divisor, 0.0)
+    # Where one of the two would be below zero, the other is alone.
+    alone = ((whole, n_n), (one, one_one))
+    alone_each, alone_fixed = (np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in alone)
+    fixed, each = (
+        np.where(fixed < 0, 0.0, np.where(each < 0, alone_fixed, fixed)),
+        np.where(fixed < 0, alone_each, np.maximum(each, 0.0)),
+    )
+    return tuple(Affine(float(a), float(b)) for a, b in zip(fixed, each, strict=True))
 
 
 def fit_transfer(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dayfly.errors import RequestError
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.crowd import beside
+from dayfly.plan.near import near
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
 
 
@@ -29,14 +30,23 @@ def stage_memory_mib(configuration: Configuration, stage: int) -> int | None:
 
 
 def stage_size(profile: Profile, configuration: Configuration, stage: int) -> SizeProfile:
-    """The profile of the stage's functions, as all workers compute beside each other; of a model
-    that is not cut, of all functions. Raises RequestError if there is none."""
-    c, size = configuration, profile.size(stage_memory_mib(configuration, stage))
+    """The profile of the stage's functions, near what they compute at once, and as all workers
+    compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
+    there is none."""
+    c = configuration
+    size = near(profile.size(stage_memory_mib(c, stage)), micro_samples(profile, c))
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
     each = c.workers // c.stages
     speeds = [profile.size(stage_memory_mib(c, one)).speed for one in range(c.stages)]
     return beside(size, each * sum(speeds) - size.speed)
+
+
+def micro_samples(profile: Profile, configuration: Configuration) -> int:
+    """Samples that a worker computes at once, at most."""
+    c = configuration
+    mine = -(-min(c.batch_size, profile.samples) // (c.replicas if c.cut else c.workers))
+    return -(-mine // c.micro_batches)
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
