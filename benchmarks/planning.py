@@ -40,7 +40,7 @@ from benchmarks.parts.planning.at_pace import at_pace
 from benchmarks.parts.planning.channels import Urls, channels
 from benchmarks.parts.planning.compare import row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, Chosen
-from benchmarks.parts.planning.forecast import Profiled, forecast, kept, profiled
+from benchmarks.parts.planning.forecast import Profiled, forecast, kept, of_configurations
 from benchmarks.parts.planning.measure import Taken, train
 from benchmarks.parts.planning.pace import Pace, paces
 from benchmarks.parts.spread import say
@@ -58,7 +58,7 @@ _ROBBED = 0.02
 #: Problems of `--choose`.
 _PROBLEMS = ("k-reduce", "stores", "stages", "shards")
 #: Jobs of `--choose --run`.
-_JOBS = ("mlp", "gpt")
+_JOBS = ("cnn", "gpt")
 
 
 def table(result: Mapping[str, Any]) -> Table:
@@ -103,7 +103,9 @@ def run(args: Sequence[str]) -> Json:
         works = {one.profile: one.work for one in chosen}
         profiles = {
             name: there[name]
-            or profiled(name, urls, scratch, probes[work], asked.profiles, quick=asked.quick)
+            or of_configurations(
+                name, urls, scratch, probes[work], asked.profiles, quick=asked.quick
+            )
             for name, work in works.items()
         }
         predictions = {

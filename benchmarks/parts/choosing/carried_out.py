@@ -13,7 +13,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.parts.choosing.on_jobs import DEADLINE, EXACT, Chosen, chosen_plans
 from benchmarks.parts.machine import Stolen, machine, one_thread
 from benchmarks.parts.planning.channels import channels
+from benchmarks.parts.planning.configurations import WAYS
 from benchmarks.parts.planning.forecast import kept, profiled
 from benchmarks.parts.planning.jobs import WORKS, write_data
 from benchmarks.parts.planning.measure import Taken, run_once
@@ -30,13 +31,20 @@ from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
 
 Json = dict[str, Any]
-#: Epochs of each job, so that a run is more than its start.
-EPOCHS = {"mlp": 3, "gpt": 6}
+#: More samples than those of `dayfly bench planning`, so that several functions are worth it.
+JOBS = {
+    "cnn": replace(WORKS["cnn"], samples=480, batch_size=96),
+    "gpt": replace(WORKS["gpt"], samples=320, batch_size=64),
+}
+#: Epochs, so that a run is more than its start.
+EPOCHS = {"cnn": 3, "gpt": 5}
+#: Memory of functions to choose among, MiB.
+_SIZES = (663, 884, 1769)
 ROUNDS, QUICK_ROUNDS = 5, 1
 
 
 def run(names: Sequence[str], *, rounds: int, keep: Path | None, quick: bool) -> Json:
-    """Choose and run; the result, see `benchmarks/README.md`. names: of `EPOCHS`. keep: directory
+    """Choose and run; the result, see `benchmarks/README.md`. names: of `JOBS`. keep: directory
     of profiles. Raises as `benchmarks.planning.run`."""
     began, on_what, stolen = time.monotonic(), machine(), Stolen()
     there = {name: kept(_profile(name), keep) for name in names}
@@ -53,7 +61,14 @@ def run(names: Sequence[str], *, rounds: int, keep: Path | None, quick: bool) ->
         scratch.mkdir(mode=0o700)
         for name in names:
             known = there[name] or profiled(
-                _profile(name), urls, scratch, probes[name], keep, quick=quick
+                _profile(name),
+                JOBS[name],
+                {"channel": urls["file"], **WAYS["lambda"]},
+                _SIZES,
+                scratch,
+                probes[name],
+                keep,
+                quick=quick,
             )
             rows += _of_job(name, known.profile, rounds, scratch)
     return {
@@ -68,11 +83,11 @@ def run(names: Sequence[str], *, rounds: int, keep: Path | None, quick: bool) ->
 
 
 def _profile(name: str) -> str:
-    return f"{name}-file-lambda"
+    return f"{name}-{JOBS[name].batch_size}-file-lambda"
 
 
 def _of_job(name: str, profile: Any, rounds: int, scratch: Path) -> list[Json]:
-    work = WORKS[name]
+    work = JOBS[name]
     chosen = []
     for one in chosen_plans(profile, batch_size=work.batch_size, epochs=EPOCHS[name]):
         say(f"{name}, {one.question}: {one.method} chose {one.words or 'nothing'}")

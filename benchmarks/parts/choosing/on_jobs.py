@@ -1,9 +1,9 @@
 """What dayfly and the papers' methods choose for two jobs that can be run on this machine.
 
-All choose from one profile, among the same functions: Lambda's of 442 to 884 MiB, six and 1.5
+All choose from one profile, among the same functions: Lambda's of 663 to 1769 MiB, six and 1.5
 vCPUs at once at most, which talk over files at Lambda's rates. Of each job two questions:
 
-    deadline   the least dollars within 1.5 times the seconds of the fastest plan
+    deadline   the least dollars within twice the seconds of the fastest plan
     weights    the least alpha1 dollars + alpha2 seconds; alphas are such that both are worth as
                much at dayfly's recommended plan
 
@@ -40,6 +40,7 @@ from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.ranking import in_short
 from dayfly.runs.planning import Wanted, plan_of, profile_settings
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.settings import Settings
@@ -47,7 +48,7 @@ from dayfly.runs.settings import Settings
 EXACT, DEADLINE, WEIGHTS = "dayfly", "deadline", "weights"
 FUNCTIONS, VCPUS = 6, 1.5
 #: Times the seconds of the fastest plan.
-_LATER = 1.5
+_LATER = 2.0
 #: Layers after merging, seconds of the solver, as in `bench`.
 _GROUPS, _LIMIT_S = 8, 15.0
 
@@ -91,12 +92,20 @@ class _Job:
         )
         return choice_of((self.place,), asked)
 
-    def plan(self, own: Mapping[str, Any], batch_size: int | None = None) -> tuple[Plan, int]:
-        """Of settings, predicted, and its stages."""
+    def chosen(self, own: Mapping[str, Any] | None, batch_size: int | None, **said: Any) -> Chosen:
+        """Of settings, predicted; None: no plan was found."""
+        if own is None:
+            return Chosen(plan=None, **said)
         settings = Settings(**profile_settings(self.profile, own))
         wanted = replace(self.wanted, batch_size=batch_size or self.wanted.batch_size)
         prediction = predict_run(self.profile, settings, wanted).prediction
-        return plan_of(self.profile, settings, wanted, prediction), settings.stages
+        smaller = "" if wanted == self.wanted else f", batch {wanted.batch_size}"
+        return Chosen(
+            plan=plan_of(self.profile, settings, wanted, prediction),
+            words=f"{in_short(settings)}{smaller}",
+            stages=settings.stages,
+            **said,
+        )
 
 
 def chosen_plans(profile: Profile, *, batch_size: int, epochs: int) -> Iterator[Chosen]:
@@ -122,15 +131,8 @@ def chosen_plans(profile: Profile, *, batch_size: int, epochs: int) -> Iterator[
         methods = _within(job, deadline_s) if question == DEADLINE else _weighted(job, weights)
         for method, answered in methods:
             answer, own, size = answered()
-            plan, stages = (None, 1) if own is None else job.plan(own, size)
-            yield Chosen(
-                question=question,
-                limit=limit,
-                method=method,
-                plan=plan,
-                words="" if answer.point is None else str(answer.point.plan),
-                stopped=answer.stopped,
-                stages=stages,
+            yield job.chosen(
+                own, size, question=question, limit=limit, method=method, stopped=answer.stopped
             )
 
 

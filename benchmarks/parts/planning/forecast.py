@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import CHOSEN, WAYS, Chosen
-from benchmarks.parts.planning.jobs import WORKS, write_data
+from benchmarks.parts.planning.jobs import WORKS, Work, write_data
 from benchmarks.parts.planning.pace import Pace, pace_text, read_pace
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError, RunFailed
@@ -44,24 +45,40 @@ def kept(name: str, directory: Path | None) -> Profiled | None:
     return Profiled(profile=read_profile(file), pass_s=read_pace(beside))
 
 
-def profiled(
+def of_configurations(
     name: str, urls: Urls, scratch: Path, pace: Pace, keep: Path | None, *, quick: bool = False
 ) -> Profiled:
-    """The profile of that name, with all memory sizes of the configurations that are of it.
-
-    pace: of its work. keep: a directory where it is put; None: nowhere. quick: of few probes.
-    Raises RunFailed if a function of it fails.
-    """
+    """The profile of that name, with all memory sizes of the configurations that are of it; see
+    `profiled`."""
     of_it = [one for one in CHOSEN.values() if one.profile == name]
     first = of_it[0]
     sizes = sorted({size for one in of_it for size in one.memory_mib})
-    work = WORKS[first.work]
+    way = {"channel": urls[first.channel], **WAYS[first.way]}
+    return profiled(name, WORKS[first.work], way, sizes, scratch, pace, keep, quick=quick)
+
+
+def profiled(
+    name: str,
+    work: Work,
+    way: Mapping[str, Any],
+    sizes: Sequence[int],
+    scratch: Path,
+    pace: Pace,
+    keep: Path | None,
+    *,
+    quick: bool = False,
+) -> Profiled:
+    """The profile of a work on functions of these sizes. way: settings of theirs.
+
+    name: of its file. pace: of its work. keep: a directory where it is put; None: nowhere. quick:
+    of few probes. Raises RunFailed if a function of it fails.
+    """
     data = write_data(work, scratch)
 
     def measured() -> Profile:
         return measuring.profile(
             work.job(data, batch_size=work.batch_size),
-            Settings(channel=urls[first.channel], memory_mib=sizes[0], **WAYS[first.way]),
+            Settings(memory_mib=sizes[0], **way),
             sizes,
             name=work.name,
             quick=quick,

@@ -29,6 +29,7 @@ from dayfly.plan.prediction import Prediction
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.planning import configuration, plan_of
+from dayfly.runs.settings import Settings
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
 #: Messages of a step that are gone through for each second of the time limit: a thousand take about
@@ -54,19 +55,9 @@ class Option:
     @property
     def short(self) -> str:
         """It in a few words, for tables."""
-        settings, batch_size = self.candidate.settings, self.candidate.wanted.batch_size
-        k = "" if settings.aggregators is None else f" K={settings.aggregators}"
-        summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
-        micro = settings.micro_batches or 1
-        micros = f", {micro} micro" if micro > 1 else ""
-        if settings.cut:
-            sizes = settings.stage_memory_mib
-            runs = [(len(list(same)), size) for size, same in groupby(sizes)]
-            memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
-            memory = memory if len(runs) > 1 else f"{sizes[0]}"
-            return f"{settings.stages} stages x {settings.members} of {memory} MiB{micros}{summed}"
-        own = f", batch {batch_size}" if self.candidate.kind == K_REDUCE else ""
-        return f"{settings.workers} of {settings.memory_mib} MiB{micros}{summed}{own}"
+        own = self.candidate.kind == K_REDUCE
+        batch = f", batch {self.candidate.wanted.batch_size}" if own else ""
+        return f"{in_short(self.candidate.settings)}{batch}"
 
     @property
     def plan(self) -> Plan:
@@ -88,6 +79,21 @@ class Option:
         """On a front."""
         said = self.prediction
         return Point(said.run_s, said.cost_usd, self, self.candidate.limits)
+
+
+def in_short(settings: Settings) -> str:
+    """What is chosen of a run's settings, in a few words."""
+    k = "" if settings.aggregators is None else f" K={settings.aggregators}"
+    summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
+    micro = settings.micro_batches or 1
+    micros = f", {micro} micro" if micro > 1 else ""
+    if not settings.cut:
+        return f"{settings.workers} of {settings.memory_mib} MiB{micros}{summed}"
+    sizes = settings.stage_memory_mib
+    runs = [(len(list(same)), size) for size, same in groupby(sizes)]
+    memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
+    memory = memory if len(runs) > 1 else f"{sizes[0]}"
+    return f"{settings.stages} stages x {settings.members} of {memory} MiB{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
