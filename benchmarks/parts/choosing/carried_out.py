@@ -114,7 +114,7 @@ def _of_job(name: str, profile: Any, rounds: int, scratch: Path) -> list[Json]:
         for one in chosen
         if one.method == EXACT
     }
-    return [_row(name, one, taken.get(_key(one), []), best[one.question]) for one in chosen]
+    return [row(name, one, taken.get(_key(one), []), best[one.question]) for one in chosen]
 
 
 def _key(one: Chosen) -> str:
@@ -122,8 +122,9 @@ def _key(one: Chosen) -> str:
     return "" if one.plan is None else repr((one.plan.settings, one.plan.job))
 
 
-def _row(name: str, one: Chosen, runs: Sequence[Taken | str], best: Sequence[Taken]) -> Json:
-    """best: runs of dayfly's answer, in the same rounds."""
+def row(name: str, one: Chosen, runs: Sequence[Taken | str], best: Sequence[Taken]) -> Json:
+    """An answer, and what running it took; pure. runs: a text says how one failed. best: those of
+    dayfly's answer, in the same rounds."""
     ran = [each for each in runs if not isinstance(each, str)]
     failed = next((each for each in runs if isinstance(each, str)), None)
     row: Json = {
@@ -133,7 +134,6 @@ def _row(name: str, one: Chosen, runs: Sequence[Taken | str], best: Sequence[Tak
         "method": one.method,
         "plan": one.words or None,
         "settings": None if one.plan is None else dict(one.plan.settings),
-        "batch_size": None if one.plan is None else one.plan.job.get("batch_size"),
         "stopped": one.stopped,
         "failed": failed,
         "predicted": None,

@@ -10,8 +10,9 @@ vCPUs at once at most, which talk over files at Lambda's rates. Of each job two 
 dayfly answers with what `dayfly plan` chooses, by its own model of a whole run. A method answers by
 the paper's model of a step or an epoch: FasDL's and CE-scaling's (and LambdaML's, as FasDL compares
 itself) the first, FuncPipe's and what it compares itself with the second. CE-scaling's choice of a
-store is none here. A plan is run as `dayfly train --plan` would; batches of FasDL's aggregators and
-others, which a run cannot have, are shared evenly.
+store is none here. A plan is run as `dayfly train --plan` would, with the job's batch: FasDL, which
+may choose a smaller one, would train another job, and a run shares it evenly, not between
+aggregators and others.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dayfly.plan.choose.pipelines.problem import StagesOverStore
 from dayfly.plan.choose.pipelines_from_profile import stages_problems
 from dayfly.plan.choose.stores_problem import StoreOption
 from dayfly.plan.plan import Plan
+from dayfly.plan.predict import predict
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile
 from dayfly.runs.choosing import goal as of_runs
@@ -41,8 +43,7 @@ from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.choosing.ranking import in_short
-from dayfly.runs.planning import Wanted, plan_of, profile_settings
-from dayfly.runs.predicting import predict_run
+from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 
 EXACT, DEADLINE, WEIGHTS = "dayfly", "deadline", "weights"
@@ -92,17 +93,16 @@ class _Job:
         )
         return choice_of((self.place,), asked)
 
-    def chosen(self, own: Mapping[str, Any] | None, batch_size: int | None, **said: Any) -> Chosen:
+    def chosen(self, own: Mapping[str, Any] | None, **said: Any) -> Chosen:
         """Of settings, predicted; None: no plan was found."""
         if own is None:
             return Chosen(plan=None, **said)
         settings = Settings(**profile_settings(self.profile, own))
-        wanted = replace(self.wanted, batch_size=batch_size or self.wanted.batch_size)
-        prediction = predict_run(self.profile, settings, wanted).prediction
-        smaller = "" if wanted == self.wanted else f", batch {wanted.batch_size}"
+        asked = configuration(settings, self.wanted)
+        prediction = predict(self.profile, asked, self.place.platform, self.place.store)
         return Chosen(
-            plan=plan_of(self.profile, settings, wanted, prediction),
-            words=f"{in_short(settings)}{smaller}",
+            plan=plan_of(self.profile, settings, self.wanted, prediction),
+            words=in_short(settings),
             stages=settings.stages,
             **said,
         )
@@ -130,14 +130,14 @@ def chosen_plans(profile: Profile, *, batch_size: int, epochs: int) -> Iterator[
         )
         methods = _within(job, deadline_s) if question == DEADLINE else _weighted(job, weights)
         for method, answered in methods:
-            answer, own, size = answered()
+            answer, own = answered()
             yield job.chosen(
-                own, size, question=question, limit=limit, method=method, stopped=answer.stopped
+                own, question=question, limit=limit, method=method, stopped=answer.stopped
             )
 
 
-#: An answer, settings of a run (None: no plan), and its batch (None: the job's).
-_Answered = tuple[Answer[Any], dict[str, Any] | None, int | None]
+#: An answer, and settings of a run; None: no plan.
+_Answered = tuple[Answer[Any], dict[str, Any] | None]
 _Method = tuple[str, Callable[[], _Answered]]
 
 
@@ -161,12 +161,12 @@ def _within(job: _Job, deadline_s: float) -> list[_Method]:
     def k_reduce(method: Callable[[Any, Goal], Answer[Any]], collective: str | None) -> _Answered:
         answer = method(hybrid, goal)
         if answer.point is None:
-            return answer, None, None
+            return answer, None
         plan = answer.point.plan
         own = k_reduce_settings(plan)
         if collective is not None and plan.workers > 1:
             own |= {"collective": collective, "aggregators": None}
-        return answer, own, plan.global_samples
+        return answer, own
 
     def stores() -> _Answered:
         largest = profile.sizes[-1]
@@ -183,10 +183,10 @@ def _within(job: _Job, deadline_s: float) -> list[_Method]:
         )
         answer = store_greedy.greedy(problem, goal)
         if answer.point is None:
-            return answer, None, None
+            return answer, None
         plan = answer.point.plan
         own = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-        return answer, own | ({"collective": "all-reduce"} if plan.workers > 1 else {}), None
+        return answer, own | ({"collective": "all-reduce"} if plan.workers > 1 else {})
 
     return [
         ("two-stage search (FasDL)", partial(k_reduce, two_stage, None)),
@@ -220,7 +220,7 @@ def _weighted(job: _Job, weights: tuple[float, float]) -> list[_Method]:
     ) -> _Answered:
         answer = method(of, goal)
         own = None if answer.point is None else pipeline_settings(answer.point.plan)
-        return answer, own, None
+        return answer, own
 
     program = partial(miqp, groups=_GROUPS, time_limit_s=_LIMIT_S)
     searched = partial(bayes, groups=_GROUPS, rounds=ROUNDS)
