@@ -230,7 +230,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--profiles",
-        type=Path,
+        type=_directory,
         metavar="DIR",
         help="keep the profiles there, and use those that are there (default: make them anew)",
     )
@@ -250,6 +250,16 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
             parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")
     asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
     return asked
+
+
+def _directory(text: str) -> Path:
+    """One that can be written to; it is made, as a profile takes minutes."""
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no directory: {error.strerror}") from error
+    return path
 
 
 def _above_zero(text: str) -> int:

@@ -245,7 +245,17 @@ def test_a_whole_small_bench(problem: str) -> None:
     json.dumps(result, allow_nan=False)
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    done = command.run("bench", "planning", "--choose", "--only", "stars", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--choose", "--only", "stars"], "'stars' is none of k-reduce, stores, stages, shards"),
+        (["--run"], "argument --run: add --choose"),
+        (["--choose", "--run", "--only", "stages"], "'stages' is none of cnn, gpt"),
+        (["--profiles", "file"], "--profiles: file is no directory: File exists"),
+    ],
+)
+def test_the_command_says_what_is_wrong(flags: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = command.run("bench", "planning", *flags, cwd=tmp_path)
     assert done.returncode == 2
-    assert "'stars' is none of k-reduce, stores, stages, shards" in done.stderr
+    assert words in done.stderr

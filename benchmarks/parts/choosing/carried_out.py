@@ -40,7 +40,6 @@ JOBS = {
 EPOCHS = {"cnn": 3, "gpt": 5}
 #: Memory of functions to choose among, MiB.
 _SIZES = (663, 884, 1769)
-ROUNDS, QUICK_ROUNDS = 5, 1
 
 
 def run(names: Sequence[str], *, rounds: int, keep: Path | None, quick: bool) -> Json:

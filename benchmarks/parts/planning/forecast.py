@@ -89,7 +89,6 @@ def profiled(
     made, pass_s = pace.beside(measured)
     say(f"profile {name}: {made.took_s:.1f} s, a pass of the probe {1e3 * pass_s:.1f} ms")
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
         # The pace first: a profile without one is of no use.
         _pace_file(keep, name).write_text(pace_text(pass_s))
         _file(keep, name).write_text(profile_text(made))
