@@ -113,6 +113,14 @@ def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
     assert held(workers=2, compress="bf16").residual == 0
 
 
+def test_a_buffer_counts_by_its_own_size_and_no_more_than_the_others_contributions() -> None:
+    # Two buckets, of which the first goes out by itself: 4 MiB, and the 3 MiB of the others.
+    has = held(of=profile(LAYERS, channel=FAR), workers=2, collective="scatter-reduce")
+    assert has.wire == has.gradients / 2
+    three = held(of=profile(LAYERS, channel=FAR), workers=3, collective="scatter-reduce")
+    assert three.wire == pytest.approx(three.gradients * 2 / 3)
+
+
 def test_the_peak_is_that_of_the_fullest_moment() -> None:
     has, base = held(), 200 + memory.WORKER_MIB
     always = has.model + has.state + has.gradients + has.before + has.samples + has.heap

@@ -176,19 +176,25 @@ def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> f
 
 def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[int]) -> float:
     """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
-    and what a lane holds that came too early."""
+    and what a lane holds that came too early; one of each other member at most, as the own one lies
+    in the buffer, and the sum so far in another's (`wire/summation.py`)."""
     means = Means.of(profile)
     if members == 1 or means.lends or means.kind.abilities.sums:
         return 0.0
     owners = 1 if c.collective == "all-reduce" else c.aggregators or members
-    piece = max(buffers) / owners
     cut = c.collective in ("overlapped", "pipelined")
+    largest = sorted(buffers, reverse=True)[: means.at_once]
+    return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
+
+
+def _held_of(means: Means, members: int, piece: float, *, cut: bool) -> float:
+    """Of a buffer, of which a member sums a piece of so many bytes."""
+    others = (members - 1) * piece
     if cut:
         piece = max(piece / MOST_CHUNKS, min(piece, means.chunk_bytes))
     full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
     wide = min(means.in_flight, max(_LEAST_WIDE, full))
-    held = 1 + wide if cut else min(members, 1 + wide)
-    return min(means.at_once, len(buffers)) * held * piece
+    return min(others, (1 + wide) * piece)
 
 
 def _samples(step_bytes: float) -> float:
