@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from dayfly.plan import memory
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.memory import Holding, between_passes, holding, peak_mib
-from dayfly.plan.profile import Profile
+from dayfly.plan.profile import Pass, Profile
 from tests.plan import by_hand
 from tests.plan.by_hand import layer, profile
 
@@ -119,6 +119,56 @@ def test_a_buffer_counts_by_its_own_size_and_no_more_than_the_others_contributio
     assert has.wire == has.gradients / 2
     three = held(of=profile(LAYERS, channel=FAR), workers=3, collective="scatter-reduce")
     assert three.wire == pytest.approx(three.gradients * 2 / 3)
+
+
+def seen(*points: tuple[int, float | None]) -> Profile:
+    """Whose passes took so many MiB, beside the 4 MiB of the largest gradient and 56 bytes of
+    activations a sample."""
+    nothing = (by_hand.given(0.0),) * 3
+    passes = tuple(
+        Pass(samples=n, forward=nothing, backward=nothing, data=nothing[0], held_mib=mib)
+        for n, mib in points
+    )
+    return profile(LAYERS, by_hand.size(3, passes=passes))
+
+
+def test_what_a_pass_needs_beside_is_measured() -> None:
+    has = held(of=seen((32, 6.0), (128, 12.0)))
+    assert has.work == 8 * MIB - 4 * MIB - has.activations
+    assert has.heap == memory._HEAP_BYTES
+    assert held(of=seen((32, None), (128, None))) == held()
+
+
+@pytest.mark.parametrize(
+    ("batch", "held_mib"),
+    [
+        (32, 6.0),
+        (80, 9.0),
+        (128, 12.0),
+        (144, 13.0),
+        (16, 6.0 - 16 * 56 / MIB),
+    ],
+)
+def test_between_and_beyond_what_was_measured(batch: int, held_mib: float) -> None:
+    has = held(of=seen((128, 12.0), (32, 6.0)), batch_size=batch)
+    assert has.work + has.activations + has.gradient == pytest.approx(held_mib * MIB)
+
+
+def test_of_one_measurement_and_of_less_with_more_samples() -> None:
+    one, less = (held(of=of, batch_size=96) for of in (seen((64, 9.0)), seen((32, 9.0), (64, 8.0))))
+    both = [has.work + has.activations + has.gradient for has in (one, less)]
+    assert both == pytest.approx([9 * MIB + 32 * 56, 9 * MIB + 32 * 56])
+
+
+def test_a_stage_needs_what_one_micro_batch_needs_or_its_part_of_all() -> None:
+    cut = {"workers": 3, "cut": (1, 2), "micro_batches": 8, "schedule": "fill-drain"}
+    made = seen((8, 6.0), (64, 6.0))
+    first, second = (held(stage, of=made, **cut) for stage in (0, 1))
+    more = 6 * MIB - 4 * MIB - 8 * 56
+    assert first.work == second.work == more
+    # Of 28 parts of the activations it keeps 8, or 16, and of eight micro-batches.
+    gaps = [has.heap - memory._HEAP_BYTES for has in (first, second)]
+    assert gaps == pytest.approx([more * 8 * 8 / 28 - more, more * 8 * 16 / 28 - more])
 
 
 def test_the_peak_is_that_of_the_fullest_moment() -> None:
