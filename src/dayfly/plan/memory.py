@@ -181,21 +181,24 @@ def _beside(
 
     kept: by this stage. least: what its layers pass on. See the module.
     """
-    held = _held(profile, stage_size(profile, c, stage).passes, micro)
+    each = sum(layer.activations for layer in profile.layers)
+    largest = max((ITEM_BYTES * n for layer in profile.layers for n in elements(layer)), default=0)
+    held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
     if held is None:
         return least, _GAPS * kept
-    whole = micro * sum(layer.activations for layer in profile.layers)
-    largest = max((ITEM_BYTES * n for layer in profile.layers for n in elements(layer)), default=0)
+    whole = micro * each
     more = max(0.0, held - whole - largest)
     work = max(least, more)
     return work, max(0.0, more * kept / whole - work) if whole else 0.0
 
 
-def _held(profile: Profile, passes: Sequence[Pass], samples: int) -> float | None:
+def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float | None:
     """Bytes that a pass of so many samples takes while it lasts; None: nothing was measured.
 
-    Between measured ones in proportion; beyond them as the last two, and at least what is kept of
-    each sample; of fewer only that less.
+    each: kept of a sample. fixed: what passes of no samples would take. Between measured ones in
+    proportion. Beyond them, each sample takes what it did where it took most: between the last
+    three, or on average, as gaps end with blocks so large that they come from the kernel, and begin
+    again with the next layer's. Of fewer, only what is kept is less.
     """
     points: list[tuple[int, float]] = []
     for one in sorted(passes, key=lambda one: one.samples):
@@ -203,13 +206,12 @@ def _held(profile: Profile, passes: Sequence[Pass], samples: int) -> float | Non
             points.append((one.samples, max([_MIB * one.held_mib, *(h for _, h in points)])))
     if not points:
         return None
-    each = sum(layer.activations for layer in profile.layers)
     (first, least), (last, most) = points[0], points[-1]
     if samples <= first:
         return max(0.0, least - (first - samples) * each)
     if samples >= last:
         slopes = [(h1 - h0) / (n1 - n0) for (n0, h0), (n1, h1) in pairwise(points)]
-        return most + (samples - last) * max([each, *slopes[-1:]])
+        return most + (samples - last) * max(each, (most - fixed) / last, *slopes[-2:])
     (n0, h0), (n1, h1) = next(pair for pair in pairwise(points) if samples <= pair[1][0])
     return h0 + (samples - n0) * (h1 - h0) / (n1 - n0)
 
