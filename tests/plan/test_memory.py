@@ -187,8 +187,21 @@ def test_the_peak_is_that_of_the_fullest_moment() -> None:
     assert full > peak_mib(profile(LAYERS), asked(workers=2), 0, lasts_s=10)
 
 
+#: Of 32 MiB: a checkpoint is more than all that only steps have.
+WIDE = tuple(layer(name, 2 * MIB, passed=1.0) for name in "abcd")
+
+
+def test_a_worker_that_starts_has_lost_nothing_to_the_heap_yet() -> None:
+    made = replace(profile(WIDE), state_per_trained_byte=0.0)
+    has = held(of=made, workers=64)
+    assert has.read == 32 * MIB > has.heap + has.gradient + has.activations + has.work
+    start = has.model + has.gradients + has.samples + has.read
+    short = peak_mib(made, asked(workers=64), 0, lasts_s=10)
+    assert short == pytest.approx(200 + memory.WORKER_MIB + start / MIB)
+
+
 def test_a_successor_reads_the_optimizers_state_too() -> None:
-    plain = replace(profile(LAYERS), state_per_trained_byte=8.0)
+    plain = replace(profile(WIDE), state_per_trained_byte=8.0)
     cut = asked(workers=64, lifetime_s=20.0)
     assert peak_mib(plain, cut, 0, lasts_s=10) > peak_mib(
         plain, replace(cut, lifetime_s=None), 0, lasts_s=10

@@ -116,7 +116,8 @@ def peak_mib(
     step = has.of(*_ALWAYS, *_IN_STEP)
     # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
     unused = 0 if alone or c.lifetime_s is not None else has.state
-    start = always + has.read - has.before - unused
+    # And no pass has freed anything yet.
+    start = always + has.read - has.before - has.heap - unused
     moments = [start, step, always + has.validation, always + has.copy]
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         moments.append(step + has.copy)
