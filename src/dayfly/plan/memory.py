@@ -66,13 +66,13 @@ class Holding:
     (`train/averaging.py`). state: the optimizer's. before: where buffers were when the step began
     (`train/moves.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
-    the backward pass, of all micro-batches between their passes. work: what a layer passes on and
-    gets back meanwhile. boundary: messages of a cut model that come, wait or go
-    (`wire/pipelines/slots.py`). wire: contributions under way (`wire/buffers.py`). residual: of
-    compression (`train/compression/feedback.py`). samples: read ahead (`train/slices.py`).
-    validation: what a batch of it passes on. read: the checkpoint, until the model is filled. copy:
-    of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not copied. heap:
-    freed, and not given back.
+    the backward pass, of all micro-batches between their passes. work: what one pass needs beside
+    them; at least what a layer passes on and gets back. boundary: messages of a cut model that
+    come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
+    (`wire/buffers.py`). residual: of compression (`train/compression/feedback.py`). samples: read
+    ahead (`train/slices.py`). validation: what a batch of it passes on. read: the checkpoint, until
+    the model is filled. copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a
+    stage's is not copied. heap: freed and not given back, and lost between blocks.
     """
 
     model: float
