@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from dayfly.plan import memory
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.memory import Holding, between_passes, holding, peak_mib
-from dayfly.plan.profile import Profile
+from dayfly.plan.profile import Pass, Profile
 from tests.plan import by_hand
 from tests.plan.by_hand import layer, profile
 
@@ -113,6 +113,65 @@ def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
     assert held(workers=2, compress="bf16").residual == 0
 
 
+def test_a_buffer_counts_by_its_own_size_and_no_more_than_the_others_contributions() -> None:
+    # Two buckets, of which the first goes out by itself: 4 MiB, and the 3 MiB of the others.
+    has = held(of=profile(LAYERS, channel=FAR), workers=2, collective="scatter-reduce")
+    assert has.wire == has.gradients / 2
+    three = held(of=profile(LAYERS, channel=FAR), workers=3, collective="scatter-reduce")
+    assert three.wire == pytest.approx(three.gradients * 2 / 3)
+
+
+def seen(*points: tuple[int, float | None]) -> Profile:
+    """Whose passes took so many MiB, beside the 4 MiB of the largest gradient and 56 bytes of
+    activations a sample."""
+    nothing = (by_hand.given(0.0),) * 3
+    passes = tuple(
+        Pass(samples=n, forward=nothing, backward=nothing, data=nothing[0], held_mib=mib)
+        for n, mib in points
+    )
+    return profile(LAYERS, by_hand.size(3, passes=passes))
+
+
+def test_what_a_pass_needs_beside_is_measured() -> None:
+    has = held(of=seen((32, 6.0), (128, 12.0)))
+    assert has.work == 8 * MIB - 4 * MIB - has.activations
+    assert has.heap == memory._HEAP_BYTES
+    assert held(of=seen((32, None), (128, None))) == held()
+
+
+@pytest.mark.parametrize(
+    ("batch", "held_mib"),
+    [
+        (32, 6.0),
+        (80, 9.0),
+        (128, 12.0),
+        (144, 13.0),  # as between the two, which is more than on average
+        (16, 6.0 - 16 * 56 / MIB),
+    ],
+)
+def test_between_and_beyond_what_was_measured(batch: int, held_mib: float) -> None:
+    has = held(of=seen((128, 12.0), (32, 6.0)), batch_size=batch)
+    assert has.work + has.activations + has.gradient == pytest.approx(held_mib * MIB)
+
+
+def test_of_one_measurement_and_of_less_with_more_samples() -> None:
+    one, less = (held(of=of, batch_size=96) for of in (seen((64, 9.0)), seen((32, 9.0), (64, 8.0))))
+    both = [has.work + has.activations + has.gradient for has in (one, less)]
+    # On average, without the gradient: 5 MiB of 64 samples.
+    assert both == pytest.approx([9 * MIB + 32 * 5 * MIB / 64] * 2)
+
+
+def test_a_stage_needs_what_one_micro_batch_needs_or_its_part_of_all() -> None:
+    cut = {"workers": 3, "cut": (1, 2), "micro_batches": 8, "schedule": "fill-drain"}
+    made = seen((8, 6.0), (64, 6.0))
+    first, second = (held(stage, of=made, **cut) for stage in (0, 1))
+    more = 6 * MIB - 4 * MIB - 8 * 56
+    assert first.work == second.work == more
+    # Of 28 parts of the activations it keeps 8, or 16, and of eight micro-batches.
+    gaps = [has.heap - memory._HEAP_BYTES for has in (first, second)]
+    assert gaps == pytest.approx([more * 8 * 8 / 28 - more, more * 8 * 16 / 28 - more])
+
+
 def test_the_peak_is_that_of_the_fullest_moment() -> None:
     has, base = held(), 200 + memory.WORKER_MIB
     always = has.model + has.state + has.gradients + has.before + has.samples + has.heap
@@ -128,8 +187,21 @@ def test_the_peak_is_that_of_the_fullest_moment() -> None:
     assert full > peak_mib(profile(LAYERS), asked(workers=2), 0, lasts_s=10)
 
 
+#: Of 32 MiB: a checkpoint is more than all that only steps have.
+WIDE = tuple(layer(name, 2 * MIB, passed=1.0) for name in "abcd")
+
+
+def test_a_worker_that_starts_has_lost_nothing_to_the_heap_yet() -> None:
+    made = replace(profile(WIDE), state_per_trained_byte=0.0)
+    has = held(of=made, workers=64)
+    assert has.read == 32 * MIB > has.heap + has.gradient + has.activations + has.work
+    start = has.model + has.gradients + has.samples + has.read
+    short = peak_mib(made, asked(workers=64), 0, lasts_s=10)
+    assert short == pytest.approx(200 + memory.WORKER_MIB + start / MIB)
+
+
 def test_a_successor_reads_the_optimizers_state_too() -> None:
-    plain = replace(profile(LAYERS), state_per_trained_byte=8.0)
+    plain = replace(profile(WIDE), state_per_trained_byte=8.0)
     cut = asked(workers=64, lifetime_s=20.0)
     assert peak_mib(plain, cut, 0, lasts_s=10) > peak_mib(
         plain, replace(cut, lifetime_s=None), 0, lasts_s=10

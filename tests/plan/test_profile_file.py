@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.profile import Fit, LayerBytes, Profile, SizeProfile
+from dayfly.plan.profile import Fit, LayerBytes, Pass, Profile, SizeProfile
 from dayfly.plan.profile_file import dump_profile, load_profile, parse_profile, profile_text
 
 seconds = st.floats(0.0, 1e6)
@@ -40,6 +40,14 @@ transfers = st.builds(
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     layers = draw(st.integers(1, 3))
+    passes = st.builds(
+        Pass,
+        samples=st.integers(1, 10**6),
+        forward=st.lists(figures(seconds), max_size=layers).map(tuple),
+        backward=st.lists(figures(seconds), max_size=layers).map(tuple),
+        data=figures(seconds),
+        held_mib=st.none() | seconds,
+    )
     each = st.lists(affines, min_size=layers, max_size=layers).map(tuple)
     trained = draw(whole)
     memories: list[int | None] = [*sorted(draw(st.sets(st.integers(1, 10240), max_size=2)))]
@@ -81,6 +89,7 @@ def profiles(draw: st.DrawFn) -> Profile:
                 start_s=draw(figures(seconds)),
                 end_s=draw(figures(seconds)),
                 base_mib=draw(figures(seconds)),
+                passes=draw(st.lists(passes, max_size=2).map(tuple)),
             )
             for memory in memories
         ),

@@ -44,6 +44,7 @@ def _life() -> dict[str, Any]:
         "block_steps": 32,
         "parts": parts,
         "passing": {"quiet": [0.010, 0.012, 0.011], "busy": [0.0121, 0.0132, 0.0143]},
+        "held_mib": {str(samples): 3.0 + 0.5 * samples for samples in SAMPLES},
     }
 
 
@@ -95,6 +96,13 @@ def test_parts_of_a_step() -> None:
     assert profile.apply(4000) == pytest.approx(APPLY / SHARE)
     assert profile.step_s.value == pytest.approx((AROUND + REST) / SHARE)
     assert profile.reduce_s_per_byte == pytest.approx(1e-10 / SHARE)
+
+
+def test_what_a_pass_holds_is_what_its_worker_saw() -> None:
+    found = {one.samples: one.held_mib for one in size_profile(measured()).passes}
+    assert found == {samples: 3.0 + 0.5 * samples for samples in SAMPLES}
+    unseen = {**_life(), "held_mib": dict.fromkeys(map(str, SAMPLES))}
+    assert all(one.held_mib is None for one in size_profile(measured(life=unseen)).passes)
 
 
 def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:

@@ -71,6 +71,8 @@ def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     assert (size.memory_mib, size.cpu_cores, size.cpu_period_s) == (1024, 0.5, 0.02)
     assert [one.samples for one in size.passes] == [4, 8, 16, 32]
     assert all(figure.count >= 3 for one in size.passes for figure in one.forward)
+    # So few samples are among the parameters' gradients.
+    assert all(one.held_mib is not None and one.held_mib < 8 for one in size.passes)
     assert sum(line(32) for line in size.forward) > 0
     assert size.backward[0](32) == 0 or size.backward[0](32) < size.backward[1](32)
     assert size.base_mib.value > 100

@@ -12,6 +12,13 @@ micro-batches. Nothing is serialized: messages leave the flat buffer and the mod
 and only contributions under way lie beside them. An optimizer has a state. A whole model's
 checkpoint is copied. And a pass needs room to compute in.
 
+What a pass needs beside the activations that are kept is measured, if the profile has it: reorders
+and gradients within a layer, and what is lost between blocks, are the library's and the C
+library's, and differ from 10 to 60% of the activations. One measurement does not tell the two
+apart. A stage may have the layer that needs most, and then needs all of it, for one micro-batch; or
+all is lost between blocks, in proportion to what is kept, of all micro-batches between their
+passes. The greater of the two counts.
+
 Not counted, as no profile says it: what a job's own Datasets hold, and processes that it starts.
 """
 
@@ -19,12 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dayfly.batches import Batches, Rounds
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, averaged, elements, flat, moving
-from dayfly.plan.profile import LayerBytes, Profile
+from dayfly.plan.profile import LayerBytes, Pass, Profile
 from dayfly.plan.stages import stage_layers, stage_size
 from dayfly.wire.schedule import MOST_CHUNKS
 
@@ -36,7 +44,7 @@ WORKER_MIB = 26.0
 #: Freed and not given back: the C library's heap ends with so much at most, where functions of the
 #: local platform run (`life/platforms/local_zygote.py`); larger blocks go back at once.
 _HEAP_BYTES = 8 * _MIB
-#: What is lost between the smaller ones, of what the activations take: measured, 3 to 8% of them.
+#: What is lost between the smaller ones, of what the activations take, where no pass was measured.
 _GAPS = 0.08
 #: Blocks of samples that are read ahead, the steps and the bytes of one (`train/slices.py`).
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
@@ -58,13 +66,13 @@ class Holding:
     (`train/averaging.py`). state: the optimizer's. before: where buffers were when the step began
     (`train/moves.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
-    the backward pass, of all micro-batches between their passes. work: what a layer passes on and
-    gets back meanwhile. boundary: messages of a cut model that come, wait or go
-    (`wire/pipelines/slots.py`). wire: contributions under way (`wire/buffers.py`). residual: of
-    compression (`train/compression/feedback.py`). samples: read ahead (`train/slices.py`).
-    validation: what a batch of it passes on. read: the checkpoint, until the model is filled. copy:
-    of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not copied. heap:
-    freed, and not given back.
+    the backward pass, of all micro-batches between their passes. work: what one pass needs beside
+    them; at least what a layer passes on and gets back. boundary: messages of a cut model that
+    come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
+    (`wire/buffers.py`). residual: of compression (`train/compression/feedback.py`). samples: read
+    ahead (`train/slices.py`). validation: what a batch of it passes on. read: the checkpoint, until
+    the model is filled. copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a
+    stage's is not copied. heap: freed and not given back, and lost between blocks.
     """
 
     model: float
@@ -108,7 +116,8 @@ def peak_mib(
     step = has.of(*_ALWAYS, *_IN_STEP)
     # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
     unused = 0 if alone or c.lifetime_s is not None else has.state
-    start = always + has.read - has.before - unused
+    # And no pass has freed anything yet.
+    start = always + has.read - has.before - has.heap - unused
     moments = [start, step, always + has.validation, always + has.copy]
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         moments.append(step + has.copy)
@@ -128,6 +137,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     validated = min(c.batch_size, -(-profile.validation_samples // members))
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
+    work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
     buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
     residual, average = trained if c.compress == "int8" else 0, 0
     if c.sync == "local-sgd":
@@ -141,7 +151,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
         gradient=largest,
         activations=kept,
-        work=micro * passed,
+        work=work,
         boundary=micro * _boundary(layers, c, stage),
         wire=_wire(profile, c, members, [average] if average else buckets),
         residual=residual,
@@ -149,7 +159,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),
         read=0 if c.cut else model,
         copy=0 if c.cut else max((model + state) / members, largest) + residual,
-        heap=_HEAP_BYTES + _GAPS * kept,
+        heap=_HEAP_BYTES + gaps,
     )
 
 
@@ -165,6 +175,48 @@ def between_passes(configuration: Configuration, stage: int) -> int:
     return min(c.micro_batches, c.stages - stage) if c.schedule == "1f1b" else c.micro_batches
 
 
+def _beside(
+    profile: Profile, c: Configuration, stage: int, micro: int, kept: float, least: float
+) -> tuple[float, float]:
+    """Bytes that a pass of a micro-batch needs beside what is kept, and what is lost beside that.
+
+    kept: by this stage. least: what its layers pass on. See the module.
+    """
+    each = sum(layer.activations for layer in profile.layers)
+    largest = max((ITEM_BYTES * n for layer in profile.layers for n in elements(layer)), default=0)
+    held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
+    if held is None:
+        return least, _GAPS * kept
+    whole = micro * each
+    more = max(0.0, held - whole - largest)
+    work = max(least, more)
+    return work, max(0.0, more * kept / whole - work) if whole else 0.0
+
+
+def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float | None:
+    """Bytes that a pass of so many samples takes while it lasts; None: nothing was measured.
+
+    each: kept of a sample. fixed: what passes of no samples would take. Between measured ones in
+    proportion. Beyond them, each sample takes what it did where it took most: between the last
+    three, or on average, as gaps end with blocks so large that they come from the kernel, and begin
+    again with the next layer's. Of fewer, only what is kept is less.
+    """
+    points: list[tuple[int, float]] = []
+    for one in sorted(passes, key=lambda one: one.samples):
+        if one.held_mib is not None:  # never less of more samples
+            points.append((one.samples, max([_MIB * one.held_mib, *(h for _, h in points)])))
+    if not points:
+        return None
+    (first, least), (last, most) = points[0], points[-1]
+    if samples <= first:
+        return max(0.0, least - (first - samples) * each)
+    if samples >= last:
+        slopes = [(h1 - h0) / (n1 - n0) for (n0, h0), (n1, h1) in pairwise(points)]
+        return most + (samples - last) * max(each, (most - fixed) / last, *slopes[-2:])
+    (n0, h0), (n1, h1) = next(pair for pair in pairwise(points) if samples <= pair[1][0])
+    return h0 + (samples - n0) * (h1 - h0) / (n1 - n0)
+
+
 def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
     """Of each sample of a micro-batch: outputs to which gradients are still to come, and messages
     that come in and go out ahead and behind."""
@@ -176,19 +228,25 @@ def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> f
 
 def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[int]) -> float:
     """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
-    and what a lane holds that came too early."""
+    and what a lane holds that came too early; one of each other member at most, as the own one lies
+    in the buffer, and the sum so far in another's (`wire/summation.py`)."""
     means = Means.of(profile)
     if members == 1 or means.lends or means.kind.abilities.sums:
         return 0.0
     owners = 1 if c.collective == "all-reduce" else c.aggregators or members
-    piece = max(buffers) / owners
     cut = c.collective in ("overlapped", "pipelined")
+    largest = sorted(buffers, reverse=True)[: means.at_once]
+    return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
+
+
+def _held_of(means: Means, members: int, piece: float, *, cut: bool) -> float:
+    """Of a buffer, of which a member sums a piece of so many bytes."""
+    others = (members - 1) * piece
     if cut:
         piece = max(piece / MOST_CHUNKS, min(piece, means.chunk_bytes))
     full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
     wide = min(means.in_flight, max(_LEAST_WIDE, full))
-    held = 1 + wide if cut else min(members, 1 + wide)
-    return min(means.at_once, len(buffers)) * held * piece
+    return min(others, (1 + wide) * piece)
 
 
 def _samples(step_bytes: float) -> float:

@@ -53,13 +53,15 @@ class LayerBytes:
 class Pass:
     """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
 
-    forward, backward: of each layer. data: to read the samples.
+    forward, backward: of each layer. data: to read the samples. held_mib: the most memory that such
+    a pass of the whole model takes while it lasts; None: nobody measured it.
     """
 
     samples: int
     forward: tuple[Figure, ...]
     backward: tuple[Figure, ...]
     data: Figure
+    held_mib: float | None = None
 
     @property
     def compute_s(self) -> float:

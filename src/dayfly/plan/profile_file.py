@@ -261,6 +261,7 @@ _PASS = _made(
         "forward": _each(_SECONDS),
         "backward": _each(_SECONDS),
         "data": _SECONDS,
+        "held_mib": _or_null(_not_negative),
     },
 )
 _SIZE = _made(
@@ -324,5 +325,6 @@ _USUAL = frozenset(
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
         *("passes", "sum_cpu_s", "crowd", "crowd_cores", "jitter", "store"),
+        "held_mib",
     }
 )

@@ -186,7 +186,13 @@ def _pass(measured: Measured, samples: int) -> Pass:
         summed = sum(median(times) for times in layers)
         scale = whole / summed if summed else 1.0
         sides.append(tuple(_figure(times, pace / scale) for times in layers))
-    return Pass(samples=samples, forward=sides[0], backward=sides[1], data=_figure(reading, pace))
+    return Pass(
+        samples=samples,
+        forward=sides[0],
+        backward=sides[1],
+        data=_figure(reading, pace),
+        held_mib=measured.life["held_mib"][str(samples)],
+    )
 
 
 def _fetched(measured: Measured) -> float:

@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.rollback import KEPT_BY_RUN
+from dayfly.runs.profiling.held import held_mib
 from dayfly.runs.profiling.layers import layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
 from dayfly.runs.profiling.passes import Passes
@@ -128,6 +129,7 @@ class Watched(Worker):
             "state_bytes": self._state_bytes(),
             "parts": {**self._parts, "share": [self._share]},
             "passing": {slot.value: times for slot, times in self._passing.items()},
+            "held_mib": {count: self._held_mib(batch) for count, batch in batches.items()},
         }
         open_store(self._task.store).put(self._request.name, json.dumps(measured).encode())
         for _ in range(_ROUNDS):
@@ -137,6 +139,12 @@ class Watched(Worker):
         self._wait_for_part()
         self.kept = KEPT_BY_RUN
         return "done"
+
+    def _held_mib(self, batch: Any) -> float | None:
+        """What a pass takes while it lasts; None: nobody can tell, or it is not in this memory."""
+        if self._replica.device.type != "cpu":
+            return None
+        return held_mib(partial(self._passes.compute, batch, by_layer=False))
 
     def _end_epoch(self, step: int) -> None:
         """Without validation: a profile has it from the forward passes."""
