@@ -1,4 +1,4 @@
-"""Which candidates of K-REDUCE may be on the front: bounds, and batches halved and halved again.
+"""Which candidates of K-REDUCE may be on the front: bounds, and batches cut and cut again.
 
 A box has a size M, a pair (W, K), and all B^a from a first to a last one. For all that is in it,
 with x = 1/B^g as in `k_reduce`, t' and c' of a round without training, and A = K B^a:
