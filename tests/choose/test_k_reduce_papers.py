@@ -12,7 +12,7 @@ from dayfly.plan.choose.from_profile import usd_per_s
 from dayfly.plan.choose.k_reduce import plan_k_reduce
 from dayfly.plan.choose.k_reduce_candidates import Candidates
 from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
-from dayfly.plan.choose.k_reduce_tables import Grid, rounds_of
+from dayfly.plan.choose.k_reduce_tables import Grid, Rounds, Tables, rounds_of
 from dayfly.plan.figures import Affine
 from dayfly.plan.profile import Fit
 from tests.choose.k_reduce_by_hand import taken, way
@@ -68,7 +68,10 @@ def as_in_table_4(name: str) -> KReduceProblem:
 def test_table_4s_batches_of_others_are_the_caps(name: str) -> None:
     """170 and 192 as the global batch has it, 84 and 201 as equation 16 has it."""
     p = as_in_table_4(name)
-    candidates = Candidates.of(p, Grid.of(p), 0, np.arange(1))
+    first = np.zeros(1, dtype=np.int64)
+    candidates = Candidates.of(
+        Rounds.of(Tables.of(p), first, first), np.array(p.aggregators_samples)
+    )
     assert candidates.cap().tolist() == [WORKLOADS[name].others_samples]
 
 
@@ -110,6 +113,17 @@ def test_equation_16_lets_others_be_slower_than_aggregators() -> None:
     one = WORKLOADS["SqueezeNet"]
     line = size(one.fit, one.memory_mib, 42e6, 10**6).train
     assert line(201) > line(128)
+
+
+def test_rounds_grow_by_as_much_with_each_function() -> None:
+    """Of all pairs, from three of each number of aggregators."""
+    p = replace(
+        problem("BERT-Base", WORKLOADS["BERT-Base"], (1024,), 10**6), workers=tuple(range(1, 30))
+    )
+    grid = Grid.of(p)
+    assert len(grid.workers) == 29 * 30 // 2
+    for at, pair in enumerate(zip(grid.workers.tolist(), grid.aggregators.tolist(), strict=True)):
+        assert (tuple(grid.aggregator[at]), tuple(grid.other[at])) == rounds_of(*pair)
 
 
 def test_batches_by_equations_13_and_14() -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.plan.choose.pipelines import compiled
+from dayfly.plan.choose.pipelines import engine as of_engine
 from dayfly.plan.choose.pipelines import over_store as of_store
 from dayfly.plan.choose.pipelines.choose import choose
 from dayfly.plan.choose.pipelines.engine import engine
@@ -162,11 +164,56 @@ def test_what_makes_no_problem() -> None:
 
 
 def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dayfly.plan.choose.pipelines import engine as of_engine
-
     monkeypatch.setattr(of_engine, "find_spec", lambda name: None)
-    assert engine() is engine(False)
+    large = random_problem(1, layers=100, options=5)
+    assert engine(problems=[large]) is engine(False)
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
     of_engine._compiled.cache_clear()
+    compiled.loops.cache_clear()
     with pytest.raises(RequestError, match=r"pip install 'dayfly\[fast\]'"):
         engine(True)
+
+
+def test_numba_is_loaded_for_large_problems_and_compiles_only_if_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """100 layers x 3 sizes x 3 degrees are 900; 20 layers are 180. A minute is enough."""
+    numba = object()
+    monkeypatch.setattr(of_engine, "find_spec", lambda name: numba)
+    monkeypatch.setattr(of_engine, "_compiled", lambda: numba)
+    monkeypatch.setattr(compiled, "is_loaded", lambda: False)
+    large = [random_problem(1, layers=100, options=3)]
+    small = [random_problem(1, layers=20, options=3)]
+    for cached in (False, True):
+        monkeypatch.setattr(compiled, "is_cached", lambda cached=cached: cached)
+        assert engine(problems=small) is engine(problems=small, time_limit_s=9.0) is engine(False)
+        assert engine(problems=large) is engine(problems=large, time_limit_s=60.0) is numba
+        limited = engine(problems=large, time_limit_s=9.0)
+        assert (limited is numba) == cached
+        assert cached or (limited.instead and limited.tables is engine(False).tables)
+    assert engine(problems=small * 4) is numba
+    monkeypatch.setattr(compiled, "is_loaded", lambda: True)
+    assert engine(problems=small, time_limit_s=0.1) is numba
+
+
+def test_a_choice_says_that_numba_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(5, layers=6, options=3)
+    assert not choose(problem, time_limit_s=1000.0, compiled=False).instead
+    monkeypatch.setattr(of_engine, "find_spec", lambda name: object())
+    monkeypatch.setattr(of_engine, "_WORTH_LOADING", 1)
+    monkeypatch.setattr(compiled, "is_loaded", lambda: False)
+    monkeypatch.setattr(compiled, "is_cached", lambda: False)
+    assert choose(problem, time_limit_s=50.0).instead
+
+
+def test_what_is_compiled_is_all_that_a_search_asks_for() -> None:
+    """One version of each loop, and after it the cache has them; also of one layer, and options."""
+    pytest.importorskip("numba")
+    compiled.loops.cache_clear()
+    of_engine._compiled.cache_clear()
+    found = compiled.loops()
+    assert compiled.is_loaded()
+    assert compiled.is_cached()
+    for layers, options, mixed in ((1, 1, False), (6, 3, False), (5, 2, True)):
+        choose(random_problem(3, layers=layers, options=options, mixed=mixed), compiled=True)
+    assert {name: len(loop.signatures) for name, loop in found.items()} == dict.fromkeys(found, 1)

@@ -13,6 +13,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.plan.choose.from_profile import over_store
 from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.choose.pipelines import compiled, engine
 from dayfly.plan.memory import peak_mib
 from dayfly.plan.plan import Plan
 from dayfly.plan.predict import predict
@@ -133,6 +134,18 @@ def test_too_little_time_for_messages_is_said() -> None:
     assert quick.predicted < whole.predicted
     assert whole.chosen.plan.by == VIRTUAL_TIME
     assert quick.chosen in quick.front.points
+
+
+def test_a_search_that_numba_has_not_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "find_spec", lambda name: object())
+    monkeypatch.setattr(engine, "_WORTH_LOADING", 1)
+    monkeypatch.setattr(compiled, "is_loaded", lambda: False)
+    monkeypatch.setattr(compiled, "is_cached", lambda: False)
+    found = choice_of([OVER_S3], replace(SMALL, micro_batches=(4,)))
+    assert len([note for note in found.notes if f"`{compiled.COMMAND}`" in note]) == 1
+    monkeypatch.setattr(compiled, "is_cached", lambda: True)
+    monkeypatch.setattr(engine, "_compiled", lambda: engine.engine(False))
+    assert not any(compiled.COMMAND in note for note in choice_of([OVER_S3], SMALL).notes)
 
 
 def test_a_free_batch() -> None:

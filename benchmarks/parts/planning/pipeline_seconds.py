@@ -148,7 +148,7 @@ def timed(problem: StagesOverStore, *, compiled: bool | None = None) -> tuple[fl
     return time.perf_counter() - started, choice
 
 
-def warm_up(compiled: bool | None = None) -> float:
+def warm_up(compiled: bool) -> float:
     """Seconds of a first, small search: with numba it compiles, or reads its cache."""
     return timed(instance(SHAPES["resnet101"], 6, micro_batches=16), compiled=compiled)[0]
 

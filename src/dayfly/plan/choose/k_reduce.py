@@ -1,7 +1,7 @@
 """Workers, memory, aggregators and batches of K-REDUCE (FasDL section VI), to the proven optimum.
 
-All (M, W, K, B^a) are gone through, as arrays. B^n is not. With A = K B^a and x = 1/B^g it is
-(1/x - A)/(W - K), so that
+All (M, W, K, B^a) that bounds leave open (`k_reduce_bounds`) are gone through, as arrays. B^n is
+not. With A = K B^a and x = 1/B^g it is (1/x - A)/(W - K), so that
 
     T = (T_load + T_step D x) E,    T_load = (S_m + S_d B^n x)/tp_down
 
@@ -32,9 +32,10 @@ import numpy as np
 from dayfly.errors import RequestError
 from dayfly.plan.choose.arrays import Ints, dominated
 from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.choose.k_reduce_bounds import open_candidates
 from dayfly.plan.choose.k_reduce_candidates import Candidates, Taken
 from dayfly.plan.choose.k_reduce_problem import KReducePlan, KReduceProblem
-from dayfly.plan.choose.k_reduce_tables import Grid
+from dayfly.plan.choose.k_reduce_tables import Rounds, Tables
 
 #: B^n that are gone through at once.
 _AT_ONCE = 500_000
@@ -46,38 +47,29 @@ def plan_k_reduce(problem: KReduceProblem) -> Front[KReducePlan]:
     Raises RequestError if none keeps the limits of memory and of the global batch.
     """
     _check(problem)
-    grid = Grid.of(problem)
-    found, doubtful = [], []
-    for number, size in enumerate(problem.sizes):
-        fits = grid.samples <= size.most_samples
-        if size.most_workers is not None:
-            fits &= grid.workers[grid.pair] <= size.most_workers
-        rows = np.flatnonzero(fits)
-        if not len(rows):
-            continue
-        candidates = Candidates.of(problem, grid, number, rows)
-        ends = [candidates.taken(others) for others in candidates.ends()]
-        found.append(Taken.front(ends))
-        for low, high in (ends[:2], ends[2:]):
-            opposed = (low.seconds - high.seconds) * (low.usd - high.usd) < 0
-            at = np.flatnonzero(opposed & (high.others - low.others > 1))
-            if len(at):
-                doubtful.append((number, low.only(at), high.only(at)))
-    if not found:
+    tables = Tables.of(problem)
+    found = open_candidates(tables)
+    if found is None:
         raise RequestError(
             f"of no size that holds a batch there may be {min(problem.workers)} functions at once: "
             "allow more vCPUs, or fewer functions"
         )
-    best = Taken.front(found)
-    for number, low, high in doubtful:
-        for rows, others in _between(best, low, high):
-            between = Candidates.of(problem, grid, number, rows).taken(others)
+    candidates, best = found
+    ends = [candidates.taken(others) for others in candidates.ends()]
+    best = Taken.front([*ends, best])
+    for low, high in (ends[:2], ends[2:]):
+        opposed = (low.seconds - high.seconds) * (low.usd - high.usd) < 0
+        at = np.flatnonzero(opposed & (high.others - low.others > 1))
+        for rows, others in _between(best, low.only(at), high.only(at)):
+            rounds = Rounds.of(tables, low.size[at[rows]], low.pair[at[rows]])
+            between = Candidates.of(rounds, low.samples[at[rows]]).taken(others)
             best = Taken.front([best, between])
-    return Front(tuple(_point(problem, grid, best, at) for at in range(len(best.row))))
+    largest_mib = max(one.memory_mib for one in problem.sizes)
+    return Front(tuple(_point(tables, best, at, largest_mib) for at in range(len(best.size))))
 
 
 def _between(best: Taken, low: Taken, high: Taken) -> Iterator[tuple[Ints, Ints]]:
-    """Rows of the grid, and B^n between two ends, of pieces that may have better ones."""
+    """Of which piece, and B^n between its ends, for pieces that may have better ones."""
     corner_s = np.minimum(low.seconds, high.seconds)
     corner_usd = np.minimum(low.usd, high.usd)
     open_ = np.flatnonzero(~dominated(corner_s, corner_usd, best.seconds, best.usd))
@@ -87,7 +79,7 @@ def _between(best: Taken, low: Taken, high: Taken) -> Iterator[tuple[Ints, Ints]
         count = high.others[part] - low.others[part] - 1
         first = np.repeat(np.cumsum(count) - count, count)
         inside = np.arange(count.sum()) - first
-        yield np.repeat(low.row[part], count), np.repeat(low.others[part] + 1, count) + inside
+        yield np.repeat(part, count), np.repeat(low.others[part] + 1, count) + inside
 
 
 def _check(problem: KReduceProblem) -> None:
@@ -118,27 +110,29 @@ def _check(problem: KReduceProblem) -> None:
         )
 
 
-def _point(problem: KReduceProblem, grid: Grid, taken: Taken, at: int) -> Point[KReducePlan]:
-    row = int(taken.row[at])
-    pair = grid.pair[row]
+def _point(tables: Tables, taken: Taken, at: int, largest_mib: int) -> Point[KReducePlan]:
+    problem, grid = tables.problem, tables.grid
+    pair = int(taken.pair[at])
     workers, aggregators = int(grid.workers[pair]), int(grid.aggregators[pair])
     plan = KReducePlan(
         workers=workers,
         memory_mib=problem.sizes[int(taken.size[at])].memory_mib,
         aggregators=aggregators,
-        aggregators_samples=int(grid.samples[row]),
+        aggregators_samples=int(taken.samples[at]),
         others_samples=int(taken.others[at]) if workers > aggregators else 0,
     )
-    limits = _limits(problem, plan, int(taken.size[at]))
+    limits = _limits(problem, plan, int(taken.size[at]), largest_mib)
     return Point(float(taken.seconds[at]), float(taken.usd[at]), plan, limits)
 
 
-def _limits(problem: KReduceProblem, plan: KReducePlan, number: int) -> tuple[str, ...]:
+def _limits(
+    problem: KReduceProblem, plan: KReducePlan, number: int, largest_mib: int
+) -> tuple[str, ...]:
     """What the plan is at the limit of: more of it might allow a better one."""
     size, found = problem.sizes[number], []
     if plan.workers in (max(problem.workers), size.most_workers):
         found.append(f"{plan.workers} functions at once")
-    if size.memory_mib == max(one.memory_mib for one in problem.sizes):
+    if size.memory_mib == largest_mib:
         found.append(f"functions of {size.memory_mib} MiB")
     # The next larger plan has a sample more for each of the others, or the next batch for all.
     more = plan.workers - plan.aggregators

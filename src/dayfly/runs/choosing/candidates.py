@@ -55,11 +55,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner."""
+    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner.
+    instead: as `pipelines.choose.Choice` has it."""
 
     candidates: tuple[Candidate, ...]
     gap: float = 0.0
     refused: Mapping[str, str] = field(default_factory=dict)
+    instead: bool = False
 
 
 def proposed(place: Place, asked: Asked, *, time_limit_s: float) -> Proposed:
@@ -71,7 +73,7 @@ def proposed(place: Place, asked: Asked, *, time_limit_s: float) -> Proposed:
     wanted = Wanted.profiled(place.profile, batch_size=asked.batch_size, epochs=asked.epochs)
     found: list[Candidate] = []
     refused: dict[str, str] = {}
-    gap = 0.0
+    gap, instead = 0.0, False
     try:
         found += _data_parallel(place, asked, wanted)
     except RequestError as refusal:
@@ -82,11 +84,11 @@ def proposed(place: Place, asked: Asked, *, time_limit_s: float) -> Proposed:
         except RequestError as refusal:
             refused[K_REDUCE] = str(refusal)
     try:
-        cut, gap = _pipelines(place, asked, wanted, time_limit_s)
+        cut, gap, instead = _pipelines(place, asked, wanted, time_limit_s)
         found += cut
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
-    return Proposed(tuple(found), gap, refused)
+    return Proposed(tuple(found), gap, refused, instead)
 
 
 def _data_parallel(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
@@ -135,16 +137,19 @@ def _k_reduce(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
 
 def _pipelines(
     place: Place, asked: Asked, wanted: Wanted, time_limit_s: float
-) -> tuple[list[Candidate], float]:
-    """Cut models, and the search's gap. What the equation of memory leaves out is found afterwards,
-    and makes the search begin again once with as much less."""
+) -> tuple[list[Candidate], float, bool]:
+    """Cut models, the search's gap, and whether it went without numba for now.
+
+    What the equation of memory leaves out is found afterwards, and makes the search begin again
+    once with as much less.
+    """
     # A power of two has the most divisors, which are what replicas there may be.
     usual = 2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1)
     micro_batches = asked.micro_batches or (usual,)
     steps = wanted.epochs * place.profile.samples / wanted.batch_size
     until = time.monotonic() + time_limit_s
     found: dict[Settings, Candidate] = {}
-    spare_mib, gap = 0.0, 0.0
+    spare_mib, gap, instead = 0.0, 0.0, False
     for last in (False, True):
         problems = stages_problems(
             place.profile,
@@ -156,7 +161,7 @@ def _pipelines(
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
-        gap = max(gap, choice.gap)
+        gap, instead = max(gap, choice.gap), instead or choice.instead
         excess = 0.0
         for point in choice.front.points:
             if not point.plan.starts:
@@ -171,7 +176,7 @@ def _pipelines(
         if excess <= 0 or last or time.monotonic() > until:
             break
         spare_mib += excess
-    return list(found.values()), gap
+    return list(found.values()), gap, instead
 
 
 def _limits(place: Place, asked: Asked, plan: PipelinePlan) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.choose.pipelines.compiled import COMMAND as COMPILE
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.beside import Beside, beside
 from dayfly.runs.choosing.beside import words as store_words
@@ -102,6 +103,11 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
         )
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
+    if any(one.instead for one in found):
+        notes.append(
+            "cuts were searched without numba, as it has not compiled the search yet, which takes "
+            f"5 to 30 s once: let it, with `{COMPILE}`, and a search takes a fraction of the time"
+        )
     notes += [note for place in places for note in place.notes]
     notes += [
         f"{place.profile.channel} has no prices in the catalogue: its messages count nothing"

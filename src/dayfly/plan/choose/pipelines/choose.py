@@ -21,11 +21,13 @@ class Choice:
 
     front: seconds and dollars of one step. gap: certified: for every plan that there is, the front
     has one that takes at most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars.
-    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it).
+    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it). instead: NumPy
+    searched, as numba would have to compile first, for longer than the time limit.
     """
 
     front: Front[PipelinePlan]
     gap: float = 0.0
+    instead: bool = False
 
     @property
     def exact(self) -> bool:
@@ -40,13 +42,13 @@ def choose(
 
     time_limit_s: after so long the search ends with what it has, and a gap, unless it is through; a
     first look is taken in any case. None: it goes on until it is exact. compiled: whether by numba,
-    which has to be installed; None: if it is. Raises RequestError, with the nearest that would do,
-    if no problem has a plan.
+    which has to be installed; None: if it is, and worth it (`engine`). Raises RequestError, with
+    the nearest that would do, if no problem has a plan.
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
     deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
-    loops = engine(compiled)
+    loops = engine(compiled, problems=problems, time_limit_s=time_limit_s)
     stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
@@ -59,4 +61,4 @@ def choose(
             points, gaps = points + found, [*gaps, gap]
     if not points:
         raise refusal(problems[0])
-    return Choice(front=Front.of(points), gap=max(gaps))
+    return Choice(front=Front.of(points), gap=max(gaps), instead=loops.instead)

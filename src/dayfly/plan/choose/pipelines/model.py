@@ -33,7 +33,8 @@ from dayfly.plan.formulas.funcpipe import gamma_and_delta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """(L, L, K) by last layer, first layer, option; `below_...` (L, K) by first layer.
+    """(L, L, K) by last layer, first layer, option; `below_...` (L, K) by first layer. Rows lie one
+    after another in memory, which compiled loops ask for.
 
     forward_s: forward, with the side of the boundary above. own_s: the same and backward. lag_f_s,
     lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit. backward_s: (L, K), of
@@ -92,16 +93,17 @@ def over_store(
     down = np.concatenate([np.zeros_like(rate)[None], o[:-1, None] / rate + p.latency_s])
     back_up = np.concatenate([np.zeros_like(rate)[None], g[1:, None] / rate + p.latency_s])
     forward, backward, more = _sums(f), _sums(b), (mu - 1).astype(float)
+    rows = np.ascontiguousarray
     return StepModel(
-        forward_s=forward + up[:, None],
-        own_s=forward + backward + (up + back)[:, None],
-        lag_f_s=np.where(fits, more * np.maximum(forward, up[:, None]), np.inf),
-        lag_b_s=more * np.maximum(backward, back[:, None]),
-        tail_s=gamma * sizes / rate + delta * p.latency_s,
-        below_forward_s=down,
-        below_s=down + back_up,
-        below_lag_f_s=more * down,
-        below_lag_b_s=more * back_up,
+        forward_s=rows(forward + up[:, None]),
+        own_s=rows(forward + backward + (up + back)[:, None]),
+        lag_f_s=rows(np.where(fits, more * np.maximum(forward, up[:, None]), np.inf)),
+        lag_b_s=rows(more * np.maximum(backward, back[:, None])),
+        tail_s=rows(gamma * sizes / rate + delta * p.latency_s),
+        below_forward_s=rows(down),
+        below_s=rows(down + back_up),
+        below_lag_f_s=rows(more * down),
+        below_lag_b_s=rows(more * back_up),
         backward_s=b,
         usd_per_s=replicas * np.array([option.usd_per_s for option in options]),
         uses=np.stack([replicas, replicas * thousandths([one.vcpus for one in options])]),

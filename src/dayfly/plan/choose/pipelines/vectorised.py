@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dayfly.plan.choose.arrays import Array, Ints
@@ -183,12 +183,14 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
 
 def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
     """See `kernels.transfers`: all ends and lengths of a shard."""
-    allowed = (paces[:, :, :longest] <= limits[:, None, None]).all(axis=0)
+    t, r, s = paces[:, :, :longest]
+    allowed = (t <= limits[0]) & (r <= limits[1]) & (s <= limits[2])
     forbidden = np.where(allowed, 0.0, np.inf)
     every, least = np.arange(len(forbidden)), np.full(len(forbidden), np.inf)
     least[0] = 0.0
     reached = np.full(longest + len(between), np.inf)  # nothing ends before the first layer
-    by_length = sliding_window_view(reached, longest)[:, ::-1]
+    (step,) = reached.strides
+    by_length = as_strided(reached[longest - 1 :], allowed.shape, (step, -step))
     lengths: list[Ints] = []
     for _ in range(shards):
         reached[longest:] = least[:-1] + between
