@@ -90,7 +90,9 @@ def configuration(settings: Settings, wanted: Wanted) -> Configuration:
 
     Raises RequestError for what the imitated platform does not have.
     """
-    kinds = [allotment(kind).limits for kind in settings.kinds]
+    of_stages = settings.kinds
+    each = {kind: allotment(kind).limits for kind in dict.fromkeys(of_stages)}
+    kinds = [each[kind] for kind in of_stages]
     return Configuration(
         workers=settings.workers,
         memory_mib=tuple(limits.memory_mib for limits in kinds),
