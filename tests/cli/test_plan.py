@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -59,6 +60,13 @@ def test_a_profile_is_planned_without_torch(profile: Path, command: tuple[object
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_garbage_is_collected_again_afterwards(profile: Path) -> None:
+    assert gc.isenabled()
+    for deadline in ("1h", "1"):  # which nothing meets
+        plan(profile, *SMALL, "--deadline", deadline)
+        assert gc.isenabled()
 
 
 def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
