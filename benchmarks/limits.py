@@ -36,8 +36,9 @@ from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.tensors import as_bytes

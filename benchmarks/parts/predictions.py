@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
-from dayfly.wire.channels.base import Abilities
+from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective
 from dayfly.wire.collectives.all_reduce import all_reduce_s
 from dayfly.wire.collectives.k_reduce import k_reduce_s

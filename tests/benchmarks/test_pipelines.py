@@ -31,7 +31,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.train.replica import build_model
 from dayfly.train.stages.forms import Form as Passed
 from dayfly.train.stages.forms import TensorForm
-from dayfly.wire.channels.base import Abilities
+from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.schedule import Kind
 from tests.cli import command
 

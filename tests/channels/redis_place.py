@@ -15,7 +15,7 @@ from benchmarks.parts.redis_server import RedisOptions, RedisServer
 from dayfly.wire.channels import redis as redis_channel
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.redis import Redis
+from dayfly.wire.channels.kinds.redis import Redis
 from dayfly.wire.keys import Key
 from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel

@@ -12,9 +12,10 @@ from typing import ClassVar
 import pytest
 
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.direct import Direct, DirectChannel
+from dayfly.wire.channels.direct import DirectChannel
 from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.parameter_server import ParameterServer
+from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.channels.kinds.parameter_server import ParameterServer
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in

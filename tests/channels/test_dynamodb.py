@@ -14,17 +14,13 @@ from benchmarks.parts.moto_server import MotoServer
 
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.dynamodb import (
-    LARGEST_ROUND_BYTES,
-    MARKER_S,
-    MESSAGE_S,
-    DynamoChannel,
-)
+from dayfly.wire.channels.dynamodb import MARKER_S, MESSAGE_S, DynamoChannel
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, Item, Write, create_command
 from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kinds.dynamodb import LARGEST_ROUND_BYTES
 from dayfly.wire.channels.patience import Outage
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor

@@ -13,9 +13,9 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel
+from dayfly.wire.channels.kinds.direct import Direct
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine
 from dayfly.wire.keys import EVERYONE, Key

@@ -7,8 +7,9 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.message import DTYPES, HEADER_BYTES, Header
+from dayfly.wire.message import DTYPES, Header
 from dayfly.wire.tensors import as_bytes
 from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put, tensor

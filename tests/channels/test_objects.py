@@ -22,8 +22,8 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.channels.patience import Outage
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
-from dayfly.wire.message import HEADER_BYTES
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor

@@ -26,9 +26,11 @@ from hypothesis import strategies as st
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.parameter_server import ParameterServer, ParameterServerChannel
+from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.channels.parameter_server import ParameterServerChannel
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
-from dayfly.wire.message import DTYPES, HEADER_BYTES, Header
+from dayfly.wire.message import DTYPES, Header
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
 from dayfly.wire.tensors import as_bytes
@@ -71,7 +73,6 @@ def test_it_says_what_it_can_do() -> None:
 
 def test_the_types_of_headers_are_those_of_sums() -> None:
     assert [str(dtype).removeprefix("torch.") for dtype in ADDED] == list(sums.DTYPES)
-    assert sums.HEADER_BYTES == HEADER_BYTES
 
 
 def test_the_server_does_without_torch() -> None:
@@ -327,7 +328,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 COORDINATOR_SCRIPT = """
 import sys, pathlib, signal
 from tests.channels.kit import plan, site
-from dayfly.wire.channels.parameter_server import ParameterServer
+from dayfly.wire.channels.kinds.parameter_server import ParameterServer
 channel = ParameterServer().create(site(pathlib.Path(sys.argv[1]), "ps://"), plan(3))
 print(channel._process.pid, flush=True)
 signal.pause()

@@ -11,9 +11,10 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Namespace
-from dayfly.wire.channels.redis import Redis
+from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.redis import pool as pools
 from dayfly.wire.redis.address import Address, Secret
 from dayfly.wire.redis.connection import Connection

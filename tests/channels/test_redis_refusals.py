@@ -14,7 +14,7 @@ import torch
 from benchmarks.parts.redis_server import RedisOptions
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.redis import Redis
+from dayfly.wire.channels.kinds.redis import Redis
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from dayfly.wire.redis import pool as pools

@@ -7,8 +7,8 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Namespace
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.message import HEADER_BYTES
 from tests.channels.conftest import Connect
 from tests.channels.places import SOON_S, Place, put, tensor
 

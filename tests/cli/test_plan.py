@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,8 +38,35 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(*arguments: object) -> Result:
-    """The command, in this process: most of what it takes is importing torch."""
+    """The command, in this process: most of what it takes is importing."""
     return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "120"})
+
+
+@pytest.mark.parametrize(
+    "command", [("plan", *SMALL, "--platform", "aws-lambda"), ("plan", *SMALL, "--json")]
+)
+def test_a_profile_is_planned_without_torch(profile: Path, command: tuple[object, ...]) -> None:
+    """It takes a second to import, of the three in which there is to be an answer."""
+    code = (
+        "import sys\n"
+        "from dayfly.cli.app import app\n"
+        "try:\n"
+        "    app(sys.argv[1:])\n"
+        "finally:\n"
+        "    print('loaded:', sorted({'torch', 'cloudpickle'} & set(sys.modules)))\n"
+    )
+    arguments = [*map(str, command), str(profile)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_garbage_is_collected_again_afterwards(profile: Path) -> None:
+    assert gc.isenabled()
+    for deadline in ("1h", "1"):  # which nothing meets
+        plan(profile, *SMALL, "--deadline", deadline)
+        assert gc.isenabled()
 
 
 def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:

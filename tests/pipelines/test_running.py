@@ -12,10 +12,10 @@ import pytest
 
 from dayfly.wire.channels import direct
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import BACKWARD, ORDERS, MakeOrder, fill_drain, forward_only
 from dayfly.wire.pipelines.slots import Slots

@@ -12,7 +12,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.predict import predict
 from dayfly.plan.profile import LayerBytes, Profile
-from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.shaping import Rates
 from tests.plan.by_hand import profile, size
 from tests.runs import small

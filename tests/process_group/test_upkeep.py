@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.base import Abilities, Channel, Namespace
+from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.process_group import collectives, member

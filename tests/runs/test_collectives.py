@@ -14,8 +14,8 @@ from dayfly.life.faults import Fault
 from dayfly.runs.job_record import Record
 from dayfly.runs.settings import Settings
 from dayfly.wire import channels
-from dayfly.wire.channels.base import Abilities
-from dayfly.wire.channels.files import Files
+from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kinds.files import Files
 from dayfly.wire.collectives import COLLECTIVES, NAMES
 from tests.cli import command
 from tests.runs import small

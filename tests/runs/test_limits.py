@@ -17,10 +17,11 @@ from dayfly.errors import RequestError
 from dayfly.life.checkpoints import Checkpoint, Part
 from dayfly.life.platforms import confinement
 from dayfly.life.platforms.base import Limits
-from dayfly.runs.allotment import Allotment, allotted, check_task, crowding
+from dayfly.runs.allotment import Allotment, allotted, crowding
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.task import Task
+from dayfly.runs.task_size import check_task
 from dayfly.wire.shaping import Rates
 from tests.runs import small
 

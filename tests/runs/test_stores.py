@@ -12,7 +12,7 @@ import pytest
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
-from dayfly.wire.channels.polled import LIST_EVERY_S
+from dayfly.wire.channels.patience import LIST_EVERY_S
 from tests.channels.store_places import directory, dynamodb, s3, shared_moto
 from tests.runs import small
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.wire.channels.base import Abilities, Channel, Namespace
+from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import WireError
-from dayfly.wire.message import DTYPES, HEADER_BYTES, Header, verify
+from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.message import DTYPES, Header, verify
 from dayfly.wire.tensors import as_bytes
 
 operations = st.from_regex(r"[a-z][a-z0-9-]{0,39}", fullmatch=True)

@@ -14,14 +14,15 @@ import torch
 
 from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.direct import Direct
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.kinds.direct import Direct
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.scatter_reduce import scatter_reduce
 from dayfly.wire.engine import Engine
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.shaped import ShapedChannel, ShapedStore, shaped_channel, shaped_store
 from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.store import FileStore

@@ -89,6 +89,41 @@ def test_in_pieces_large_messages_let_others_pass() -> None:
     assert (one, other) == ([(0.0, 1.75)], [(0.25, 2.0)])
 
 
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=6))
+def test_a_line_goes_from_piece_to_piece(asked: list[tuple[int, int]]) -> None:
+    """Whoever asks between two pieces, or just as one ends: as if each were looked at.
+
+    asked: when, in quarters of a second, and pieces of a quarter.
+    """
+    streams: list[Stream] = []
+    for number, (at, pieces) in enumerate(asked):
+        streams.append(computing(at / 4))
+        put = plan(Op(Kind.PUT, Span(0, pieces), Name("part", 0, number)))
+        streams.append(Stream(plan=put, itemsize=1, after=((2 * number, 0),)))
+    up = Direction(occupied_s=lambda nbytes: nbytes / 4, piece_s=0.25)
+    (found,) = spans_s(rank(*streams, up=up))
+    assert found[1::2] == [[span] for span in _one_by_one(asked)]
+
+
+def _one_by_one(asked: list[tuple[int, int]]) -> list[tuple[float, float]]:
+    """From when to when each took, in seconds, if a piece is carried at a time."""
+    waiting = [(at, number, pieces) for number, (at, pieces) in enumerate(asked)]
+    began: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    now = 0
+    while waiting:
+        now = max(now, min(waiting)[0])
+        at, number, pieces = min(waiting)
+        waiting.remove((at, number, pieces))
+        began.setdefault(number, now / 4)
+        now += 1
+        if pieces > 1:
+            waiting.append((now, number, pieces - 1))
+        else:
+            ended[number] = now / 4
+    return [(began[number], ended[number]) for number in range(len(asked))]
+
+
 def test_a_pool_has_so_many_turns() -> None:
     """The third begins when the first is over, latency included."""
     ((one, other, third),) = spans_s(

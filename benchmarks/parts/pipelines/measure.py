@@ -45,7 +45,7 @@ from dayfly.train.flat import FlatBuffer
 from dayfly.train.replica import build_model
 from dayfly.train.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Abilities
+from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.schedule import Kind, Schedule
 
 Json = dict[str, Any]

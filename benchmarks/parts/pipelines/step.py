@@ -22,7 +22,7 @@ from benchmarks.parts.pipelines.scale import Scale
 from benchmarks.parts.predictions import AllReduce
 from dayfly.batches import micro_batches
 from dayfly.runs.pipelining import Pipelining
-from dayfly.wire.channels.base import Abilities
+from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
 from dayfly.wire.schedule import Kind, Schedule, Work

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -92,7 +93,7 @@ class Catalogue:
                     text = file.read_text(encoding="utf-8")
                 except (OSError, UnicodeDecodeError) as error:
                     raise RequestError(f"{place} cannot be read: {error}") from error
-                found |= read_rows(text, place, _KNOWN[folder], own=own)
+                found |= _parsed(text, place, folder, own)
         return found
 
     def _names(self, folder: str) -> list[str]:
@@ -100,15 +101,31 @@ class Catalogue:
 
     def _files(self, folder: str) -> Iterator[tuple[Traversable, bool]]:
         """Data files, and whether they are the user's; the built-in ones come first."""
-        built_in = resources.files(__package__).joinpath(folder)
-        places: list[tuple[Traversable, bool]] = [(built_in, False)]
+        yield from ((file, False) for file in _built_in(folder))
         if self.own is not None:
-            places.append((self.own / folder, True))
-        for place, own in places:
-            if place.is_dir():
-                for file in place.iterdir():
-                    if file.name.endswith(".toml") and not file.name.startswith("."):
-                        yield file, own
+            yield from ((file, True) for file in _data_files(self.own / folder))
+
+
+@cache
+def _built_in(folder: str) -> tuple[Traversable, ...]:
+    """Kept, as a choice among plans asks hundreds of times."""
+    return _data_files(resources.files(__package__).joinpath(folder))
+
+
+def _data_files(place: Traversable) -> tuple[Traversable, ...]:
+    if not place.is_dir():
+        return ()
+    return tuple(
+        file
+        for file in place.iterdir()
+        if file.name.endswith(".toml") and not file.name.startswith(".")
+    )
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str, place: str, folder: str, own: bool) -> Mapping[str, Row]:
+    """By the text itself, so that a file that is changed is read anew."""
+    return read_rows(text, place, _KNOWN[folder], own=own)
 
 
 def _seen(directory: Path) -> list[Path]:

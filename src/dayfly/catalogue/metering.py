@@ -12,7 +12,7 @@ a minimum add belongs to compute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,9 @@ class Used:
     outcome: str
     vcpus: float | None = None
     gpu_share: float | None = None
+
+
+_OF_USED = tuple(one.name for one in fields(Used))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,7 @@ def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) 
     usd_for_1_s = prices.usd_for_1_s(memory_mib, vcpus, gpu_share)
     compute_usd = billed_ms / 1000 * usd_for_1_s
     return {
-        **asdict(used),
+        **{name: getattr(used, name) for name in _OF_USED},
         "memory_mib": memory_mib,
         "vcpus": vcpus,
         "billed_ms": billed_ms,

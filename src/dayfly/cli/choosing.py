@@ -19,7 +19,6 @@ from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.choosing.places import places_of_job, places_of_profiles
 from dayfly.runs.planning import read_profile, write_plan
-from dayfly.runs.report.choice import check_plot, write_plot
 
 LOCAL = "local"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
@@ -49,6 +48,9 @@ def plan(
     """
     asked = asked_of(flags)
     if plot is not None:
+        # Here, as it brings all that draws reports.
+        from dayfly.runs.report.choice import check_plot, write_plot
+
         check_plot(plot)
     choice = choice_of(_places(files, flags, asked), asked)
     if output is not None:

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from rich.console import Console
 
-from dayfly.cli.compared import print_compared
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.displays import StandardError
 from dayfly.runs.result import Result
@@ -52,6 +51,9 @@ class Concluded(Protocol):
 
 def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     """Do it, print what came of it, return the exit code."""
+    # What knows runs takes long to import, and commands that only print do without.
+    from dayfly.cli.compared import print_compared
+
     errors = StandardError()
     try:
         run = action()

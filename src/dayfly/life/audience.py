@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report
+
+if TYPE_CHECKING:
+    from dayfly.life.checkpoints import Checkpoint
 
 
 class Audience(Protocol):

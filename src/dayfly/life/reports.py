@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dayfly.closing import Closing
 from dayfly.pace import REPORT_EVERY_OVER_LINK_S, REPORT_EVERY_S
-from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
+
+if TYPE_CHECKING:
+    from dayfly.wire.channels.base import Channel
 
 #: How long the coordinator waits for a message that is there already: longer than a channel bears
 #: with a store that is away.

@@ -8,7 +8,7 @@ from dayfly.errors import RequestError
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.engine import MOST_AT_ONCE
+from dayfly.wire.lanes import MOST_AT_ONCE
 from dayfly.wire.pipelines.messages import message_bytes, worthwhile_bytes
 from dayfly.wire.shaping import IN_FLIGHT
 from dayfly.wire.streams import Shared

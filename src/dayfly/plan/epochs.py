@@ -91,6 +91,14 @@ def epoch_of(
     )
 
 
+def step_messages(profile: Profile, c: Configuration) -> int:
+    """Requests for messages of a step, all workers' together, by closed forms."""
+    rounds = Rounds(Batches(profile.samples, c.batch_size), c.k if c.sync == "local-sgd" else 1)
+    full = [min(c.batch_size, profile.samples)] * rounds.longest
+    moved = volume(many_step(profile, c, Means.of(profile), full)[1], rounds.longest)
+    return moved.puts + moved.gets
+
+
 def round_of(
     profile: Profile,
     c: Configuration,

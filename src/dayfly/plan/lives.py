@@ -21,7 +21,7 @@ from dayfly.plan.prediction import Volume
 from dayfly.plan.profile import Profile
 from dayfly.plan.stages import end_s, stage_size, start_s
 from dayfly.plan.traffic import times, together, volume
-from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.header import HEADER_BYTES
 
 #: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
 #: what is left at its end.

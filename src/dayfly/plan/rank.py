@@ -13,8 +13,8 @@ from dayfly.plan.work import direction, processor
 from dayfly.wire.codecs import CODECS
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.push_pull import serve
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.lanes import Plan, width
-from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.streams import Direction, Rank, Stream
 
 

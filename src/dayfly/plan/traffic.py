@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dayfly.catalogue.metering import Moved
 from dayfly.plan.channels import Means
 from dayfly.plan.prediction import Volume
+from dayfly.wire.channels.abilities import Cost
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.streams import Rank, Stream
@@ -15,13 +16,17 @@ from dayfly.wire.streams import Rank, Stream
 def moved_by(rank: Rank, means: Means) -> Moved:
     """Of all its streams, headers included."""
     puts = gets = up = down = 0
+    costs: dict[int, Cost] = {}  # by size: most messages have one of few
     for stream in rank.streams:
         if stream.name is None:
             continue
         for op in stream.plan.schedule:
             if op.name is None:
                 continue
-            cost = means.kind.cost(_nbytes(stream, op))
+            nbytes = _nbytes(stream, op)
+            cost = costs.get(nbytes)
+            if cost is None:
+                cost = costs[nbytes] = means.kind.cost(nbytes)
             if op.kind is Kind.PUT:
                 copies, alone = _copies(stream, op, means)
                 puts += cost.puts * (1 if alone else copies)

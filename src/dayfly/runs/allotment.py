@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
-from dayfly.life.checkpoints import Checkpoint, Part
 from dayfly.life.platforms.base import Limits
 from dayfly.runs.billing import catalogue
 from dayfly.runs.functions import FunctionSettings
-from dayfly.runs.task import Task
 from dayfly.wire.shaping import Rates
 
 
@@ -80,15 +78,6 @@ def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = Non
     return Allotment(limits, rates if rates.limited else None)
 
 
-def check_task(task: Task, payload_bytes: int | None) -> None:
-    """Raise RequestError if a worker's task may become longer than a payload can be.
-
-    task: as it is now. What it may become: that of the last worker, at the last step, with a
-    checkpoint that all workers wrote.
-    """
-    check_payload(_largest(task).dump(), payload_bytes, "use fewer workers")
-
-
 def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
     """Raise RequestError if a payload cannot be so long.
 
@@ -101,26 +90,6 @@ def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: s
             f"starts takes up to {size / 1000:.1f} KB here; give --payload {-(-size // 1000)} or "
             f"more, or {instead}"
         )
-
-
-def _largest(task: Task) -> Task:
-    step, size, digest = 10**9 - 1, 10**12 - 1, "f" * 32
-    ranks = range(task.world_size)
-    kinds = ("part",) if task.compress == "none" else ("part", "own")  # the residuals
-    # Of a model in stages each has a tree, and longer names.
-    cut = "" if task.pipelining is None else f"cut-0.stage-{task.world_size}-of-{task.world_size}."
-    folder = f"checkpoint/{step}/{cut}"
-    names = [f"{folder}{k}-{rank}-of-{task.world_size}" for k in kinds for rank in ranks]
-    trees = [f"{folder}tree.json"] * task.writer.stages
-    parts = tuple(Part(name, size, digest) for name in (*names, *trees))
-    return replace(
-        task,
-        rank=task.world_size - 1,
-        attempt=10**4 - 1,
-        checkpoint=Checkpoint(step, parts),
-        trimmed_step=step,
-        checkpoint_age_s=123456.78901234567,
-    )
 
 
 def in_words(allotment: Allotment, name: str) -> str:

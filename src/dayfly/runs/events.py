@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.catalogue.metering import Moved, Used
-from dayfly.wire.channels.base import COUNTERS
+from dayfly.wire.channels.abilities import COUNTERS
 
 Json = Mapping[str, Any]
 #: In `events/`, of simulations of more workers than a page can show.

@@ -13,7 +13,7 @@ from dayfly.runs.settings import Settings
 from dayfly.wire.buckets import BUCKET_BYTES
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind, Plan
-from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.segments.layout import ALIGN_BYTES
 

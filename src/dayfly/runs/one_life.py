@@ -18,7 +18,6 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.plan.plan import Plan
-from dayfly.runs.allotment import check_task
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
 from dayfly.runs.pipelining import Pipelining
@@ -31,6 +30,7 @@ from dayfly.runs.run import Run
 from dayfly.runs.run_life import RunLife
 from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task
+from dayfly.runs.task_size import check_task
 from dayfly.runs.workplace import Workplace
 from dayfly.train.order import Epochs
 from dayfly.wire.channels import channel_kind
@@ -42,7 +42,7 @@ from dayfly.wire.store import FileStore
 
 #: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
 #: first made, which would cost every function most of a second.
-PRELOAD = ("torch._dynamo", "dayfly.runs.worker")
+PRELOAD = ("torch._dynamo", "dayfly.runs.worker", "dayfly.wire.channels.all_ends")
 
 
 class OneLife(RunLife[Recorder, Run]):

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dayfly.errors import RequestError
-from dayfly.job import Job
 from dayfly.plan.channels import channel_of
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
@@ -30,6 +29,9 @@ from dayfly.runs.planning import (
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels import channel_kind
+
+if TYPE_CHECKING:
+    from dayfly.job import Job
 
 #: In a run's directory.
 PLAN = "plan.json"

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dayfly.errors import RequestError
-from dayfly.job import Job
 from dayfly.plan import trees
 from dayfly.plan.channels import channel_of
 from dayfly.plan.configuration import Configuration
@@ -25,6 +24,9 @@ from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
+
+if TYPE_CHECKING:
+    from dayfly.job import Job
 
 #: What a profile calls the channel of runs that name none.
 FILES = "file:///"
@@ -88,7 +90,9 @@ def configuration(settings: Settings, wanted: Wanted) -> Configuration:
 
     Raises RequestError for what the imitated platform does not have.
     """
-    kinds = [allotment(kind).limits for kind in settings.kinds]
+    of_stages = settings.kinds
+    each = {kind: allotment(kind).limits for kind in dict.fromkeys(of_stages)}
+    kinds = [each[kind] for kind in of_stages]
     return Configuration(
         workers=settings.workers,
         memory_mib=tuple(limits.memory_mib for limits in kinds),

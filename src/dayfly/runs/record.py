@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 
 from dayfly.errors import RequestError
 from dayfly.runs.directory import RECORD
@@ -146,6 +145,8 @@ def _another_version(directory: Path) -> RequestError:
 
 def made_with() -> dict[str, str]:
     """What the bits of a run depend on besides its seed."""
+    import torch  # whoever only reads records does without
+
     return {
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -17,15 +17,17 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dayfly.catalogue.metering import Moved, Used
 from dayfly.life.audience import Audience
-from dayfly.life.checkpoints import Checkpoint
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.runs import events
 from dayfly.wire.store import cannot_write
+
+if TYPE_CHECKING:
+    from dayfly.life.checkpoints import Checkpoint
 
 Json = Mapping[str, Any]
 

@@ -91,7 +91,8 @@ class Settings(FunctionSettings):
     def kinds(self) -> tuple[Self, ...]:
         """A kind for each stage."""
         sizes = self.stage_memory_mib or (self.memory_mib,) * self.stages
-        return tuple(replace(self, memory_mib=size, stage_memory_mib=()) for size in sizes)
+        each = {one: replace(self, memory_mib=one, stage_memory_mib=()) for one in set(sizes)}
+        return tuple(each[size] for size in sizes)
 
     def kind_of(self, rank: int) -> int:
         """The worker's stage."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from dayfly.wire.schedule import Span
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Codec(Protocol):

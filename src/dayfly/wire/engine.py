@@ -17,12 +17,9 @@ from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
 from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
 from dayfly.wire.folds import ADD, Fold
-from dayfly.wire.lanes import Plan
+from dayfly.wire.lanes import MOST_AT_ONCE, Plan
 from dayfly.wire.pieces import Buffer
 from dayfly.wire.schedule import Lane, Name, Op, Schedule, Work
-
-#: Collectives that an engine runs at once, at most, where they take the time of a link.
-MOST_AT_ONCE = 4
 
 
 class Engine(Closing):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from dayfly.wire.schedule import Kind, Lane, Schedule
 
+#: Collectives that an engine runs at once, at most, where they take the time of a link.
+MOST_AT_ONCE = 4
 #: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
 #: under way, as each takes memory.
 _FULL_CHUNKS = 8

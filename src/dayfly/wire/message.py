@@ -26,8 +26,8 @@ import torch
 import xxhash
 
 from dayfly.errors import WireError
+from dayfly.wire.header import HEADER_BYTES
 
-HEADER_BYTES = 128
 _SEALED_BYTES = HEADER_BYTES - 8
 _LAYOUT = struct.Struct("<4sBBBx40s8QQQ")
 _MAGIC = b"dfly"

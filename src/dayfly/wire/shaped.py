@@ -15,8 +15,9 @@ from typing import BinaryIO, TypeVar
 import torch
 
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.shaping import IN_FLIGHT, Way
 from dayfly.wire.store import FileStore
 

@@ -23,7 +23,7 @@ from dayfly.wire.keys import EVERYONE
 from dayfly.wire.processor import Cores, Processor
 from dayfly.wire.schedule import Kind, Name, Op
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared
-from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live
+from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live, Row
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
 
@@ -54,20 +54,17 @@ class _Run:
         limited = shared.cores < math.inf
         self._cores = Cores(shared.cores, self._processors) if limited else None
         self._live: list[Live] = []
-        self._lines = [
-            (Line(number, UP, rank.up), Line(number, DOWN, rank.down))
-            for number, rank in enumerate(ranks)
-        ]
+        self._lines = [(Line(UP, rank.up), Line(DOWN, rank.down)) for rank in ranks]
         self._there: set[tuple[Hashable, Name, int | None]] = set()
         self._waiting: dict[tuple[Hashable, Name], list[tuple[int, int]]] = defaultdict(list)
-        self._events: list[tuple[float, int, int, int, int, int, float]] = []
+        self._events: list[tuple[float, int, int, int, int, float, Line | None]] = []
         self._pushed = 0
         self._jobs: list[tuple[int, int]] = []  # what each is of, by number
         self._alarm = [0] * len(self._processors)  # the latest look at each
         self._turns: dict[tuple[int, str], int] = {}
         self._queues: dict[tuple[int, str], list[int]] = defaultdict(list)
-        self._rows: dict[tuple[int, int], None] = {}  # stirred, of this moment
-        self._stirred: dict[tuple[int, int], None] = {}
+        self._rows: dict[Row, Live] = {}  # stirred, of this moment
+        self._stirred: dict[Line, None] = {}
         self._now = 0.0
         for number, rank in enumerate(ranks):
             before = len(self._live)
@@ -89,7 +86,12 @@ class _Run:
                 break
             now = self._now = events[0][0]
             while events and events[0][0] == now:
-                self._happen(*heapq.heappop(events)[2:])
+                _, _, what, a, b, c, line = heapq.heappop(events)
+                if line is None:
+                    self._happen(what, a, b, c)
+                    continue
+                if a == line.alarm:
+                    self._carried(line)
         self._check()
         found: list[list[Moments]] = [[] for _ in self._ranks]
         for one in self._live:
@@ -100,31 +102,33 @@ class _Run:
         """Start what may start now, and carry what is first."""
         while self._rows or self._stirred:
             rows, self._rows = self._rows, {}
-            for stream, lane in rows:
-                self._advance(self._live[stream], lane)
+            for row, one in rows.items():
+                if one.begun:
+                    self._advance(one, row)
             if not self._rows:
                 lines, self._stirred = self._stirred, {}
-                for rank, which in lines:
-                    self._carry(self._lines[rank][which])
+                for line in lines:
+                    if line.asked and not line.busy:
+                        self._carry(line)
 
-    def _push(self, at: float, what: int, a: int, b: int = 0, c: int = 0, d: float = 0.0) -> None:
+    def _push(
+        self, at: float, what: int, a: int, b: int, c: float = 0.0, line: Line | None = None
+    ) -> None:
         self._pushed += 1
-        heapq.heappush(self._events, (at, self._pushed, what, a, b, c, d))
+        heapq.heappush(self._events, (at, self._pushed, what, a, b, c, line))
 
-    def _happen(self, what: int, a: int, b: int, c: int, d: float) -> None:
-        if what == _CARRIED:
-            self._carried(self._live[a], b, c, int(d))
-        elif what == _DONE:
+    def _happen(self, what: int, a: int, b: int, c: float) -> None:
+        if what == _DONE:
             self._done(self._live[a], b)
         elif what == _COMPUTED:
             if self._alarm[a] == b:
                 self._computed(a)
         elif what == _STORES:
-            self._job(self._live[a], b, d)
+            self._job(self._live[a], b, c)
         else:
             op = self._live[a].ops[b]
             assert op.name is not None, f"{op} has no message"
-            self._came(self._live[a], op.name, c)
+            self._came(self._live[a], op.name, int(c))
 
     # Streams: they start in turns.
 
@@ -145,8 +149,8 @@ class _Run:
         one.begun = True
         if not one.ops:
             self._over(one)
-        for lane in (UP, DOWN, COMPUTE):
-            self._rows[one.number, lane] = None
+        for row in one.rows:
+            self._rows[row] = one
 
     def _over(self, one: Live) -> None:
         for other in one.opens.get(None, ()):
@@ -164,10 +168,7 @@ class _Run:
 
     # Operations.
 
-    def _advance(self, one: Live, lane: int) -> None:
-        row = one.rows[lane]
-        if not one.begun:
-            return
+    def _advance(self, one: Live, row: Row) -> None:
         most, unmet, queue = min(row.first + row.width, len(row.queue)), one.unmet, row.queue
         while row.started < most:
             position = queue[row.started]
@@ -234,29 +235,32 @@ class _Run:
         if which == UP and self._copies(one, op):
             whole_s *= one.stream.members - 1
         pieces = 1 if line.way.piece_s == math.inf else math.ceil(whole_s / line.way.piece_s) or 1
-        asked = (self._now, one.number, position, whole_s / pieces, pieces)
-        heapq.heappush(line.asked, asked)
-        self._stirred[one.rank, which] = None
+        if line.is_ahead(self._now):
+            self._look_at(line, line.back_to(self._now))
+        line.ask(self._now, (one.number, position, whole_s / pieces, pieces))
+        self._stirred[line] = None
 
     def _copies(self, one: Live, op: Op) -> bool:
         assert op.name is not None, f"{op} has no message"
         return self._ranks[one.rank].direct and op.name.destination == EVERYONE
 
     def _carry(self, line: Line) -> None:
-        if line.busy or not line.asked:
-            return
-        _, number, position, each_s, pieces = heapq.heappop(line.asked)
-        line.busy = True
+        """Begin with a piece of whoever asked first."""
+        begins = line.take()
+        number, position, each_s, left = line.carries
         one = self._live[number]
-        if math.isnan(one.start[position]):
+        if begins:
             one.start[position] = self._now
             if line.which == UP:
                 self._serve(one, position)
-            if line.which == UP and pieces == 1 and self._copies(one, one.ops[position]):
+            if line.which == UP and not left and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)
-        if pieces > 1:
-            one.each_s[position] = each_s
-        self._push(self._now + each_s, _CARRIED, number, position, pieces, line.which)
+        self._look_at(line, line.go_on(self._now))
+
+    def _look_at(self, line: Line, at: float) -> None:
+        """Then, and not when it was to be looked at before."""
+        line.alarm += 1
+        self._push(at, _CARRIED, line.alarm, 0, 0.0, line)
 
     def _reach_each(self, one: Live, position: int, whole_s: float) -> None:
         """Tell each reader when the copy that is its own has come."""
@@ -270,29 +274,30 @@ class _Run:
             at = self._now + nth * whole_s / len(readers) + latency_s
             self._push(at, _CAME, one.number, position, reader)
 
-    def _carried(self, one: Live, position: int, pieces: int, which: int) -> None:
-        line = self._lines[one.rank][which]
+    def _carried(self, line: Line) -> None:
+        """A piece; the rest of its message asks again."""
+        number, position, _, left = line.carries
         line.busy = False
-        self._stirred[one.rank, which] = None
-        if pieces > 1:
-            again = (self._now, one.number, position, one.each_s[position], pieces - 1)
-            heapq.heappush(line.asked, again)
+        self._stirred[line] = None
+        if left:
+            line.ask(self._now, line.carries, begun=True)
             return
+        one = self._live[number]
         one.free[position] = self._now
         rank, way = self._ranks[one.rank], line.way
         if not (rank.held or one.stream.alone):
-            lane = one.lane[position]
-            one.rows[lane].finish(position)
-            self._rows[one.number, lane] = None
+            row = one.rows[one.lane[position]]
+            row.finish(position)
+            self._rows[row] = one
         effect_s = self._now + way.latency_s
-        if which == DOWN:
+        if line.which == DOWN:
             self._push(effect_s, _DONE, one.number, position)
             return
         size = one.nbytes(one.ops[position])
         cpu_s = one.stream.message_s + way.cpu_s + way.cpu_s_per_byte * size
         if cpu_s or rank.processor.stands_still:
             begins_s = max(one.start[position], self._now, effect_s - cpu_s)
-            self._push(begins_s, _STORES, one.number, position, 0, cpu_s)
+            self._push(begins_s, _STORES, one.number, position, cpu_s)
         else:
             self._push(effect_s, _DONE, one.number, position)
 
@@ -308,16 +313,18 @@ class _Run:
                 return
         one.done[position] = self._now
         lane = one.lane[position]
+        row = one.rows[lane]
         if one.stream.alone or lane == COMPUTE or self._ranks[one.rank].held:
-            one.rows[lane].finish(position)
-        self._rows[one.number, lane] = None
+            row.finish(position)
+        self._rows[row] = one
         if op.kind is Kind.PUT and op.name is not None:
             self._stored(one, position, op.name)
         elif lane == COMPUTE:
             one.free[position] = self._now
         for later in one.stream.plan.dependents[position]:
             one.unmet[later] -= 1
-            self._rows[one.number, one.lane[later]] = None
+            if not one.unmet[later]:
+                self._rows[one.rows[one.lane[later]]] = one
         one.left -= 1
         for other in one.opens.get(position, ()):
             self._met(other)

@@ -7,7 +7,7 @@ import pytest
 from dayfly.plan.simulation.phases import Summing, length_s
 from dayfly.plan.simulation.ways import Line, Way, left_of_bandwidth
 from dayfly.wire.collectives import collective
-from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.streams import Direction
 from dayfly.wire.virtual import Link, finish_s, simulate
 

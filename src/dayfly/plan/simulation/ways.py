@@ -15,7 +15,7 @@ from itertools import pairwise
 from dayfly.plan.channels import Means
 from dayfly.plan.profile import SizeProfile
 from dayfly.plan.work import direction
-from dayfly.wire.message import HEADER_BYTES
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.streams import Direction
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.job import Job
 from dayfly.plan.catalogued import Assumed, profile_of
 from dayfly.plan.choose.from_profile import over_store
 from dayfly.plan.profile import Profile
 from dayfly.runs.choosing.place import Place
+
+if TYPE_CHECKING:
+    from dayfly.job import Job
 
 #: The store of a platform's own provider, by how the platform's name begins.
 _OWN_STORES = {

@@ -22,10 +22,12 @@ from statistics import geometric_mean
 
 from dayfly.errors import RequestError
 from dayfly.plan.choose.front import Front, Point
+from dayfly.plan.epochs import step_messages
 from dayfly.plan.many import MOST_SIMULATED
 from dayfly.plan.plan import Plan
 from dayfly.plan.predict import predict
 from dayfly.plan.prediction import Prediction
+from dayfly.plan.stages import check_configuration
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.planning import configuration, plan_of
@@ -241,12 +243,11 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
     """In virtual time, or if a step has more messages by closed forms."""
     one, place = candidate, candidate.place
     asked = configuration(one.settings, one.wanted)
-    closed = predict(place.profile, asked, place.platform, place.store, most_simulated=0)
-    messages = closed.step_volume.puts + closed.step_volume.gets
-    if asked.workers > MOST_SIMULATED or messages > most_messages:
-        return Option(candidate=one, prediction=closed, by=CLOSED_FORMS)
-    gone_through = predict(place.profile, asked, place.platform, place.store)
-    return Option(candidate=one, prediction=gone_through, by=VIRTUAL_TIME)
+    check_configuration(place.profile, asked)
+    many = asked.workers > MOST_SIMULATED or step_messages(place.profile, asked) > most_messages
+    most = 0 if many else MOST_SIMULATED
+    said = predict(place.profile, asked, place.platform, place.store, most_simulated=most)
+    return Option(candidate=one, prediction=said, by=CLOSED_FORMS if many else VIRTUAL_TIME)
 
 
 def fits(option: Option) -> bool:

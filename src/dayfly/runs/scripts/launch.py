@@ -25,7 +25,12 @@ from dayfly.wire.store import FileStore
 
 #: Imported once, where functions are forked; what a script of torch.distributed imports itself, and
 #: what torch imports when an optimizer is first made.
-_PRELOAD = ("torch._dynamo", "torch.distributed", "dayfly.runs.scripts.worker")
+_PRELOAD = (
+    "torch._dynamo",
+    "torch.distributed",
+    "dayfly.runs.scripts.worker",
+    "dayfly.wire.channels.all_ends",
+)
 
 
 def begin(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from dayfly.errors import RequestError
-from dayfly.train.compression.exchange import Exchange
-from dayfly.train.compression.feedback import Feedback
-from dayfly.train.compression.powersgd import PowerSgd
-from dayfly.train.flat import FlatBuffer
 from dayfly.wire.codecs import CODECS
 from dayfly.wire.schedule import Schedule
+
+if TYPE_CHECKING:
+    import torch
+
+    from dayfly.train.compression.exchange import Exchange
+    from dayfly.train.flat import FlatBuffer
 
 #: Rank of PowerSGD unless another is given, as in `powersgd:8`.
 USUAL_RANK = 4
@@ -42,6 +42,11 @@ class Compression:
 
         seed: the job's. schedule: this rank's, to sum buffers like the one given.
         """
+        # Settings need names alone, and plans are made without torch.
+        from dayfly.train.compression.exchange import Exchange
+        from dayfly.train.compression.feedback import Feedback
+        from dayfly.train.compression.powersgd import PowerSgd
+
         match self.method:
             case "none":
                 return Exchange(flat)

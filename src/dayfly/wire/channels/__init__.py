@@ -1,16 +1,19 @@
-"""Channels by URL: one file a store. A new one is a line in `CHANNELS`."""
+"""Channels by URL: one file a store, and one of what it can do in `kinds`.
+
+A new one is a line in `CHANNELS`.
+"""
 
 from __future__ import annotations
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels.credentials import refuse_secret
-from dayfly.wire.channels.direct import Direct
-from dayfly.wire.channels.dynamodb import DynamoDB
-from dayfly.wire.channels.files import Files
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.channels.objects import Objects
-from dayfly.wire.channels.parameter_server import ParameterServer
-from dayfly.wire.channels.redis import Redis
+from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.channels.kinds.dynamodb import DynamoDB
+from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.channels.kinds.objects import Objects
+from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.channels.kinds.redis import Redis
 
 #: Every kind of channel, by the scheme of its URLs.
 CHANNELS: dict[str, ChannelKind] = {

@@ -28,11 +28,13 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from dayfly.errors import RequestError, WaitTimeout, WireError
-from dayfly.wire.channels.base import Abilities, Channel, Cost
-from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key, party_name
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.sockets.client import Client
 from dayfly.wire.sockets.meeting import Meeting
 from dayfly.wire.sockets.peers import Absent, Peers
@@ -73,7 +75,7 @@ class There(Protocol[Result_co]):
 class DirectChannel(Channel):
     """The end of `rank` (or the coordinator). server: of its outbox, closed with it if `owned`."""
 
-    abilities = Abilities(replays=False, direct=True, in_flight=4, chunk_bytes=2**18)
+    abilities = Direct.abilities
 
     def __init__(
         self,
@@ -300,16 +302,8 @@ class DirectChannel(Channel):
                 raise
 
 
-class Direct(ChannelKind):
-    """Workers that reach each other over TCP."""
-
-    schemes = ("tcp",)
-    usage = "tcp:// or tcp://address"
-    abilities = DirectChannel.abilities
-
-    def check(self, url: str) -> None:
-        if Place.parse(url, self.usage).port:
-            raise RequestError(f"channel {url!r}: give {self.usage}; ports are any that are free")
+class DirectEnds(Ends):
+    """Of `Direct`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
         meeting = Meeting(site.rendezvous, site.namespace)
@@ -319,7 +313,7 @@ class Direct(ChannelKind):
         table = Table(
             lambda key: None, limit_bytes=plan.budget_bytes, full="raise --log-budget to keep more"
         )
-        host = Place.parse(site.url, self.usage).host
+        host = Place.parse(site.url, Direct.usage).host
         own = {
             "token": token,
             "world_size": plan.senders,
@@ -350,10 +344,6 @@ class Direct(ChannelKind):
 
     def remove(self, site: Site) -> None:
         Meeting(site.rendezvous, site.namespace).destroy()
-
-    def cost(self, nbytes: int) -> Cost:
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
 
 
 def _serve(

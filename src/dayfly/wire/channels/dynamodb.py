@@ -11,16 +11,13 @@ Requests are counted in items, as they are billed.
 
 from __future__ import annotations
 
-import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from dayfly.catalogue.lookup import Catalogue
-from dayfly.errors import RequestError, WireError
-from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.errors import WireError
+from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.dynamodb_table import (
     ITEM_BYTES,
     PARTS,
@@ -32,40 +29,27 @@ from dayfly.wire.channels.dynamodb_table import (
     Table,
     Write,
     address_of,
-    check_installed,
     removing,
     storing,
     trouble_of,
 )
-from dayfly.wire.channels.endpoints import check_endpoints
-from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
-from dayfly.wire.channels.patience import Outage
-from dayfly.wire.channels.polled import (
-    FIRST_ANSWER_S,
-    LIST_EVERY_S,
-    PolledChannel,
-    Trouble,
-    Vanished,
-    ready,
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.dynamodb import (
+    IN_FLIGHT,
+    INLINE_BYTES,
+    DynamoDB,
+    refuse_large,
+    table_of,
 )
+from dayfly.wire.channels.patience import Outage, Trouble
+from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, Vanished, ready
 from dayfly.wire.channels.reception import Incoming
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
-from dayfly.wire.message import HEADER_BYTES
 
-#: Up to here a message is one item.
-_INLINE_BYTES = 16 * 1024
-#: What a worker may send in a round, see `_refuse_large`.
-LARGEST_ROUND_BYTES = 32 * 2**20
-#: Write units a second of a new table on demand, for all workers together.
-#: Source: docs.aws.amazon.com/amazondynamodb, on-demand capacity mode (as of 2026-11).
-_NEW_TABLE_UNITS_PER_S = 4000
-_UNIT_BYTES = 1024
 #: Seconds until DynamoDB removes a message, and a marker, that nobody removed.
 MESSAGE_S = 2 * 24 * 3600
 MARKER_S = 30 * 24 * 3600
-
-_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-_IN_FLIGHT = 16
 
 Result = TypeVar("Result")
 
@@ -73,16 +57,14 @@ Result = TypeVar("Result")
 class DynamoChannel(PolledChannel):
     """Messages as items of a table. clock: Unix seconds, for when they expire."""
 
-    abilities = Abilities(
-        blocks=False, in_flight=_IN_FLIGHT, chunk_bytes=ITEM_BYTES, list_every_s=LIST_EVERY_S
-    )
+    abilities = DynamoDB.abilities
 
     def __init__(
         self, table: str, namespace: Namespace, clock: Callable[[], float] = time.time
     ) -> None:
         super().__init__(namespace, f"dynamodb://{table}")
         try:
-            self._table = Table(table, connections=2 * _IN_FLIGHT)
+            self._table = Table(table, connections=2 * IN_FLIGHT)
         except Exception as error:
             raise self._refusal(error, table) from None
         self._clock = clock
@@ -125,7 +107,7 @@ class DynamoChannel(PolledChannel):
     def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
         nonce = uuid.uuid4().hex
         size = HEADER_BYTES + payload.nbytes
-        small = payload.nbytes <= _INLINE_BYTES
+        small = payload.nbytes <= INLINE_BYTES
         parts = [] if small else _parts(payload)
         box, name = self._address(key)
         for start in range(0, len(parts), PARTS):
@@ -294,71 +276,21 @@ class DynamoChannel(PolledChannel):
         return error if trouble is None else WireError(f"{self._place}: {trouble.text}")
 
 
-class DynamoDB(ChannelKind):
-    """Messages as items of a table: for models of a few megabytes."""
-
-    schemes = ("dynamodb",)
-    usage = "dynamodb://table"
-    abilities = DynamoChannel.abilities
-
-    def check(self, url: str) -> None:
-        _table(url)
-        check_installed()
-        check_endpoints(os.environ, ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"))
+class DynamoDBEnds(Ends):
+    """Of `DynamoDB`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
-        _refuse_large(plan)
-        channel = DynamoChannel(_table(site.url), site.namespace)
+        refuse_large(plan)
+        channel = DynamoChannel(table_of(site.url), site.namespace)
         return ready(channel, lambda: channel.make(plan.senders))
 
     def open(self, site: Site, reader: int) -> Channel:
-        channel = DynamoChannel(_table(site.url), site.namespace)
+        channel = DynamoChannel(table_of(site.url), site.namespace)
         return ready(channel, channel.find)
 
     def remove(self, site: Site) -> None:
-        with DynamoChannel(_table(site.url), site.namespace) as channel:
+        with DynamoChannel(table_of(site.url), site.namespace) as channel:
             channel.remove()
-
-    def cost(self, nbytes: int) -> Cost:
-        items = 1 if nbytes <= _INLINE_BYTES else 1 + -(-nbytes // ITEM_BYTES)
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=items, gets=items, bytes_up=whole, bytes_down=whole)
-
-    def room(self, plan: Plan) -> Room:
-        _refuse_large(plan)
-        return super().room(plan)
-
-
-def _refuse_large(plan: Plan) -> None:
-    """Raise RequestError, with the arithmetic, for more than DynamoDB is good for.
-
-    A KB is a write unit, to put and again to remove; a new table takes 4000 a second for all. At
-    the bound a worker's round is 32768 units: eight seconds and two cents, before anything is read.
-    """
-    if plan.senders == 1 or plan.ahead_bytes <= LARGEST_ROUND_BYTES:
-        return  # a single worker sends nothing but reports
-    units = -(-plan.ahead_bytes // _UNIT_BYTES)
-    items = -(-plan.ahead_bytes // ITEM_BYTES)
-    usd = Catalogue().store("dynamodb").puts_usd(items, plan.ahead_bytes)
-    raise RequestError(
-        f"each worker sends {plan.ahead_bytes / 2**20:.0f} MiB a round, which DynamoDB bills as "
-        f"{units} write units (${usd:.2f}) and a new table takes "
-        f"{units / _NEW_TABLE_UNITS_PER_S:.0f} s for: it is for rounds of up to "
-        f"{LARGEST_ROUND_BYTES / 2**20:.0f} MiB, so give another "
-        "channel, such as s3://bucket/prefix"
-    )
-
-
-def _table(url: str) -> str:
-    table = url.partition("://")[2]
-    if not table:
-        raise RequestError(f"channel {url!r}: give a table's name, as in dynamodb://table")
-    if not _TABLE.fullmatch(table):
-        raise RequestError(
-            f"channel {url!r}: {table!r} is no name of a table: give 3 to 255 letters, digits, "
-            "'_', '-' and '.', as AWS has it, such as dynamodb://table"
-        )
-    return table
 
 
 def _parts(payload: memoryview) -> list[memoryview]:

@@ -22,11 +22,13 @@ import numpy as np
 import torch
 import xxhash
 
-from dayfly.errors import RequestError, WaitTimeout, WireError
-from dayfly.wire.channels.base import Channel, Cost, Namespace
-from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
+from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
-from dayfly.wire.message import HEADER_BYTES, Header, check_header, checksum, compare, plain_payload
+from dayfly.wire.message import Header, check_header, checksum, compare, plain_payload
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
@@ -53,7 +55,8 @@ _copy_at_once.restype = None
 class FileChannel(Channel):
     """Messages under `root`, in segments that were made before. pool: the coordinator's."""
 
-    immediate = True
+    abilities = Files.abilities
+    immediate = Files.immediate
     lends = True
 
     def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
@@ -274,20 +277,12 @@ class FileChannel(Channel):
             self._pool.check()
 
 
-class Files(ChannelKind):
-    """Messages in memory, or in a directory, on one machine."""
-
-    schemes = ("file",)
-    usage = "file:///path"
-    abilities = FileChannel.abilities
-    immediate = FileChannel.immediate
-
-    def check(self, url: str) -> None:
-        self.directory(url)
+class FilesEnds(Ends):
+    """Of `Files`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
         return FileChannel.make(
-            self.directory(site.url),
+            Files().directory(site.url),
             site.namespace,
             senders=plan.senders,
             budget_bytes=plan.budget_bytes,
@@ -295,24 +290,10 @@ class Files(ChannelKind):
         )
 
     def open(self, site: Site, reader: int) -> Channel:
-        return FileChannel(self.directory(site.url), site.namespace)
+        return FileChannel(Files().directory(site.url), site.namespace)
 
     def remove(self, site: Site) -> None:
-        remove_run(self.directory(site.url) / site.namespace.run)
-
-    def cost(self, nbytes: int) -> Cost:
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
-
-    def room(self, plan: Plan) -> Room:
-        made = layout.Layout.of(plan.senders, plan.budget_bytes)
-        return Room(nbytes=made.arena_bytes, messages=made.slots // 4)
-
-    def directory(self, url: str) -> Path:
-        path = url.partition("://")[2]
-        if not path.startswith("/"):
-            raise RequestError(f"channel {url!r}: give an absolute path, as in {self.usage}")
-        return Path(path)
+        remove_run(Files().directory(site.url) / site.namespace.run)
 
 
 def remove_run(run: Path) -> None:

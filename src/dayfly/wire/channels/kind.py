@@ -10,10 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
-from dayfly.wire.store import FileStore
+from dayfly.wire.channels.abilities import Abilities, Cost
+
+if TYPE_CHECKING:
+    from dayfly.wire.channels.base import Channel, Namespace
+    from dayfly.wire.store import FileStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +58,8 @@ class Room:
     messages: int | None = None
 
 
-class ChannelKind(ABC):
-    """One kind of channel: a line in `CHANNELS`.
-
-    schemes: of its URLs. usage: a URL of it, for help texts. abilities: of its channels.
-    immediate: as `Channel.immediate`.
-    """
-
-    schemes: ClassVar[tuple[str, ...]]
-    usage: ClassVar[str]
-    abilities: ClassVar[Abilities]
-    immediate: ClassVar[bool] = False
-
-    @abstractmethod
-    def check(self, url: str) -> None:
-        """Raise RequestError, in one sentence, unless the URL is one of this kind.
-
-        Nothing is connected to. What the URL needs and is not installed is refused, too.
-        """
+class Ends(ABC):
+    """How channels of one kind are made, opened and removed: beside the channel itself."""
 
     @abstractmethod
     def create(self, site: Site, plan: Plan) -> Channel:
@@ -91,6 +78,46 @@ class ChannelKind(ABC):
 
         Raises WireError if the store cannot be reached.
         """
+
+
+class ChannelKind(ABC):
+    """One kind of channel: a file in `kinds`, and a line in `CHANNELS`.
+
+    schemes: of its URLs. usage: a URL of it, for help texts. abilities: of its channels.
+    immediate: as `Channel.immediate`.
+    """
+
+    schemes: ClassVar[tuple[str, ...]]
+    usage: ClassVar[str]
+    abilities: ClassVar[Abilities]
+    immediate: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, url: str) -> None:
+        """Raise RequestError, in one sentence, unless the URL is one of this kind.
+
+        Nothing is connected to. What the URL needs and is not installed is refused, too.
+        """
+
+    @abstractmethod
+    def ends(self) -> Ends:
+        """What makes and opens its channels.
+
+        It is imported when somebody asks for it: that takes a second, as moving messages needs
+        torch, and plans do without.
+        """
+
+    def create(self, site: Site, plan: Plan) -> Channel:
+        """As `Ends.create`."""
+        return self.ends().create(site, plan)
+
+    def open(self, site: Site, reader: int) -> Channel:
+        """As `Ends.open`."""
+        return self.ends().open(site, reader)
+
+    def remove(self, site: Site) -> None:
+        """As `Ends.remove`."""
+        self.ends().remove(site)
 
     @abstractmethod
     def cost(self, nbytes: int) -> Cost:

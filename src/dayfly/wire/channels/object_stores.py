@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import RequestError
-from dayfly.wire.channels.polled import Trouble
+from dayfly.wire.channels.patience import Trouble
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -22,30 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
-from dayfly.wire.channels.endpoints import check_endpoints
-from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.objects import Objects
 from dayfly.wire.channels.object_stores import (
-    ENDPOINTS,
-    SCHEMES,
     Place,
-    check_installed,
     conflicts,
     open_objects,
     trouble_of,
 )
-from dayfly.wire.channels.patience import Outage
-from dayfly.wire.channels.polled import (
-    FIRST_ANSWER_S,
-    LIST_EVERY_S,
-    PolledChannel,
-    Trouble,
-    destination_of,
-    ready,
-)
+from dayfly.wire.channels.patience import Outage, Trouble
+from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, destination_of, ready
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -56,8 +45,6 @@ _BATCH = 1000
 _AT_ONCE = 16
 #: An object up to here comes whole; a larger one in pieces of so many bytes, at least.
 _WHOLE_BYTES, _PIECE_BYTES = 4 * 2**20, 2**20
-#: What one put takes, at S3.
-_LARGEST_BYTES = 5 * 10**9
 _MARKER = "open"
 
 
@@ -68,13 +55,7 @@ class _Conflict(Exception):
 class ObjectChannel(PolledChannel):
     """Messages as objects below a place. environment: with the endpoint, if it is no usual one."""
 
-    abilities = Abilities(
-        largest_bytes=_LARGEST_BYTES - HEADER_BYTES,
-        blocks=False,
-        in_flight=16,
-        chunk_bytes=2**20,
-        list_every_s=LIST_EVERY_S,
-    )
+    abilities = Objects.abilities
 
     def __init__(
         self, url: str, namespace: Namespace, environment: Mapping[str, str] = os.environ
@@ -240,17 +221,8 @@ class ObjectChannel(PolledChannel):
             self._absent(error)
 
 
-class Objects(ChannelKind):
-    """Messages as objects in S3, Google Cloud Storage or Azure, or as files in a directory."""
-
-    schemes = SCHEMES
-    usage = "s3://bucket/prefix"
-    abilities = ObjectChannel.abilities
-
-    def check(self, url: str) -> None:
-        Place.parse(url)
-        check_installed()
-        check_endpoints(os.environ, ENDPOINTS)
+class ObjectsEnds(Ends):
+    """Of `Objects`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
         channel = ObjectChannel(site.url, site.namespace)
@@ -263,13 +235,6 @@ class Objects(ChannelKind):
     def remove(self, site: Site) -> None:
         with ObjectChannel(site.url, site.namespace) as channel:
             channel.remove()
-
-    def cost(self, nbytes: int) -> Cost:
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
-
-    def directory(self, url: str) -> Path | None:
-        return Place.parse(url).root
 
 
 def _opened(url: str, make: Callable[[], Any]) -> ObjectStore:

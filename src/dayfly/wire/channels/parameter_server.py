@@ -22,10 +22,12 @@ from contextlib import contextmanager
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
-from dayfly.wire.channels.kind import ChannelKind, Plan, Site
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.sockets.client import Address, Client
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.place import Place
@@ -40,7 +42,7 @@ MEET_S = 30.0
 class ParameterServerChannel(Channel):
     """Messages in a server's memory. process: the server, for the coordinator that started it."""
 
-    abilities = Abilities(replays=False, sums=True, in_flight=4, chunk_bytes=2**18)
+    abilities = ParameterServer.abilities
 
     def __init__(
         self,
@@ -128,18 +130,11 @@ class ParameterServerChannel(Channel):
             raise (error if said.startswith(what) else WireError(f"{what}: {said}")) from error
 
 
-class ParameterServer(ChannelKind):
-    """A parameter server on the coordinator's machine."""
-
-    schemes = ("ps",)
-    usage = "ps:// or ps://host:port"
-    abilities = ParameterServerChannel.abilities
-
-    def check(self, url: str) -> None:
-        Place.parse(url, self.usage)
+class ParameterServerEnds(Ends):
+    """Of `ParameterServer`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
-        place = Place.parse(site.url, self.usage)
+        place = Place.parse(site.url, ParameterServer.usage)
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has a parameter server already")
@@ -175,7 +170,3 @@ class ParameterServer(ChannelKind):
 
     def remove(self, site: Site) -> None:
         Meeting(site.rendezvous, site.namespace).destroy()
-
-    def cost(self, nbytes: int) -> Cost:
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)

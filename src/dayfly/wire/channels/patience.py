@@ -23,10 +23,20 @@ from dayfly.wire.keys import Key
 
 #: Waits and keys that are remembered; those that nobody came back for are forgotten beyond.
 _REMEMBERED = 4096
+#: Seconds between two listings of a box: a listing may cost as much as a put.
+LIST_EVERY_S = 0.5
 #: Least time between two tries for a message of which those before it are not there, in seconds.
 _BEHIND_S = 2.0
 #: Steps that a prediction rests on.
 _STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a store's error comes to. text: safe to show; passing: whether to try again helps."""
+
+    text: str
+    passing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

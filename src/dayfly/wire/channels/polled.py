@@ -20,7 +20,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -28,31 +27,22 @@ import torch
 from dayfly.errors import DayflyError, WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.drops import Drops
-from dayfly.wire.channels.patience import Backoff, Outage, Patience
+from dayfly.wire.channels.patience import Backoff, Outage, Patience, Trouble
 from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
 from dayfly.wire.channels.turns import Turns
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 
 Result = TypeVar("Result")
 
 #: Seconds between two looks whether the run is still there: a request each, of putting workers.
 LOOK_EVERY_S = 5.0
-#: Seconds between two listings of a box: a listing may cost as much as a put.
-LIST_EVERY_S = 0.5
 #: Seconds for a store to answer while nothing has started yet.
 FIRST_ANSWER_S = 3.0
 #: Between two tries of a store that does not answer.
 _TRIES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
 _NAMED = {f"to-{party_name(party)}": party for party in (EVERYONE, COORDINATOR, SERVER)}
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What a store's error comes to. text: safe to show; passing: whether to try again helps."""
-
-    text: str
-    passing: bool
 
 
 class Vanished(Exception):

@@ -15,7 +15,8 @@ import torch
 import xxhash
 
 from dayfly.errors import WireError
-from dayfly.wire.message import HEADER_BYTES, Header, check_header, compare, plain_payload
+from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.message import Header, check_header, compare, plain_payload
 from dayfly.wire.tensors import address_of
 
 _CHECKSUM_BYTES = 8

@@ -18,13 +18,15 @@ from typing import TypeVar
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Abilities, Channel, Cost, Namespace
+from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.credentials import PASSWORD_VARIABLE
-from dayfly.wire.channels.kind import ChannelKind, Plan, Room, Site
+from dayfly.wire.channels.kind import Ends, Plan, Site
+from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
-from dayfly.wire.message import HEADER_BYTES, Header
+from dayfly.wire.message import Header
 from dayfly.wire.redis import layout
-from dayfly.wire.redis.address import SCHEMES, USAGE, Address, Secret
+from dayfly.wire.redis.address import Address, Secret
 from dayfly.wire.redis.connection import Connection, Passing
 from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
 from dayfly.wire.redis.layout import Layout
@@ -38,12 +40,6 @@ from dayfly.wire.tensors import as_bytes
 _LOOK_EVERY_S = 1.0
 #: Names in one command.
 _BATCH = 1000
-#: How much of a budget is for bytes of messages, and how much for what a small one takes beside
-#: them: its stream begins with 4 KiB, and its key and notes take most of 0.5 KiB. The server's
-#: allocator rounds large ones up by as much as a quarter.
-_BYTES_SHARE, _MESSAGES_SHARE = 0.65, 0.125
-_MESSAGE_BYTES = 4608
-
 Result = TypeVar("Result")
 SomeSink = TypeVar("SomeSink", bound=Sink)
 
@@ -51,8 +47,7 @@ SomeSink = TypeVar("SomeSink", bound=Sink)
 class RedisChannel(Channel):
     """A channel over one server; `make` it once, open it anywhere."""
 
-    # Where requests share a link, more of them make each chunk later; fewer leave gaps of latency.
-    abilities = Abilities(in_flight=4)
+    abilities = Redis.abilities
 
     def __init__(self, pool: Pool, namespace: Namespace, life: str) -> None:
         super().__init__(namespace)
@@ -236,15 +231,8 @@ class RedisChannel(Channel):
             self._commands("dropping messages", self._layout.drop(box, some))
 
 
-class Redis(ChannelKind):
-    """Messages in a Redis or Valkey server."""
-
-    schemes = tuple(SCHEMES)
-    usage = USAGE
-    abilities = RedisChannel.abilities
-
-    def check(self, url: str) -> None:
-        Address.parse(url)
+class RedisEnds(Ends):
+    """Of `Redis`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
         pool = _pool(site)
@@ -265,14 +253,6 @@ class Redis(ChannelKind):
     def remove(self, site: Site) -> None:
         with _pool(site) as pool:
             remove_run(pool, site.namespace.run, patience_s=0.0)
-
-    def cost(self, nbytes: int) -> Cost:
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
-
-    def room(self, plan: Plan) -> Room:
-        messages = int(_MESSAGES_SHARE * plan.budget_bytes) // (_MESSAGE_BYTES * plan.senders)
-        return Room(nbytes=int(_BYTES_SHARE * plan.budget_bytes), messages=messages)
 
 
 def remove_run(pool: Pool, run: str, patience_s: float | None = None) -> None:

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES
 from dayfly.wire.redis.resp import Part, command, command_ending_in
 
 #: What is longer is sent in pieces: a byte of a long value takes Redis several times as long.

@@ -13,14 +13,8 @@ from typing import TypeVar
 import xxhash
 
 from dayfly.errors import WireError
-from dayfly.wire.message import (
-    HEADER_BYTES,
-    Header,
-    check_header,
-    compare,
-    expected_header,
-    header_of_bytes,
-)
+from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.message import Header, check_header, compare, expected_header, header_of_bytes
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, command

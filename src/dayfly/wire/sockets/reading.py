@@ -10,8 +10,9 @@ import torch
 import xxhash
 
 from dayfly.errors import WireError
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.message import HEADER_BYTES, Header, check_header, compare, plain_payload, verify
+from dayfly.wire.message import Header, check_header, compare, plain_payload, verify
 from dayfly.wire.sockets import protocol
 from dayfly.wire.sockets.client import Take, receive_unknown
 from dayfly.wire.sockets.protocol import Unreachable

@@ -31,11 +31,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from dayfly.errors import WireError
+from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import EVERYONE, SERVER, Key
 from dayfly.wire.sockets.table import Table
 
-#: Of a message's header, as `dayfly.wire.message` lays it out.
-HEADER_BYTES = 128
 _SEALED_BYTES = HEADER_BYTES - 8
 _SEALED = struct.Struct("<4sBBBx40s8QQ")
 #: Element types by their number in the header: of `dayfly.wire.message.DTYPES`, which goes on with

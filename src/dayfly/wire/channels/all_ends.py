@@ -1,0 +1,8 @@
+"""Imports what makes and opens all channels: once, where functions are forked, and not in each."""
+
+from __future__ import annotations
+
+from dayfly.wire.channels import CHANNELS
+
+for kind in CHANNELS.values():
+    kind.ends()
