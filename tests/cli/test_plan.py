@@ -140,6 +140,7 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
     assert found["why_store"].startswith("Over elasticache it takes ")
     assert "; over s3 it would take " in found["why_store"]
     assert "% more: " in found["why_store"]
+    assert "_" not in found["why_store"]
     own = tmp_path / "own" / "stores"
     own.mkdir(parents=True)
     row = 'value = 0.001\nsource = "a guess"\nas_of = "2026-11"\n'

@@ -9,7 +9,7 @@ These are of a run as it is predicted, whatever it is: pipelines and all collect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dayfly.errors import RequestError
@@ -62,9 +62,13 @@ def words(option: Option, others: Sequence[Beside]) -> str:
             continue
         its = one.option.prediction
         longer = difference(option.run_breakdown, one.option.run_breakdown)
-        dearer = difference(run.by_kind, its.by_kind)
+        dearer = difference(_in_words(run.by_kind), _in_words(its.by_kind))
         said.append(
             f"over {one.store} it would take {seconds(its.run_s)} ({longer}) and "
             f"{dollars(its.cost_usd)} ({dearer})"
         )
     return "; ".join(said) + "."
+
+
+def _in_words(by_kind: Mapping[str, float]) -> dict[str, float]:
+    return {kind.replace("_", " "): usd for kind, usd in by_kind.items()}
