@@ -11,9 +11,7 @@ result of `none` is beside it, to be compared with.
 from __future__ import annotations
 
 import argparse
-import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +25,7 @@ from torch import nn
 
 import dayfly
 from benchmarks.parts.machine import machine
+from benchmarks.parts.scratch import scratch_of
 from dayfly.cli.demo import demo_job
 from dayfly.job import Job
 from dayfly.life.sessions import Session
@@ -66,9 +65,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     on_what = machine()
     rows = []
     with Session.open() as session:
-        scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
-        session.record_directory(scratch)
-        scratch.mkdir(mode=0o700)
+        scratch = scratch_of(session)
         for name in asked.models:
             job = JOBS[name]()
             if asked.quick:

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,6 +41,7 @@ from benchmarks.parts.planning.configurations import CHOSEN, Chosen
 from benchmarks.parts.planning.forecast import Profiled, forecast, kept, of_configurations
 from benchmarks.parts.planning.measure import Taken, train
 from benchmarks.parts.planning.pace import Pace, paces
+from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import say
 from dayfly.life.sessions import Session
 
@@ -96,10 +95,7 @@ def run(args: Sequence[str]) -> Json:
         paces(one.work for one in chosen) as probes,
         one_thread(),
     ):
-        # On disk, as runs are by default; the session's own directory is in memory.
-        scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
-        session.record_directory(scratch)
-        scratch.mkdir(mode=0o700)
+        scratch = scratch_of(session)
         works = {one.profile: one.work for one in chosen}
         profiles = {
             name: there[name]

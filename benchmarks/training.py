@@ -23,8 +23,6 @@ Lambda's caps (see `parts.pipelines`).
 from __future__ import annotations
 
 import argparse
-import secrets
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +39,7 @@ from benchmarks.parts.peer import TorchDDP
 from benchmarks.parts.pipelines.cases import CASES
 from benchmarks.parts.pipelines.measure import measure
 from benchmarks.parts.pipelines.shown import table as pipelines_table
+from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.workloads import WORKLOADS, Workload, workload_of
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
@@ -63,10 +62,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     measured = _pipelines if asked.pipelines else _beside_gloo
     began = time.monotonic()
     with Session.open() as session:
-        # On disk, as runs are by default; the session's own directory is in memory.
-        scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
-        session.record_directory(scratch)
-        scratch.mkdir(mode=0o700)
+        scratch = scratch_of(session)
         if gpu is not None:
             shared = shared_gpu.measure(shared_gpu.FUNCTIONS, gpu, scratch, quick=asked.quick)
             took_s = time.monotonic() - began

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.fits import fit_affine, fit_fasdl, fit_lines, fit_transfer
+from dayfly.plan.fits import fit_affine, fit_fasdl, fit_transfer
 
 SIZES = [2.0**n for n in range(10, 25)]
 
@@ -34,26 +33,21 @@ def test_line_has_no_negative_part() -> None:
 
 @settings(max_examples=50)
 @given(
-    columns=st.lists(
-        st.lists(st.one_of(st.just(0.0), st.floats(0.01, 1.0)), min_size=4, max_size=4),
-        min_size=1,
-        max_size=3,
-    )
+    values=st.lists(st.one_of(st.just(0.0), st.floats(0.01, 1.0)), min_size=4, max_size=4),
+    weight=st.floats(0.01, 100.0),
 )
-def test_many_lines_at_once_are_each_ones(columns: list[list[float]]) -> None:
-    counts = np.array([2.0, 4.0, 8.0, 16.0])
-    many = fit_lines(counts, np.array(columns).T, np.ones(4))
-    for column, line in zip(columns, many, strict=True):
-        one = fit_affine(zip(counts.tolist(), column, strict=True))
-        for n in counts:
-            assert line(n) == pytest.approx(one(n), rel=1e-6, abs=1e-12)
+def test_equal_weights_change_nothing(values: list[float], weight: float) -> None:
+    points = list(zip((2.0, 4.0, 8.0, 16.0), values, strict=True))
+    weighted, plain = fit_affine(points, [weight] * 4), fit_affine(points)
+    for n, _ in points:
+        assert weighted(n) == pytest.approx(plain(n), rel=1e-6, abs=1e-12)
 
 
-def test_lines_go_where_weights_are() -> None:
-    counts, values = np.array([1.0, 2.0, 4.0, 8.0]), np.array([[1.0], [2.0], [8.0], [20.0]])
-    (last,) = fit_lines(counts, values, np.array([0.0, 0.0, 1.0, 1.0]))
+def test_a_line_goes_where_weights_are() -> None:
+    points = [(1.0, 1.0), (2.0, 2.0), (4.0, 8.0), (8.0, 20.0)]
+    last = fit_affine(points, [0.0, 0.0, 1.0, 1.0])
     assert last == Affine(0.0, pytest.approx(20 / 8, rel=0.3))  # the line of both would begin below
-    (first,) = fit_lines(counts, values, np.array([1.0, 1.0, 0.0, 0.0]))
+    first = fit_affine(points, [1.0, 1.0, 0.0, 0.0])
     assert (first.fixed, first.each) == (pytest.approx(0.0, abs=1e-9), pytest.approx(1.0))
 
 

@@ -9,8 +9,6 @@ round 1   from the last to the first
 
 from __future__ import annotations
 
-import secrets
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -26,6 +24,7 @@ from benchmarks.parts.planning.forecast import kept, profiled
 from benchmarks.parts.planning.jobs import WORKS, write_data
 from benchmarks.parts.planning.measure import Taken, run_once
 from benchmarks.parts.planning.pace import paces
+from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import say, spread
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
@@ -54,10 +53,7 @@ def run(names: Sequence[str], *, rounds: int, keep: Path | None, quick: bool) ->
         paces(names) as probes,
         one_thread(),
     ):
-        # On disk, as runs are by default; the session's own directory is in memory.
-        scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
-        session.record_directory(scratch)
-        scratch.mkdir(mode=0o700)
+        scratch = scratch_of(session)
         for name in names:
             known = there[name] or profiled(
                 _profile(name),

@@ -42,7 +42,7 @@ from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.place import Place
-from dayfly.runs.choosing.ranking import in_short
+from dayfly.runs.choosing.ranking import shorthand
 from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 
@@ -102,7 +102,7 @@ class _Job:
         prediction = predict(self.profile, asked, self.place.platform, self.place.store)
         return Chosen(
             plan=plan_of(self.profile, settings, self.wanted, prediction),
-            words=in_short(settings),
+            words=shorthand(settings),
             stages=settings.stages,
             **said,
         )

@@ -22,56 +22,31 @@ _NOISE = 0.02
 #: Memory beyond so many times the largest size: it makes no difference here.
 _FAR = 30.0
 
-#: Of a determinant's terms, below which the points are of one n.
-_EPSILON = 1e-9
-
 Array = NDArray[np.float64]
 
 
-def fit_affine(points: Iterable[tuple[float, float]]) -> Affine:
+def fit_affine(
+    points: Iterable[tuple[float, float]], weights: Sequence[float] | None = None
+) -> Affine:
     """fixed + each * n through points (n, value); of one n, all is taken to grow with it.
 
-    Points of value 0 count nothing. Raises ValueError without points.
+    weights: how much the square of each point's relative error counts; None: all as much. Points of
+    value 0 count nothing. Raises ValueError without points.
     """
     found = list(points)
     if not found:
         raise ValueError("a line through no points")
-    used = [(n, value) for n, value in found if value > 0]
+    given = [1.0] * len(found) if weights is None else weights
+    used = [(n, value, w) for (n, value), w in zip(found, given, strict=True) if value > 0]
     if not used:
         return Affine(0.0, 0.0)
-    if len({n for n, _ in used}) == 1:
+    if len({n for n, _, _ in used}) == 1:
         n = used[0][0]
-        mean = sum(value for _, value in used) / len(used)
+        mean = sum(value for _, value, _ in used) / len(used)
         return Affine(0.0, mean / n) if n else Affine(mean, 0.0)
-    counts, values = (np.array(side, dtype=float) for side in zip(*used, strict=True))
-    (fixed, each), _ = _two(np.ones_like(counts), counts, values)
+    counts, values, counted = (np.array(side, dtype=float) for side in zip(*used, strict=True))
+    (fixed, each), _ = _two(np.ones_like(counts), counts, values, counted)
     return Affine(fixed, each)
-
-
-def fit_lines(counts: Array, values: Array, weights: Array) -> tuple[Affine, ...]:
-    """fixed + each * n through the points of each column of values (P, L), all at once.
-
-    counts, weights: (P,), n of each row, and how much its relative errors count. Points of value 0
-    count nothing.
-    """
-    used = values > 0
-    inverse = np.where(used, 1 / np.where(used, values, 1.0), 0.0)
-    w, n = weights[:, None], counts[:, None]
-    one_one, one_n, n_n = ((w * n**power * inverse**2).sum(axis=0) for power in range(3))
-    one, whole = ((w * n**power * inverse).sum(axis=0) for power in range(2))
-    determinant = one_one * n_n - one_n**2
-    several = determinant > _EPSILON * one_one * n_n
-    divisor = np.where(several, determinant, 1.0)
-    fixed = np.where(several, (one * n_n - whole * one_n) / divisor, -1.0)
-    each = np.where(several, (whole * one_one - one * one_n) / divisor, 0.0)
-    # Where one of the two would be below zero, the other is alone.
-    alone = ((whole, n_n), (one, one_one))
-    alone_each, alone_fixed = (np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in alone)
-    fixed, each = (
-        np.where(fixed < 0, 0.0, np.where(each < 0, alone_fixed, fixed)),
-        np.where(fixed < 0, alone_each, np.maximum(each, 0.0)),
-    )
-    return tuple(Affine(float(a), float(b)) for a, b in zip(fixed, each, strict=True))
 
 
 def fit_transfer(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
@@ -129,11 +104,13 @@ def fit_fasdl(points: Sequence[tuple[float, float, float]]) -> Fit | None:
     return Fit(a=each, b=fixed / each, m=m, error=float(np.mean(np.abs(predicted / seconds - 1))))
 
 
-def _two(one: Array, other: Array, value: Array) -> tuple[tuple[float, float], float]:
+def _two(
+    one: Array, other: Array, value: Array, weights: Array | float = 1.0
+) -> tuple[tuple[float, float], float]:
     """Factors, 0 or more, of two terms that add up to `value`; and the root of the mean square of
-    the relative errors."""
-    terms = np.stack([one / value, other / value], axis=1)
-    wanted = np.ones_like(value)
+    the relative errors, as weighted."""
+    wanted = np.sqrt(weights) * np.ones_like(value)
+    terms = np.stack([one / value, other / value], axis=1) * wanted[:, None]
 
     def error(x: Array) -> float:
         return float(np.sqrt(np.mean((terms @ x - wanted) ** 2)))

@@ -12,12 +12,13 @@ One pass that was disturbed is then still smoothed by its neighbours.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
-from dayfly.plan.fits import fit_lines
+from dayfly.plan.figures import Affine, Figure
+from dayfly.plan.fits import fit_affine
 from dayfly.plan.profile import SizeProfile
 
 #: Standard deviation of ln(p / n).
@@ -31,13 +32,16 @@ def near(size: SizeProfile, samples: int) -> SizeProfile:
     """The size with lines for passes of about so many samples; as it is, without enough passes."""
     if len(size.passes) < _BENT or samples < 1:
         return size
-    counts = np.array([one.samples for one in size.passes], dtype=float)
-    weights = np.exp(-((np.log(counts / samples) / _WIDTH) ** 2) / 2)
-    times = [
-        [figure.value for figure in (*one.forward, *one.backward, one.data)] for one in size.passes
-    ]
-    lines = fit_lines(counts, np.array(times), weights)
-    layers = len(size.forward)
+    apart = [math.log(one.samples / samples) / _WIDTH for one in size.passes]
+    weights = [math.exp(-(far**2) / 2) for far in apart]
+
+    def through(figures: Iterable[Figure]) -> Affine:
+        points = zip(size.passes, figures, strict=True)
+        return fit_affine(((one.samples, figure.value) for one, figure in points), weights)
+
     return replace(
-        size, forward=lines[:layers], backward=lines[layers : 2 * layers], data=lines[-1]
+        size,
+        forward=tuple(map(through, zip(*(one.forward for one in size.passes), strict=True))),
+        backward=tuple(map(through, zip(*(one.backward for one in size.passes), strict=True))),
+        data=through(one.data for one in size.passes),
     )

@@ -30,8 +30,7 @@ class FunctionSize:
 
     train: seconds of a step of so many samples; equation 4 is such a line for each M. up, down: its
     way to the store. most_samples: B_M; 0: not even the model fits. usd_per_s: of one function.
-    start_s: what each epoch's functions take before they load anything. most_workers: at once;
-    None: as many as the problem says.
+    start_s: what each epoch's functions take before they load anything. most_workers: at once.
     """
 
     memory_mib: int
@@ -41,7 +40,7 @@ class FunctionSize:
     most_samples: int
     usd_per_s: float
     start_s: float = 0.0
-    most_workers: int | None = None
+    most_workers: float = math.inf
 
     def __post_init__(self) -> None:
         if self.train.each <= 0 or self.train.fixed < 0:
@@ -52,7 +51,7 @@ class FunctionSize:
 
     def allows(self, workers: int) -> bool:
         """Whether so many may be there at once."""
-        return self.most_workers is None or workers <= self.most_workers
+        return workers <= self.most_workers
 
     @property
     def latency_s(self) -> float:

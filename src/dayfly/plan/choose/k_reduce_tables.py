@@ -20,8 +20,6 @@ from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
 #: Times of a shard up, a shard down, and a latency, in a round.
 Parts = tuple[float, float, float]
-#: Of sizes that may be as many as the problem says.
-_ANY_NUMBER = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Sizes:
     start_s: Array
     usd_per_s: Array
     most_samples: Ints
-    most_workers: Ints
+    most_workers: Array
     down_bytes_per_s: Array
 
     @classmethod
@@ -91,9 +89,7 @@ class Sizes:
             start_s=np.array([one.start_s for one in every]),
             usd_per_s=np.array([one.usd_per_s for one in every]),
             most_samples=np.array([one.most_samples for one in every]),
-            most_workers=np.array(
-                [_ANY_NUMBER if one.most_workers is None else one.most_workers for one in every]
-            ),
+            most_workers=np.array([one.most_workers for one in every]),
             down_bytes_per_s=np.array([one.down.peak_bytes_per_s.value for one in every]),
         )
 

@@ -59,7 +59,7 @@ class Option:
         """It in a few words, for tables."""
         own = self.candidate.kind == K_REDUCE
         batch = f", batch {self.candidate.wanted.batch_size}" if own else ""
-        return f"{in_short(self.candidate.settings)}{batch}"
+        return f"{shorthand(self.candidate.settings)}{batch}"
 
     @property
     def plan(self) -> Plan:
@@ -83,7 +83,7 @@ class Option:
         return Point(said.run_s, said.cost_usd, self, self.candidate.limits)
 
 
-def in_short(settings: Settings) -> str:
+def shorthand(settings: Settings) -> str:
     """What is chosen of a run's settings, in a few words."""
     k = "" if settings.aggregators is None else f" K={settings.aggregators}"
     summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""

@@ -1,0 +1,20 @@
+"""Where benches have their runs and data."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from pathlib import Path
+
+from dayfly.life.sessions import Session
+
+
+def scratch_of(session: Session) -> Path:
+    """A new directory that goes with the session, also if it is killed.
+
+    On disk, as runs are by default; the session's own directory is in memory.
+    """
+    scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
+    session.record_directory(scratch)
+    scratch.mkdir(mode=0o700)
+    return scratch
