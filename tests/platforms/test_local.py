@@ -50,6 +50,17 @@ def test_the_zygote_may_die_with_requests_in_its_queue(platform: Platform) -> No
     assert run(platform, "echo").outcome is Outcome.RETURNED  # as above
 
 
+def test_a_function_that_seems_stuck_says_where_it_is(platform: Platform, tmp_path: Path) -> None:
+    go, pid_file = tmp_path / "go", tmp_path / "pid"
+    platform.invoke(call("stuck", "wait_for_file", {"until": str(go), "pid_file": str(pid_file)}))
+    (pid,) = read_pids(pid_file)
+    os.kill(pid, signal.SIGUSR1)
+    log = platform.log_path("stuck")
+    eventually("its place", lambda: "in wait_for_file" in log.read_text())
+    go.touch()
+    assert wait_for_all(platform, ["stuck"])["stuck"].outcome is Outcome.RETURNED
+
+
 def test_what_a_function_left_in_the_background_goes(platform: Platform) -> None:
     ended = run(platform, "leave_children", memory_mib=500)
     assert ended.outcome is Outcome.RETURNED

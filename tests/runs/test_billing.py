@@ -122,10 +122,7 @@ def test_a_run_whose_coordinator_was_killed_is_billed(data: Path, tmp_path: Path
     """Before it goes on, and after: the killed invocations are in the bill then, too."""
     directory = tmp_path / "run"
     fault = Fault(COORDINATOR, 13, "step")
-    process = coordinator.start(
-        data=data, run_dir=directory, workers=2, log_budget_mib=1, faults=[fault.dump()]
-    )
-    process.wait(timeout=200)
+    coordinator.killed(data=data, run_dir=directory, workers=2, log_budget_mib=1, faults=[fault])
     before = rebill(directory)
     assert [row["outcome"] for row in before.invocations] == ["coordinator killed"] * 2
     assert 0 < before.billed_s < 100

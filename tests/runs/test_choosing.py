@@ -178,6 +178,13 @@ def test_places_of_profiles() -> None:
     assert files.store is None
 
 
+def test_platforms_that_profiles_are_not_of() -> None:
+    with pytest.raises(RequestError, match="give a profile of fargate as well, or the job"):
+        places_of_profiles([job()], ["aws-lambda", "fargate"], known=KNOWN)
+    with pytest.raises(RequestError, match="the catalogue has no platform 'moon'"):
+        places_of_profiles([job()], ["moon"], known=KNOWN)
+
+
 def test_usual_sizes_are_a_platforms_own() -> None:
     assert usual_sizes(LAMBDA) == (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
     machine = KNOWN.platform("vm-c5-9xlarge")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -59,15 +58,9 @@ def resume(directory: Path, *flags: str) -> dict[str, Any]:
 
 def killed(data: Path, directory: Path, faults: list[Fault], **more: Any) -> None:
     """A run on two workers whose coordinator dies, as the last of the faults says."""
-    process = coordinator.start(
-        data=data,
-        run_dir=directory,
-        workers=2,
-        log_budget_mib=1,
-        faults=[fault.dump() for fault in faults],
-        **more,
+    coordinator.killed(
+        data=data, run_dir=directory, workers=2, log_budget_mib=1, faults=faults, **more
     )
-    assert process.wait(timeout=200) == -signal.SIGKILL, process.communicate()
 
 
 @pytest.mark.parametrize(("step", "place", "before"), PLACES, ids=lambda value: str(value)[:12])

@@ -199,14 +199,7 @@ def test_a_coordinator_killed_in_a_rollback(
 ) -> None:
     steps = range(small.STEPS)  # whichever checkpoint it is
     faults = [Fault(1, 12, "computed"), *(Fault(COORDINATOR, s, "roll back") for s in steps)]
-    process = coordinator.start(
-        data=data,
-        run_dir=tmp_path,
-        workers=2,
-        forgetful=True,
-        faults=[fault.dump() for fault in faults],
-    )
-    assert process.wait(timeout=200) == -signal.SIGKILL, process.communicate()
+    coordinator.killed(data=data, run_dir=tmp_path, workers=2, forgetful=True, faults=faults)
     run, generations = resumed(tmp_path)
     assert small.bits(run) == small.bits(undisturbed(2))
     assert generations == {0, 1}

@@ -103,8 +103,10 @@ def _move_in(log_fd: int) -> None:
         # By lines: what a function printed before it was killed must be in the log.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # The place of a crash goes to the log; the signal still ends the process.
+    # The place of a crash goes to the log, and the signal still ends the process; with SIGUSR1 that
+    # of a function that seems stuck, which goes on.
     faulthandler.enable(sys.stderr)
+    faulthandler.register(signal.SIGUSR1, sys.stderr)
 
 
 def _run(request: Mapping[str, Any], started_at: float, connection: socket.socket) -> int:

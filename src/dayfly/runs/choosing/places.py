@@ -109,6 +109,7 @@ def places_of_profiles(
     names = [place.platform.name for place in of]
     missing = [name for name in platforms if name not in names]
     if missing:
+        known.platform(missing[0])
         raise RequestError(
             f"--platform {missing[0]}: the profile of {profiles[0].job} is of "
             f"{', '.join(dict.fromkeys(names))}: give a profile of {missing[0]} as well, or the job"
