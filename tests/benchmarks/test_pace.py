@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import time
 from dataclasses import fields
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -108,34 +112,45 @@ def test_what_is_no_pace_is_refused(tmp_path: Path, text: str, why: str) -> None
         read_pace(file)
 
 
-class FromAList(Pace):
-    """What its probes find is said beforehand."""
-
-    def __init__(self, *found: float) -> None:
-        self.found = list(found)
-
-    def pass_s(self) -> float:
-        return self.found.pop(0)
-
-
-def test_before_and_after_count_alike() -> None:
-    pace = FromAList(0.25, 0.5)
-    assert pace.beside(lambda: len(pace.found)) == (1, 0.375)
-
-
 def test_a_probe() -> None:
-    """It computes when it is asked, and ends with its block."""
+    """It computes while what is measured lasts, and no longer, and ends with its block."""
     with paces(["mlp", "mlp"]) as probes:
         assert list(probes) == ["mlp"]
         [process] = multiprocessing.active_children()
-        assert probes["mlp"].pass_s() > 0
+        for lasts_s in (0.5, 0.0):
+            found, pass_s = probes["mlp"].beside(partial(_cpu_of, process, lasts_s))
+            assert pass_s > 0
+            assert lasts_s == 0 or found > 0
+        assert _cpu_of(process, 0.5) == 0.0
         assert process.is_alive()
     assert not multiprocessing.active_children()
 
 
+def _cpu_of(process: BaseProcess, lasts_s: float) -> float:
+    """CPU seconds that a process takes in so many seconds."""
+    began_s = cpu_s(process.pid)
+    time.sleep(lasts_s)
+    return cpu_s(process.pid) - began_s
+
+
+def cpu_s(pid: int | None) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_probe_ends_with_its_pipe() -> None:
-    with Pace("mlp", probe_s=0.01) as pace:
+    with Pace("mlp") as pace:
         [process] = multiprocessing.active_children()
         pace._ranks._pipes[0].close()
         process.join(60.0)
         assert process.exitcode == 0
+
+
+def test_a_probe_beside_what_fails_can_be_asked_again() -> None:
+    def fails() -> None:
+        raise OSError("no")
+
+    with Pace("mlp") as pace:
+        with pytest.raises(OSError, match="no"):
+            pace.beside(fails)
+        assert pace.beside(lambda: 7)[0] == 7

@@ -1,22 +1,24 @@
 """How fast this machine computes just now: a probe of fixed work beside what is measured.
 
     paces(["cnn"])                a process each, before anything is measured; asleep until asked
-    pace.beside(what)             probe | what | probe: its result, and the mean of both
+    pace.beside(what)             its result, and what a pass took on average meanwhile
 
-The CPU of a machine that others use, too, is faster or slower from minute to minute, and no
+The CPU of a machine that others use, too, is faster or slower from one second to the next, and no
 prediction can know that. What a probe takes beside a profile, and again beside a run, says by how
-much it changed in between.
+much it changed in between. So a probe computes all the while, but little: a burst of passes, and
+then a sleep of many times as long.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import TypeVar
 
 import torch
@@ -28,32 +30,32 @@ from dayfly.errors import RequestError
 from dayfly.train.replica import build_model
 
 Result = TypeVar("Result")
-#: CPU seconds of a probe: some passes of every work, and little beside a run.
-_PROBE_S = 0.4
+#: CPU seconds of a burst, and what part of a CPU bursts take in all.
+_BURST_S, _SHARE = 0.1, 0.05
+#: Of the work's batch, so that a burst is of some passes.
+_PART_OF_BATCH = 8
 #: The longest time that a probe may take; on a busy machine it takes longer than its CPU time.
 _TIMEOUT_S = 120.0
 
 
 class Pace(Closing):
-    """A process that computes passes of one of `WORKS`, at its batch size. Close it to end it.
+    """A process that computes passes of one of `WORKS`, with a part of its batch.
 
     It has one thread and no limit of CPU, does nothing unless asked, and ends with this process,
     or when its pipe is closed. Raises RunFailed, from whatever is asked, if it ended.
     """
 
-    def __init__(self, work: str, probe_s: float = _PROBE_S) -> None:
-        self._ranks = Ranks(partial(_Passes, work, probe_s), 1, timeout_s=_TIMEOUT_S)
-
-    def pass_s(self) -> float:
-        """CPU seconds of a pass, forward and backward, just now."""
-        [found] = self._ranks.ask("median_s")
-        return float(found)
+    def __init__(self, work: str) -> None:
+        self._ranks = Ranks(partial(_Bursts, work), 1, timeout_s=_TIMEOUT_S)
 
     def beside(self, what: Callable[[], Result]) -> tuple[Result, float]:
-        """What it gives, and the mean of the seconds of a pass right before and right after it."""
-        before_s = self.pass_s()
-        found = what()
-        return found, fmean((before_s, self.pass_s()))
+        """What it gives, and the mean of the CPU seconds of a pass while it lasted."""
+        self._ranks.ask("begin")
+        try:
+            found = what()
+        finally:
+            [pass_s] = self._ranks.ask("end")
+        return found, float(pass_s)
 
     def close(self) -> None:
         self._ranks.close()
@@ -84,28 +86,50 @@ def read_pace(file: Path) -> float:
     return pass_s
 
 
-class _Passes:
+class _Bursts:
     """In the process: the same passes, again and again."""
 
-    def __init__(self, work: str, probe_s: float, rank: int) -> None:
+    def __init__(self, work: str, rank: int) -> None:
         what = WORKS[work]
-        self._probe_s = probe_s
-        self._job = what.job(Path(), batch_size=what.batch_size)
+        samples_a_pass = max(1, what.batch_size // _PART_OF_BATCH)
+        self._job = what.job(Path(), batch_size=samples_a_pass)
         self._model = build_model(self._job)
-        samples, _ = what.data(what.batch_size)
+        samples, _ = what.data(samples_a_pass)
         self._x, self._y = torch.from_numpy(samples.x), torch.from_numpy(samples.y)
-        self._pass()  # the first one makes what the others use again
+        self._pass_s()  # the first one makes what the others use again
+        self._took_s: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread()
 
-    def median_s(self) -> float:
-        """CPU seconds of a pass."""
-        until = time.thread_time() + self._probe_s
-        took_s: list[float] = []
-        while time.thread_time() < until:
-            began = time.thread_time()
-            self._pass()
-            took_s.append(time.thread_time() - began)
-        return median(took_s)
+    def begin(self) -> None:
+        """From now on, until the end."""
+        self._took_s.clear()
+        self._over.clear()
+        self._thread = threading.Thread(target=self._now_and_then, daemon=True)
+        self._thread.start()
 
-    def _pass(self) -> None:
+    def end(self) -> float:
+        """CPU seconds of a pass since it began, on average."""
+        self._over.set()
+        self._thread.join(_TIMEOUT_S)
+        return fmean(self._took_s)
+
+    def _now_and_then(self) -> None:
+        while True:
+            self._burst()
+            if self._over.wait(_BURST_S * (1 / _SHARE - 1)):
+                return
+
+    def _burst(self) -> None:
+        # Not counted: others have used the caches since.
+        until = time.thread_time() + _BURST_S - self._pass_s()
+        while True:
+            self._took_s.append(self._pass_s())
+            if time.thread_time() >= until:
+                return
+
+    def _pass_s(self) -> float:
+        began = time.thread_time()
         self._model.zero_grad()
         self._job.loss(self._model(self._x), self._y).backward()
+        return time.thread_time() - began
