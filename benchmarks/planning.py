@@ -7,11 +7,14 @@
     ...
     predict   each run once more, at the pace that the machine had
 
-Before and after each profile and each run, a fixed piece of work is timed (`parts.planning.pace`).
+While each profile and each run goes on, a fixed piece of work is timed (`parts.planning.pace`).
 
 A measurement is a whole run of `dayfly.train`. The configurations were chosen before anything was
 profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
 error stands how well the measurement repeats itself: no prediction can be expected to be closer.
+
+With `--steady` the same jobs have layers that take the same CPU time in every pass
+(`parts.planning.steady`), so that errors are of the prediction and not of the machine's pace.
 
 `--choose` runs nothing: it has the papers' own methods choose plans beside the exact planners
 (`parts.choosing`); with `--run` for two jobs of this machine, and runs what they chose.
@@ -22,7 +25,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,8 +43,10 @@ from benchmarks.parts.planning.channels import Urls, channels
 from benchmarks.parts.planning.compare import row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, Chosen
 from benchmarks.parts.planning.forecast import Profiled, forecast, kept, of_configurations
+from benchmarks.parts.planning.jobs import WORKS, Work
 from benchmarks.parts.planning.measure import Taken, train
-from benchmarks.parts.planning.pace import Pace, paces
+from benchmarks.parts.planning.pace import Even, Paced, paces
+from benchmarks.parts.planning.steady import steady
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import say
 from dayfly.life.sessions import Session
@@ -92,22 +98,21 @@ def run(args: Sequence[str]) -> Json:
     with (
         Session.open() as session,
         channels(one.channel for one in chosen) as urls,
-        paces(one.work for one in chosen) as probes,
         one_thread(),
+        _works(chosen, steadily=asked.steady) as works,
     ):
         scratch = scratch_of(session)
-        works = {one.profile: one.work for one in chosen}
         profiles = {
             name: there[name]
             or of_configurations(
-                name, urls, scratch, probes[work], asked.profiles, quick=asked.quick
+                name, *works[work], urls, scratch, asked.profiles, quick=asked.quick
             )
-            for name, work in works.items()
+            for name, work in {one.profile: one.work for one in chosen}.items()
         }
         predictions = {
             one.name: forecast(profiles[one.profile].profile, one, urls) for one in chosen
         }
-        runs = _measure(chosen, asked.rounds, urls, scratch, probes)
+        runs = _measure(chosen, asked.rounds, urls, scratch, works)
     rows = [
         _row(one, profiles[one.profile], predictions[one.name], runs[one.name], urls)
         for one in chosen
@@ -117,6 +122,7 @@ def run(args: Sequence[str]) -> Json:
         "machine": {**on_what, "stolen": share},
         "warnings": [one for one in (busy, _robbed(share)) if one],
         "quick": asked.quick,
+        "steady": asked.steady,
         "rounds": asked.rounds,
         "wall_s": time.monotonic() - began,
         "profiles": [
@@ -128,12 +134,25 @@ def run(args: Sequence[str]) -> Json:
     }
 
 
+@contextmanager
+def _works(
+    chosen: Sequence[Chosen], *, steadily: bool
+) -> Iterator[Mapping[str, tuple[Work, Paced]]]:
+    """What the configurations train, by its name, each with what says how fast the machine is."""
+    names = dict.fromkeys(one.work for one in chosen)
+    if steadily:
+        yield {name: (steady(WORKS[name]), Even()) for name in names}
+        return
+    with paces(names) as probes:
+        yield {name: (WORKS[name], probes[name]) for name in names}
+
+
 def _measure(
     chosen: Sequence[Chosen],
     rounds: int,
     urls: Urls,
     scratch: Path,
-    probes: Mapping[str, Pace],
+    works: Mapping[str, tuple[Work, Paced]],
 ) -> dict[str, list[tuple[Taken, float]]]:
     """Every configuration once a round, every other round backwards.
 
@@ -142,7 +161,8 @@ def _measure(
     runs: dict[str, list[tuple[Taken, float]]] = {one.name: [] for one in chosen}
     for number in range(rounds):
         for one in chosen if number % 2 == 0 else reversed(chosen):
-            found, pass_s = probes[one.work].beside(partial(train, one, urls, scratch))
+            work, pace = works[one.work]
+            found, pass_s = pace.beside(partial(train, one, work, urls, scratch))
             runs[one.name].append((found, pass_s))
             say(
                 f"round {number + 1} of {rounds}: {one.name} {1e3 * found.step_s:.1f} ms a step, "
@@ -220,6 +240,11 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="with --choose: for jobs of this machine, and run the plans",
     )
+    parser.add_argument(
+        "--steady",
+        action="store_true",
+        help="layers take the same CPU time in every pass, somewhat more than on this machine now",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of --choose: of random problems")
     parser.add_argument(
         "--rounds", type=_above_zero, help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick"
@@ -239,6 +264,10 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_args(args)
     if asked.run and not asked.choose:
         parser.error("argument --run: add --choose")
+    if asked.steady and asked.choose:
+        parser.error("argument --steady: not with --choose")
+    if asked.steady and asked.profiles:
+        parser.error("argument --steady: not with --profiles: layers take other times each time")
     known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(CHOSEN)
     asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else known)
     for name in asked.only:

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import CHOSEN, WAYS, Chosen
-from benchmarks.parts.planning.jobs import WORKS, Work, write_data
-from benchmarks.parts.planning.pace import Pace, pace_text, read_pace
+from benchmarks.parts.planning.jobs import Work, write_data
+from benchmarks.parts.planning.pace import Paced, pace_text, read_pace
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError, RunFailed
 from dayfly.plan.profile import Profile
@@ -46,7 +46,14 @@ def kept(name: str, directory: Path | None) -> Profiled | None:
 
 
 def of_configurations(
-    name: str, urls: Urls, scratch: Path, pace: Pace, keep: Path | None, *, quick: bool = False
+    name: str,
+    work: Work,
+    pace: Paced,
+    urls: Urls,
+    scratch: Path,
+    keep: Path | None,
+    *,
+    quick: bool = False,
 ) -> Profiled:
     """The profile of that name, with all memory sizes of the configurations that are of it; see
     `profiled`."""
@@ -54,7 +61,7 @@ def of_configurations(
     first = of_it[0]
     sizes = sorted({size for one in of_it for size in one.memory_mib})
     way = {"channel": urls[first.channel], **WAYS[first.way]}
-    return profiled(name, WORKS[first.work], way, sizes, scratch, pace, keep, quick=quick)
+    return profiled(name, work, way, sizes, scratch, pace, keep, quick=quick)
 
 
 def profiled(
@@ -63,7 +70,7 @@ def profiled(
     way: Mapping[str, Any],
     sizes: Sequence[int],
     scratch: Path,
-    pace: Pace,
+    pace: Paced,
     keep: Path | None,
     *,
     quick: bool = False,

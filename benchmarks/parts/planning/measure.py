@@ -12,7 +12,7 @@ import dayfly
 from benchmarks.parts import recorded
 from benchmarks.parts.planning.channels import Urls
 from benchmarks.parts.planning.configurations import Chosen
-from benchmarks.parts.planning.jobs import WORKS, write_data
+from benchmarks.parts.planning.jobs import Work, write_data
 from dayfly.errors import RunFailed
 from dayfly.job import Job
 from dayfly.runs.report.comparison import lived_s
@@ -41,9 +41,8 @@ class Taken:
     steps: int
 
 
-def train(chosen: Chosen, urls: Urls, scratch: Path) -> Taken:
+def train(chosen: Chosen, work: Work, urls: Urls, scratch: Path) -> Taken:
     """Run it once; what it leaves is removed. Raises RunFailed if it fails or a function dies."""
-    work = WORKS[chosen.work]
     job = work.job(write_data(work, scratch), batch_size=chosen.batch_size, epochs=chosen.epochs)
     asked = {"channel": urls[chosen.channel], **chosen.asked}
     return run_once(job, chosen.name, scratch / "run", stages=chosen.stages, **asked)

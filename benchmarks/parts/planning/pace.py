@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -36,6 +36,21 @@ _BURST_S, _SHARE = 0.1, 0.05
 _PART_OF_BATCH = 8
 #: The longest time that a probe may take; on a busy machine it takes longer than its CPU time.
 _TIMEOUT_S = 120.0
+
+
+class Paced(Protocol):
+    """Says how fast the machine was beside something."""
+
+    def beside(self, what: Callable[[], Result]) -> tuple[Result, float]:
+        """What it gives, and seconds of a pass while it lasted."""
+
+
+class Even:
+    """Of what takes as long however fast the machine is: a pass takes one of its own."""
+
+    def beside(self, what: Callable[[], Result]) -> tuple[Result, float]:
+        """What it gives, and 1."""
+        return what(), 1.0
 
 
 class Pace(Closing):

@@ -23,6 +23,7 @@ def table(result: Json) -> Table:
     return framed(
         f"predicted beside measured, medians of {rounds} runs, {machine_line(result['machine'])}",
         *result["warnings"],
+        *(["layers take the same CPU time in every pass: --steady"] if result["steady"] else []),
         f"{len(profiles)} profiles, which took {profiling_s:.0f} s of probes",
         _seconds(rows),
         "error: predicted / measured - 1, by the profile as it is: what a user gets who plans now",
