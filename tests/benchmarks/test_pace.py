@@ -36,6 +36,7 @@ SIZE = size(
     up=WAY,
     down=WAY,
     beta=given(1.25),
+    pass_cpu_s=0.0005,
     passes=(
         Pass(samples=8, forward=(given(1.0),) * 2, backward=(given(2.0),) * 2, data=given(3.0)),
     ),
@@ -50,7 +51,7 @@ def test_a_slower_machine_takes_longer_for_all_that_the_cpu_does() -> None:
     assert found.backward == (Affine(0.0, 0.004),) * 2
     assert (found.data, found.apply) == (Affine(0.5, 1.0), Affine(0.25, 2.0))
     assert found.step_s == Figure(0.004, 0.002, 0.008, 9)
-    assert found.reduce_s_per_byte == 8e-9
+    assert (found.reduce_s_per_byte, found.pass_cpu_s) == (8e-9, 0.001)
     assert found.up == found.down == transfer(latency_s=0.01, cpu_s=0.004, cpu_s_per_byte=6e-9)
     assert (found.init_s, found.start_s, found.end_s) == (given(0.5), given(1.0), given(0.25))
     [one] = found.passes
@@ -62,7 +63,7 @@ def test_a_slower_machine_takes_longer_for_all_that_the_cpu_does() -> None:
 def test_nothing_else_changes() -> None:
     changed = {
         *("forward", "backward", "data", "apply", "step_s", "reduce_s_per_byte", "up", "down"),
-        *("init_s", "start_s", "end_s", "passes"),
+        *("init_s", "start_s", "end_s", "passes", "pass_cpu_s"),
     }
     [found] = at_pace(PROFILE, 2.0).sizes
     names = {one.name for one in fields(SizeProfile)}

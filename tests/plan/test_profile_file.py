@@ -82,6 +82,7 @@ def profiles(draw: st.DrawFn) -> Profile:
                 down=draw(transfers),
                 beta=draw(figures(above)),
                 sum_cpu_s=draw(seconds),
+                pass_cpu_s=draw(seconds),
                 crowd=draw(figures(st.floats(1.0, 100.0))),
                 crowd_cores=draw(seconds),
                 jitter=draw(seconds),

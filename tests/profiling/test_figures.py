@@ -105,6 +105,17 @@ def test_what_a_pass_holds_is_what_its_worker_saw() -> None:
     assert all(one.held_mib is None for one in size_profile(measured(life=unseen)).passes)
 
 
+def test_what_passes_of_a_stage_take_beside_layers() -> None:
+    assert size_profile(measured()).pass_cpu_s == 0, "of a model that cannot be cut"
+    life = _life()
+    least = sum(_at(FORWARD, 4)) + sum(_at(BACKWARD, 4))
+    life["parts"]["staged"] = [4 * (least + 2 * beside) for beside in (3e-4, 1e-4, 5e-4)]
+    assert size_profile(measured(life=life)).pass_cpu_s == pytest.approx(3e-4)
+    for times, found in ((3.9, 0), (400, 2e-3)):
+        life["parts"]["staged"] = [times * least] * 3
+        assert size_profile(measured(life=life)).pass_cpu_s == found
+
+
 def test_a_step_of_a_real_worker_is_the_sum_of_its_parts() -> None:
     profile = size_profile(measured())
     samples, seconds = step_points(profile, 4000)[-1]

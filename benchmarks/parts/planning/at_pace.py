@@ -40,6 +40,7 @@ def _size(size: SizeProfile, factor: float) -> SizeProfile:
         up=_way(size.up, factor),
         down=_way(size.down, factor),
         sum_cpu_s=factor * size.sum_cpu_s,
+        pass_cpu_s=factor * size.pass_cpu_s,
         init_s=_times(size.init_s, factor),
         start_s=_times(size.start_s, factor),
         end_s=_times(size.end_s, factor),

@@ -79,7 +79,8 @@ class SizeProfile:
     samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
     trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
     contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
-    itself, whatever it moves. beta: how much longer computing takes while transfers are under way
+    itself, whatever it moves. pass_cpu_s: CPU seconds that a pass of a stage takes beside its
+    layers. beta: how much longer computing takes while transfers are under way
     (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
     crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation of what a
     pass takes, relative to that; 0: nobody measured it. init_s: from the request to the handler.
@@ -102,6 +103,7 @@ class SizeProfile:
     up: Transfer
     down: Transfer
     sum_cpu_s: float = 0.0
+    pass_cpu_s: float = 0.0
     beta: Figure
     crowd: Figure = _ALONE
     crowd_cores: float = 0.0

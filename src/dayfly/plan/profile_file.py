@@ -279,6 +279,7 @@ _SIZE = _made(
         "up": _TRANSFER,
         "down": _TRANSFER,
         "sum_cpu_s": _not_negative,
+        "pass_cpu_s": _not_negative,
         "beta": _figure(_positive),
         "crowd": _figure(_one_or_more),
         "crowd_cores": _not_negative,
@@ -324,7 +325,7 @@ _USUAL = frozenset(
         *("saturation_per_byte", "cpu_s", "cpu_s_per_byte", "fit", "how", "took_s", "machine"),
         *("tensors", "moving", "rates", "up_bytes_per_s", "down_bytes_per_s", "measures"),
         *("batch_size", "epochs", "accumulate", "validate_every", "clips"),
-        *("passes", "sum_cpu_s", "crowd", "crowd_cores", "jitter", "store"),
+        *("passes", "sum_cpu_s", "pass_cpu_s", "crowd", "crowd_cores", "jitter", "store"),
         "held_mib",
     }
 )

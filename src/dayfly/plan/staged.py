@@ -219,13 +219,14 @@ class _Stage:
         for one in micros:
             reading = size.data(one.samples) if not self._place.stage else 0.0
             forward = reading + passed(self._forward, one.samples)
-            found[Work(FORWARD, one.number)] = speed * forward
-            found[Work(BACKWARD, one.number)] = speed * passed(self._backward, one.samples)
+            backward = passed(self._backward, one.samples)
+            found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
+            found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s
         if flat_ is not None and micros and self._c.replicas > 1:
             cuts = cut_backward(self._backward, micros[-1].samples, flat_.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 found[Work(_PIECE, number)] = speed * piece
-            found[Work(BACKWARD, micros[-1].number)] = speed * cuts[-1]
+            found[Work(BACKWARD, micros[-1].number)] = speed * cuts[-1] + size.pass_cpu_s
         return found
 
 

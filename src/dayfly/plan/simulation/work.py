@@ -60,10 +60,12 @@ class Work:
     ) -> Work:
         """Of the layers from number `first` on. codec: in which gradients travel."""
         times = size.backward[first : first + len(layers)]
+        cut = len(layers) < len(size.forward)
+        beside = Affine(size.pass_cpu_s / size.speed, 0.0) if cut else NOTHING
         trained = float(sum(layer.trained for layer in layers))
         return cls(
-            forward=sum(size.forward[first : first + len(layers)], NOTHING),
-            backward=sum(times, NOTHING),
+            forward=sum(size.forward[first : first + len(layers)], beside),
+            backward=sum(times, beside),
             trained=trained,
             kept=float(sum(layer.parameters + layer.buffers for layer in layers)),
             apply_s=size.apply(trained) if trained else 0.0,

@@ -21,6 +21,7 @@ from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.fits import fit_affine, fit_transfer
 from dayfly.plan.profile import Pass, SizeProfile
 from dayfly.runs.profiling.neighbours import Slot
+from dayfly.runs.profiling.passage import MICRO_BATCHES
 from dayfly.runs.profiling.rounds import Round
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
@@ -35,6 +36,9 @@ Row = tuple[int, float, float]
 _FREE_PART = 0.8
 #: Parts in real steps are taken to be so many times as fast as by themselves, at most.
 _MOST_PACE = 2.0
+#: What a pass of a stage takes beside its layers, at most: it is the interpreter's. Of passes that
+#: take seconds, what seems to be more is how far they differ.
+_MOST_BESIDE_S = 2e-3
 #: Times that tell a spread; how many standard deviations two of a normal distribution lie apart, in
 #: the median.
 _MANY, _APART = 8, math.sqrt(2) * NormalDist().inv_cdf(0.75)
@@ -147,6 +151,7 @@ def size_profile(measured: Measured) -> SizeProfile:
         up=up,
         down=down,
         sum_cpu_s=sum_cpu_s,
+        pass_cpu_s=_pass_cpu_s(measured),
         beta=_beta(measured),
         crowd=crowd,
         crowd_cores=crowd_cores,
@@ -193,6 +198,19 @@ def _pass(measured: Measured, samples: int) -> Pass:
         data=_figure(reading, pace),
         held_mib=measured.life["held_mib"][str(samples)],
     )
+
+
+def _pass_cpu_s(measured: Measured) -> float:
+    """What passes of a stage take beside its layers; 0 if the model cannot be cut."""
+    parts = measured.life["parts"]
+    staged = parts.get("staged")
+    if not staged:
+        return 0.0
+    plain: float = median(
+        forward + backward for forward, backward, _ in parts[f"plain {measured.samples[-1]}"]
+    )
+    beside_s = (float(median(staged)) / MICRO_BATCHES - plain) / 2
+    return min(max(0.0, beside_s), _MOST_BESIDE_S)
 
 
 def _fetched(measured: Measured) -> float:

@@ -26,6 +26,7 @@ from dayfly.life.rollback import KEPT_BY_RUN
 from dayfly.runs.profiling.held import held_mib
 from dayfly.runs.profiling.layers import layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
+from dayfly.runs.profiling.passage import one_stage
 from dayfly.runs.profiling.passes import Passes
 from dayfly.runs.profiling.rounds import Round, TimedSteps
 from dayfly.runs.protocols.bsp import Bsp
@@ -101,6 +102,7 @@ class Watched(Worker):
         self._stepped = False  # whether a round was taken, of those that count
         self._warm = False  # whether a pass was the last that was done
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
+        self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
         self._steps = self._protocol_of_one.steps = TimedSteps(self._protocol_of_one.steps)
         station = self._protocol_of_one.station
@@ -116,6 +118,7 @@ class Watched(Worker):
         """Take rounds and time their parts until the budget is spent; then end as a run does."""
         start_s = time.monotonic() - self._entered
         batches = {count: self._passes.samples(count) for count in self._request.samples}
+        self._staged = self._one_stage(batches[self._request.samples[-1]])
         facts = self._facts()
         first = self._timed_round()
         assert first is not None, "the first batch is a whole one, and nobody is beside it"
@@ -139,6 +142,10 @@ class Watched(Worker):
         self._wait_for_part()
         self.kept = KEPT_BY_RUN
         return "done"
+
+    def _one_stage(self, batch: Any) -> Callable[[], float] | None:
+        here = self._protocol_of_one.station
+        return one_stage(here.job, self._passes.layers, self._engine, self._steps.flat, batch)
 
     def _held_mib(self, batch: Any) -> float | None:
         """What a pass takes while it lasts; None: nobody can tell, or it is not in this memory."""
@@ -279,6 +286,8 @@ class Watched(Worker):
         for count, batch in batches.items():
             yield partial(self._time_plain, count, batch)
             yield partial(self._time_split, count, batch)
+        if self._staged is not None:
+            yield partial(self._time, "staged", self._staged, throughout=True)
         if times % _READ_EVERY == 0:
             for count in self._request.samples:
                 yield partial(self._time, f"read {count}", partial(self._passes.read, count))

@@ -48,17 +48,24 @@ class Stage:
     """The passes of one step at a time; `flat` has the gradients.
 
     receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
-    loss: of the step so far, weighted; the last stage's.
+    loss: of the step so far, weighted; the last stage's. flat: None: one of its own.
     """
 
-    def __init__(self, job: Job, built: StageModel, receives: Form | None, sends: Form | None):
+    def __init__(
+        self,
+        job: Job,
+        built: StageModel,
+        receives: Form | None,
+        sends: Form | None,
+        flat: FlatBuffer | None = None,
+    ) -> None:
         self._job = job
         self._built = built
         self.model = built.model
         self._receives = receives
         self._sends = sends
         self._device = device_of(built.model)
-        self.flat = FlatBuffer(built.model, tail=0)
+        self.flat = FlatBuffer(built.model, tail=0) if flat is None else flat
         self.loss = 0.0
         self._under_way: dict[int, _UnderWay] = {}
 
