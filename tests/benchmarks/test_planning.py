@@ -156,6 +156,7 @@ def test_the_table_says_all() -> None:
     result: dict[str, Any] = {
         "machine": {"cpu": "a CPU", "cores": 2, "torch": "2", "python": "3", "load": 0.1},
         "warnings": ["this machine is busy", "its host gave 16.0% to others"],
+        "steady": True,
         "rounds": 3,
         "profiles": [{"name": "cnn-file-lambda", "took_s": 20.0}],
         "rows": rows,
@@ -165,7 +166,16 @@ def test_the_table_says_all() -> None:
     Console(file=page, width=200).print(planning.table(result))
     text = page.getvalue()
     said_of_pace = ("+5.0%", "0.90 to 1.20", "mean error 5.0%", "plans now", "model is worth")
-    said_of_all = ("high", "+10.0%", "-30.0%", "105/196", "100/200", "mean error 20.0%", "20 s")
+    said_of_all = (
+        "high",
+        "same CPU time",
+        "+10.0%",
+        "-30.0%",
+        "105/196",
+        "100/200",
+        "mean error 20.0%",
+        "20 s",
+    )
     for said in (*said_of_all, *said_of_pace, *result["warnings"]):
         assert said in text
     for name, reported in PAPERS.items():

@@ -163,7 +163,7 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
         (["--weights", "1,1", "--budget", "1"], "--weights chooses by itself: leave it out"),
         (["--weights", "0,0"], "weights of dollars and seconds 0 and 0"),
         (["--platform", "fargate"], "--platform fargate: the profile of by-hand is of aws-lambda"),
-        (["--platform", "moon"], "--platform moon: the profile of by-hand is of aws-lambda"),
+        (["--platform", "moon"], "the catalogue has no platform 'moon'"),
         (["--store", "moon"], "the catalogue has no store 'moon'"),
         (["--store", "tcp://"], "functions of aws-lambda cannot open connections to each other"),
         (["--store", "elasticache"], "the catalogue has no latency_s of elasticache"),

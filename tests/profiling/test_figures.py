@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dayfly.runs.profiling.figures import Measured, size_profile, step_points
+from dayfly.runs.profiling.figures import size_profile, step_points
+from dayfly.runs.profiling.measured import Measured
 from dayfly.runs.profiling.passes import Marks
 from dayfly.wire.collectives import collective
 

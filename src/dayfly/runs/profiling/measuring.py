@@ -38,7 +38,8 @@ from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
 from dayfly.runs.profiling.calling import TooSmall, beside, call, invocation
-from dayfly.runs.profiling.figures import Measured, size_profile, step_points, store_of
+from dayfly.runs.profiling.figures import size_profile, step_points, store_of
+from dayfly.runs.profiling.measured import Measured
 from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
