@@ -83,6 +83,23 @@ class Work:
             epochs=epochs,
         )
 
+    def passes_of(self, model: nn.Module, samples: int) -> Callable[[], None]:
+        """What does a forward and a backward pass of so many of the data's samples."""
+        job = self.job(Path(), batch_size=samples)
+        data, _ = self.data(samples)
+        x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
+
+        def one() -> None:
+            model.zero_grad()
+            job.loss(model(x), y).backward()
+
+        return one
+
+    @property
+    def few(self) -> int:
+        """A part of its batch, of which passes are short."""
+        return max(1, self.batch_size // 8)
+
 
 #: ResNet-32 (1.9 MB) computes; the MLP (13 MB) communicates; the GPT (7 MB, 6 layers) is cut.
 WORKS = {

@@ -21,8 +21,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Protocol, TypeVar
 
-import torch
-
 from benchmarks.parts.planning.jobs import WORKS
 from benchmarks.parts.ranks import Ranks
 from dayfly.closing import Closing
@@ -32,8 +30,6 @@ from dayfly.train.replica import build_model
 Result = TypeVar("Result")
 #: CPU seconds of a burst, and what part of a CPU bursts take in all.
 _BURST_S, _SHARE = 0.1, 0.05
-#: Of the work's batch, so that a burst is of some passes.
-_PART_OF_BATCH = 8
 #: The longest time that a probe may take; on a busy machine it takes longer than its CPU time.
 _TIMEOUT_S = 120.0
 
@@ -106,11 +102,8 @@ class _Bursts:
 
     def __init__(self, work: str, rank: int) -> None:
         what = WORKS[work]
-        samples_a_pass = max(1, what.batch_size // _PART_OF_BATCH)
-        self._job = what.job(Path(), batch_size=samples_a_pass)
-        self._model = build_model(self._job)
-        samples, _ = what.data(samples_a_pass)
-        self._x, self._y = torch.from_numpy(samples.x), torch.from_numpy(samples.y)
+        model = build_model(what.job(Path(), batch_size=what.few))
+        self._pass = what.passes_of(model, what.few)
         self._pass_s()  # the first one makes what the others use again
         self._took_s: list[float] = []
         self._over = threading.Event()
@@ -145,6 +138,5 @@ class _Bursts:
 
     def _pass_s(self) -> float:
         began = time.thread_time()
-        self._model.zero_grad()
-        self._job.loss(self._model(self._x), self._y).backward()
+        self._pass()
         return time.thread_time() - began

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -27,8 +26,6 @@ from dayfly.train.stages.layers import layers_of
 #: Passes of each of two batches, by whose medians layers get their time, and how many times these:
 #: on a machine that others use, few passes take longer.
 _PASSES, _TIMES = 24, 1.6
-#: The smaller batch, of the job's.
-_PART_OF_BATCH = 8
 #: A product that fills: some 30 us, in which other threads may run.
 _FILLING = torch.full((96, 96), 1e-3)
 _FILLED = torch.empty_like(_FILLING)
@@ -137,7 +134,7 @@ def steady(work: Work) -> Work:
     """The work with layers that take longer than they do on this machine now, found by passes."""
     count = len(layers_of(work.model()))
     model = steady_model(work.model, [Layer()] * count)
-    whole, part = work.batch_size, max(1, work.batch_size // _PART_OF_BATCH)
+    whole, part = work.batch_size, work.few
     own = [_medians(_passes(work, model, samples)) for samples in (part, whole)]
     takes = []
     for few, many in zip(*own, strict=True):
@@ -148,13 +145,9 @@ def steady(work: Work) -> Work:
 
 def _passes(work: Work, model: nn.Sequential, samples: int) -> list[list[tuple[float, float]]]:
     """What each layer took forward and backward, pass by pass."""
-    job = work.job(Path(), batch_size=samples)
-    data, _ = work.data(samples)
-    x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
-    found = []
+    one_pass, found = work.passes_of(model, samples), []
     for _ in range(_PASSES + 1):
-        model.zero_grad()
-        job.loss(model(x), y).backward()
+        one_pass()
         found.append([(one.forward_s, one.backward_s) for one in _layers(model)])
     return found[1:]  # the first one makes what the others use again
 
