@@ -125,10 +125,14 @@ class Segment:
     def trim(self, before_step: int, except_to: int) -> None:
         """Drop all messages of steps below `before_step`, but for those to one destination."""
         entries = self._used()
+        # The sequence numbers are read once, and before the rest: a writer may put a new message
+        # into an entry meanwhile, and what is dropped then is only what the entry held before.
+        sequences = entries["sequence"].copy()
+        live = (sequences != 0) & (sequences != entries["dropped"])
         old = (entries["step"] < before_step) & (entries["destination"] != except_to)
-        chosen = np.flatnonzero(_live(entries) & old)
+        chosen = np.flatnonzero(live & old)
         if len(chosen):
-            entries["dropped"][chosen] = entries["sequence"][chosen]
+            entries["dropped"][chosen] = sequences[chosen]
             self.words[layout.W_DROPPED_AT] = time.monotonic_ns()
 
     def addresses(self, destination: int) -> Iterator[bytes]:
