@@ -28,10 +28,10 @@ LARGEST_LINES = 400
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py, closing.py, batches.py and pace.py are for everybody. job.py is what the user asks
+# errors.py, closing.py, batches.py, pace.py and uncompiled.py are for everybody. job.py is what the user asks
 # for: for those who train it and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-EVERYBODY = {"errors", "closing", "batches", "pace"}
+EVERYBODY = {"errors", "closing", "batches", "pace", "uncompiled"}
 WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "closing": set(),
     "batches": set(),
     "pace": set(),
+    "uncompiled": set(),
     "job": {"errors"},
     "models": set(),
     "catalogue": {"errors"},

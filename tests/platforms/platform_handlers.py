@@ -51,7 +51,8 @@ def train(payload: Json, context: Context) -> Json:
     model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
     loss = model(torch.randn(256, 512)).square().mean()
     loss.backward()
-    return {"loss": loss.item()}
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return {"loss": loss.item(), "compiler": "torch._dynamo.eval_frame" in sys.modules}
 
 
 def raise_error(payload: Json, context: Context) -> Json:

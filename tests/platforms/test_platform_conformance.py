@@ -44,8 +44,11 @@ def test_a_function_knows_itself_and_holds_nothing_of_others(platform: Platform)
 
 
 def test_a_function_can_compute(platform: Platform) -> None:
-    losses = {run(platform, "train").result["loss"] for _ in range(2)}  # type: ignore[index]
-    assert len(losses) == 1
+    first, second = (run(platform, "train").result for _ in range(2))
+    assert first == second
+    # Nothing compiles, so nobody waits, or pays, for the import of torch's compiler.
+    assert first is not None
+    assert not first["compiler"]
 
 
 def test_an_exception_comes_with_the_users_traceback_only(platform: Platform) -> None:

@@ -40,9 +40,8 @@ from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.store import FileStore
 
-#: Imported once, where functions are forked. torch.optim imports torch._dynamo when an optimizer is
-#: first made, which would cost every function most of a second.
-PRELOAD = ("torch._dynamo", "dayfly.runs.worker", "dayfly.wire.channels.all_ends")
+#: Modules of a job's functions, imported once, in the process that they are forked from.
+PRELOAD = ("dayfly.runs.worker", "dayfly.wire.channels.all_ends")
 
 
 class OneLife(RunLife[Recorder, Run]):

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from dayfly.life.platforms import control, lifeline
+from dayfly.uncompiled import leave_compiler_unloaded
 
 #: `local_function.live`: control socket, request, log, lifeline, the zygote's pid.
 Live = Callable[[int, int, int, int, int], NoReturn]
@@ -54,6 +55,7 @@ def main(configuration: str) -> None:
 
     for module in given["preload"]:
         importlib.import_module(module)
+    leave_compiler_unloaded()
     if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
         print("zygote: the preloaded modules started threads; functions may hang", file=sys.stderr)
     # Objects that exist now are never garbage in a function: its collector shall not touch, and so

@@ -1,0 +1,64 @@
+"""Torch's compiler stays unloaded in eager training, and is whole once something compiles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+import torch
+from dayfly.uncompiled import leave_compiler_unloaded
+leave_compiler_unloaded()
+
+def loaded():
+    return "torch._dynamo.eval_frame" in sys.modules
+
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.Adam([weight], lr=0.5)
+def step():
+    optimizer.zero_grad()
+    weight.sum().backward()
+    optimizer.step()
+step()
+assert not loaded()
+assert torch.allclose(weight, torch.full((2,), 0.5), atol=1e-5), weight
+
+graphs = []
+def backend(graph, examples):
+    graphs.append(graph)
+    return graph.forward
+
+@torch.compile(backend=backend)
+def compiled(x):
+    step()  # which the compiler passes over, as it would without the stand-in
+    return 2 * x
+
+assert compiled(torch.ones(1)).tolist() == [2.0]
+assert loaded() and graphs
+assert torch._dynamo is sys.modules["torch._dynamo"]
+assert optimizer.add_param_group.__wrapped__.__dynamo_disable is not None
+step()
+assert torch.allclose(weight, torch.full((2,), -0.5), atol=1e-5), weight
+leave_compiler_unloaded()
+assert loaded() and torch._dynamo.is_compiling() is False
+"""
+SUBMODULE_FIRST = """
+import sys
+import torch
+from dayfly.uncompiled import leave_compiler_unloaded
+leave_compiler_unloaded()
+import torch._dynamo.testing
+assert torch._dynamo.testing is sys.modules["torch._dynamo.testing"]
+assert torch._dynamo is sys.modules["torch._dynamo"]
+"""
+
+
+def test_nothing_is_loaded_until_something_compiles() -> None:
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        for code in (PROGRAM, SUBMODULE_FIRST)
+    ]
+    for process in both:
+        errors = process.communicate(timeout=120)[1]
+        assert process.returncode == 0, errors
