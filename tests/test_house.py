@@ -28,8 +28,8 @@ LARGEST_LINES = 400
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py, closing.py, batches.py, pace.py and uncompiled.py are for everybody. job.py is what the user asks
-# for: for those who train it and run it.
+# errors.py, closing.py, batches.py, pace.py and uncompiled.py are for everybody. job.py is what
+# the user asks for: for those who train it and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
 EVERYBODY = {"errors", "closing", "batches", "pace", "uncompiled"}
 WIRE = {*EVERYBODY, "catalogue"}
