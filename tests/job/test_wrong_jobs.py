@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as lr
 
-from tests.job.asked import Rows, model, refusal, regression, saved
+from tests.job.asked import Rows, model, prepared, refusal, regression, saved
 
 ROWS = Rows()
 X, Y = ROWS.x.numpy(), ROWS.y.numpy()
@@ -49,6 +49,19 @@ def with_row_12(label: int) -> np.ndarray:
 def test_arrays(arrays: dict[str, Any], text: str, tmp_path: Path) -> None:
     found = refusal(data=saved(tmp_path, **arrays))
     assert_like(found, text)
+
+
+def test_a_label_anywhere_in_a_map_of_labels(tmp_path: Path) -> None:
+    """One pixel of a row that no even choice of samples has."""
+    maps = np.zeros((24, 4, 4), "int64")
+    maps[12, 2, 3] = 3
+
+    def pixels() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 48), nn.Unflatten(1, (3, 4, 4)))
+
+    assert_like(refusal(data=saved(tmp_path, y_train=maps), model=pixels), LABELS_OF_3)
+    maps[12, 2, 3] = 2
+    prepared(data=saved(tmp_path, y_train=maps), model=pixels)
 
 
 def assert_like(found: str, text: str) -> None:
@@ -91,6 +104,9 @@ class Keeping(torch.optim.SGD):
         self.state[self.param_groups[0]["params"][0]]["seen"] = {1, 2}
 
 
+BY_STEPS = {"scheduler_every": "step"}
+
+
 def norm() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
 
@@ -108,7 +124,7 @@ def norm() -> nn.Module:
         ),
         ({"loss": lambda o, t: 1.0}, "loss gives float, not one number: take the mean"),
         ({"loss": lambda o, t: o.sum() * float("nan")}, "loss is nan on its first samples: check"),
-        ({"loss": lambda o, t: o.sum() / 0}, "inf on its first samples: check the data"),
+        ({"loss": lambda o, t: o.sum() / 0}, "inf on its first samples: check the loss, the first"),
         ({"loss": lambda o, t: o.detach().mean()}, "no gradient: it does not depend on the param"),
         ({"loss": F.nll_loss, "model": regression}, "its loss does not take outputs [8, 1]"),
         ({"loss": None, "step": lambda m, b: (1, 2, 3)}, "step returned a tuple of 3: return the"),
@@ -146,6 +162,20 @@ def norm() -> nn.Module:
             {"scheduler": lr.ReduceLROnPlateau, "scheduler_every": "step"},
             'goes by the validation loss: give scheduler_every="epoch"',
         ),
+        (
+            {"scheduler": lambda o: lr.OneCycleLR(o, 0.1, 8), "epochs": 3, **BY_STEPS},
+            "scheduler fails after step 9 of 9 (3 epochs of 3): ValueError: Tried to step 9 times",
+        ),
+        ({"scheduler": lambda o: lr.OneCycleLR(o, 0.1, 8), "epochs": 9}, "epoch 9 of 9: Value"),
+        (
+            {"scheduler": lambda o: lr.OneCycleLR(o, 0.1, 10**6), "epochs": 400_000, **BY_STEPS},
+            "scheduler fails after step 1200000 of 1200000",
+        ),
+        ({"model": lambda: model().to("meta")}, "meta device, where its 0.weight has no values"),
+        ({"init": {**model().state_dict(), "0.bias": torch.ones(8) / 0}}, "infinity in 0.bias: g"),
+        ({"accumulate": 9}, "the job's accumulate 9: a batch of 8 leaves each at most 8 samples"),
+        ({"accumulate": 5, "workers": 2}, "a batch of 8, shared by 2 workers, leaves each at most"),
+        ({"batch_size": 99, "workers": 25}, "data of 24 samples cannot be shared by 25 workers: gi"),
         ({"metrics": {"f1": lambda o, t: o}}, "its metric 'f1' fails: ValueError"),
         ({"init": nn.Linear(6, 3).state_dict()}, "another model's: 0.bias, 0.weight, 2.bias"),
         ({"init": {**model().state_dict(), "0.bias": torch.ones(9)}}, "size mismatch for 0.bias"),

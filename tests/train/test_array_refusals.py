@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.train.arrays import check_arrays, load_arrays
+from dayfly.train import finite
+from dayfly.train.arrays import check_arrays, load_arrays, place
+from tests.train.stores import new_store
 
 X, Y = np.ones((4, 2)), np.ones(4)
 
@@ -125,3 +127,22 @@ def test_a_damaged_npz_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(data)
     with pytest.raises(RequestError, match="cannot be read as arrays"):
         load_arrays(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, complex(0, np.nan)])
+@pytest.mark.parametrize("row", [0, 37, 99])
+def test_numbers_that_are_none(bad: complex, row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first bad row is named, of any array, chunk by chunk; with a note it is only told."""
+    monkeypatch.setattr(finite, "CHUNK_BYTES", 100)
+    y = np.ones((100, 3), "complex64" if isinstance(bad, complex) else "float32")
+    y[[row, 99], 1] = bad
+    arrays = {"x_train": np.arange(100), "y_train": y}
+    said: list[str] = []
+    with new_store() as store:
+        text = f"y_train of the job's data holds NaN or infinity in row {row}: clean it"
+        with pytest.raises(RequestError, match=text):
+            place(arrays, store, seed=0)
+        assert store.names("data") == ["x_train.npy"]
+        part, _ = place(arrays, store, seed=0, note=said.append)
+        assert said == [f"y_train of the job's data holds NaN or infinity in row {row}"]
+        np.testing.assert_array_equal(np.load(store.path(part.y.object)), y)

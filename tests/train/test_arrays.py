@@ -25,7 +25,8 @@ some_arrays = st.sampled_from(DTYPES).flatmap(
 
 
 def placed(store: FileStore, x: np.ndarray, **more: np.ndarray) -> tuple[Part, Part]:
-    return place({"x_train": x, "y_train": np.arange(len(x)), **more}, store, seed=3)
+    arrays = {"x_train": x, "y_train": np.arange(len(x)), **more}
+    return place(arrays, store, seed=3, note=lambda text: None)
 
 
 def same(tensor: torch.Tensor, array: np.ndarray) -> bool:

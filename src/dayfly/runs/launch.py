@@ -24,11 +24,11 @@ from dayfly.runs.recorder import Display, shown
 from dayfly.runs.recutting import recut, refitted
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run
-from dayfly.runs.settings import Settings
+from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import receive, ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
-from dayfly.train.arrays import place
+from dayfly.train.arrays import Part, place
 from dayfly.wire.store import FileStore
 
 
@@ -66,7 +66,10 @@ def begin(
         with being_prepared(directory):
             shipped = ship(job, code, store)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
-            parts = place(prepared.arrays, store, job.seed) if prepared.arrays is not None else ()
+            parts: tuple[Part, ...] = ()
+            if prepared.arrays is not None:
+                note = display.note if settings.on_nan == WARN_OF_NAN else None
+                parts = place(prepared.arrays, store, job.seed, note=note)
             written = checkpoints.write_stages(store, 0, prepared.states)
             checkpoints.commit(store, 0, written)
             samples = parts[0].samples if parts else prepared.training_samples

@@ -115,9 +115,6 @@ class OneLife(RunLife[Recorder, Run]):
             yield (
                 "with one micro-batch a step the stages take turns: give --micro-batches 4 or more"
             )
-        pieces = self._settings.micro_batches or 1
-        if pieces > (most := -(-self._job.batch_size // self._settings.members)):
-            yield f"{pieces} micro-batches of {most} samples at most: the others are empty"
         if self._settings.workers == 1 and self._settings.compress != "none":
             yield "with one worker nothing travels, so nothing is compressed"
 

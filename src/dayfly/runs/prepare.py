@@ -24,10 +24,12 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
 from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.train.builtin import BUILTIN
+from dayfly.train.finite import bad_tensor, trained_names
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
+from dayfly.train.schedules import check_scheduler
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 
 
@@ -84,14 +86,26 @@ class Data:
         return cls(arrays, samples, trained, validation, row_bytes, tried, unseen)
 
 
-def check_shares(job: Job, settings: Settings) -> None:
-    """Raise RequestError if a batch has fewer samples than workers (of a stage) share it."""
-    if job.batch_size < settings.members:
-        cut = settings.stages > 1
+def check_shares(job: Job, settings: Settings, samples: int | None = None) -> None:
+    """Raise RequestError if a batch has fewer samples than share it.
+
+    These are workers (of a stage), and the micro-batches of each. samples: of training; None: not
+    known yet.
+    """
+    members, cut = settings.members, settings.stages > 1
+    most = job.batch_size if samples is None else min(job.batch_size, samples)
+    of = f"a batch of {most}" if most == job.batch_size else f"data of {most} samples"
+    who, flag = ("replicas", "--replicas") if cut else ("workers", "--workers")
+    if most < members:
+        more = "raise batch_size" if most == job.batch_size else "give more data"
+        raise RequestError(f"{of} cannot be shared by {members} {who}: {more}, or lower {flag}")
+    pieces = settings.micro_batches or job.accumulate
+    if pieces > (each := -(-most // members)):
+        said = "--micro-batches" if settings.micro_batches else "the job's accumulate"
+        share = "" if members == 1 else f", shared by {members} {who},"
         raise RequestError(
-            f"a batch of {job.batch_size} cannot be shared by {settings.members} "
-            f"{'replicas' if cut else 'workers'}: "
-            f"raise batch_size, or lower {'--replicas' if cut else '--workers'}"
+            f"{said} {pieces}: {of}{share} leaves each at most {each} samples to cut: give at most "
+            f"{each}"
         )
 
 
@@ -108,6 +122,7 @@ def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Pre
 
 def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
     data = Data.of(job)
+    check_shares(job, settings, data.trained)
     replica = Replica(job)
     if profile is not None:
         check_profiled(job, replica.model, profile)
@@ -120,6 +135,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
         probe(job, replica, data.tried, data.unseen, alone=alone)
+        if replica.scheduler is not None:
+            steps = Epochs(data.trained, job.batch_size, job.seed).steps
+            check_scheduler(job, replica.scheduler, steps)
         line, states = None, [({"replica": tree, "progress": Progress().dump(), CUT: []}, kept)]
         if settings.cut:
             staging = staged(job, replica.model, (tree, kept), settings, data.tried)
@@ -169,6 +187,12 @@ def _initial(job: Job, replica: Replica) -> Tensors:
     if unexpected or missing:
         differing = ", ".join(sorted([*unexpected, *missing])[:3])
         raise RequestError(f"the weights of init are another model's: {differing} differ")
+    named = dict(replica.model.named_parameters())
+    if (bad := bad_tensor(own, trained_names(named))) is not None:
+        raise RequestError(
+            f"the weights of init hold NaN or infinity in {bad}: give those of a training that "
+            "stayed finite"
+        )
     return own
 
 

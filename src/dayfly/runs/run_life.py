@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dayfly.errors import DayflyError, RequestError, RunFailed
 from dayfly.life.faults import Fault
 from dayfly.life.platforms.base import Invocation
+from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
 from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared
@@ -98,6 +99,9 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         ranks = range(self._settings.workers)
         crowded = crowding([self._allotment_of(rank).limits.cpu_cores for rank in ranks])
         if crowded is not None:
+            self._display.note(crowded)
+        sizes = [self._allotment_of(rank).limits.memory_mib for rank in ranks]
+        if (crowded := overcommitted(sizes, machine_mib())) is not None:
             self._display.note(crowded)
         if own := self._priced_as.overridden:
             self._display.note(f"{self._priced_as.name}: your own catalogue gives {', '.join(own)}")

@@ -20,6 +20,8 @@ from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_co
 from dayfly.wire.pipelines.orders import ORDERS
 
 PROTOCOLS = ("bsp", "local-sgd")
+#: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
+STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,9 @@ class Settings(FunctionSettings):
     end early once the validation accuracy is at least this. checkpoint_every_s: longest time
     between run checkpoints (of local SGD, between a worker's own, too). log_budget_mib: None: the
     lesser of 1 GiB and a quarter of the free space. micro_batches: in which a worker computes its
-    share of a batch, one after another; None: the job's `accumulate`.
+    share of a batch, one after another; None: the job's `accumulate`. on_nan: "stop": a loss that
+    becomes NaN or infinite fails the run, whose last finite checkpoint stays; "warn": it is said,
+    and the run goes on.
 
     cut: numbers of the layers that begin a stage, but for the first; empty: the model is not cut.
     `workers` are stages times replicas then, whichever is given. replicas: of each stage. schedule:
@@ -47,6 +51,7 @@ class Settings(FunctionSettings):
     target_accuracy: float | None = None
     checkpoint_every_s: float = 60.0
     micro_batches: int | None = None
+    on_nan: str = STOP_ON_NAN
     cut: tuple[int, ...] = ()
     replicas: int | None = None
     schedule: str = DEFAULT_SCHEDULE
@@ -66,6 +71,7 @@ class Settings(FunctionSettings):
             check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         among("sync", self.sync, PROTOCOLS)
+        among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
         if self.micro_batches is not None and self.micro_batches < 1:
             raise RequestError(f"--micro-batches {self.micro_batches}: give a number from 1")
         self._check_k()

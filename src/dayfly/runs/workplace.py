@@ -13,6 +13,7 @@ from dayfly.errors import DayflyError, RequestError, RunFailed, WireError
 from dayfly.life.platforms.base import Limits
 from dayfly.life.platforms.gpus import check_gpus
 from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.platforms.memory_limits import check_machine, machine_mib
 from dayfly.life.sessions import Session
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import RENDEZVOUS
@@ -61,6 +62,8 @@ class Workplace:
         if limits.gpu_share is not None:
             check_gpus(limits.gpu_share, workers, len(self.platform.gpu_names()))
         memory_mib = limits.memory_mib
+        if memory_mib is not None:
+            check_machine(memory_mib, machine_mib())
         if memory_mib is not None and memory_mib < (least := self.platform.least_memory_mib()):
             raise RequestError(
                 f"functions of {memory_mib} MiB are too small: one with PyTorch in it needs at "

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+import xxhash
 from numpy.typing import NDArray
 
 from dayfly.errors import RequestError, in_short
+from dayfly.train.finite import chunks, first_bad_row
 from dayfly.train.order import Indices, permuted
 from dayfly.train.randomness import SPLIT
 from dayfly.wire.store import FileStore
@@ -34,13 +36,17 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One array in the store: its object, where its rows begin, and what they are."""
+    """One array in the store: its object, where its rows begin, and what they are.
+
+    digest: of the rows, by which the same data are known again; None: of an earlier version.
+    """
 
     object: str
     offset: int
     rows: int
     row_shape: tuple[int, ...]
     dtype: str
+    digest: str | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -80,9 +86,24 @@ class Part:
         return asdict(self)
 
 
-def place(arrays: Arrays, store: FileStore, seed: int) -> tuple[Part, Part]:
-    """Put checked arrays into the store; returns the training and the validation part."""
-    placed = {name: _place(array, f"data/{name}.npy", store) for name, array in arrays.items()}
+def place(
+    arrays: Arrays, store: FileStore, seed: int, *, note: Callable[[str], None] | None = None
+) -> tuple[Part, Part]:
+    """Puts checked arrays into the store, in one pass over them, whatever their size.
+
+    Args:
+        arrays: by name; as `check_arrays` wants them.
+        store: of the run.
+        seed: of the split, where there are no validation arrays.
+        note: told of NaN and infinity among the elements; None: they are refused.
+
+    Returns:
+        The training and the validation part.
+
+    Raises:
+        RequestError: an element is NaN or infinite.
+    """
+    placed = {name: _place(array, name, store, note) for name, array in arrays.items()}
     x, y = placed["x_train"], placed["y_train"]
     if "x_val" in placed:
         validation = Part(placed["x_val"], placed["y_val"], placed["x_val"].rows)
@@ -198,10 +219,34 @@ class ArrayReader:
         return read[torch.from_numpy((wanted + shift)[position.reshape(-1)])]
 
 
-def _place(array: NDArray[Any], name: str, store: FileStore) -> Rows:
-    native = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
-    if not native.flags.c_contiguous:
-        native = np.ascontiguousarray(native)
-    store.put_stream(name, lambda file: np.lib.format.write_array(file, native, allow_pickle=False))
-    offset = store.path(name).stat().st_size - native.nbytes
-    return Rows(name, offset, len(native), tuple(native.shape[1:]), native.dtype.str)
+def _place(
+    array: NDArray[Any], name: str, store: FileStore, note: Callable[[str], None] | None
+) -> Rows:
+    dtype = array.dtype.newbyteorder("=")
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": array.shape}
+    digest = xxhash.xxh3_128()
+    bad: int | None = None
+
+    def write(file: BinaryIO) -> None:
+        nonlocal bad
+        np.lib.format.write_array_header_1_0(file, header)
+        for chunk in chunks(array):
+            rows = np.ascontiguousarray(array[chunk.start : chunk.stop], dtype=dtype)
+            if bad is None and (found := first_bad_row(rows)) is not None:
+                bad = chunk.start + found
+                text = f"{name} of the job's data holds NaN or infinity in row {bad}"
+                if note is None:
+                    raise RequestError(
+                        f"{text}: clean it (numpy.isfinite finds where), or let training go on "
+                        "with it by --on-nan warn"
+                    )
+                note(text)
+            data = memoryview(rows.reshape(-1)).cast("B") if rows.size else b""
+            digest.update(data)
+            file.write(data)
+
+    place = f"data/{name}.npy"
+    store.put_stream(place, write)
+    offset = store.path(place).stat().st_size - array.nbytes
+    return Rows(place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest())

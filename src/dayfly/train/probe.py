@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job, Metric, Transform
 from dayfly.train.arrays import Arrays
 from dayfly.train.evaluation import Evaluation
+from dayfly.train.finite import first_bad_row
 from dayfly.train.flat import sparse
 from dayfly.train.randomness import DROPOUT, seeded
 from dayfly.train.replica import Replica, forward
@@ -75,8 +77,8 @@ def array_samples(
     """
     x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
-    if y.ndim == 1 and np.issubdtype(y.dtype, np.integer):
-        chosen |= {int(y.argmin()), int(y.argmax())}
+    if y.size and np.issubdtype(y.dtype, np.integer):
+        chosen |= {int(at) * len(y) // y.size for at in (y.argmin(), y.argmax())}
     rows = sorted(chosen)
     pairs = [(_tensor(x, row), _tensor(y, row)) for row in rows]
     if transform is None:
@@ -126,7 +128,10 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
         )
     if not math.isfinite(loss.item()):
-        raise RequestError(f"the job's loss is {loss.item()} on its first samples: check the data")
+        where = "check the loss, the first weights and the scale of the data"
+        if any(first_bad_row(one.reshape(1, -1).numpy()) is not None for one in _leaves(batch)):
+            where = "check the data, which hold NaN or infinity there"
+        raise RequestError(f"the job's loss is {loss.item()} on its first samples: {where}")
     if not loss.requires_grad:
         raise RequestError("the job's loss has no gradient: it does not depend on the parameters")
     _try("its backward pass fails", loss.backward)
@@ -136,6 +141,13 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             "build its embeddings with sparse=False"
         )
     _try("its optimizer's step fails", replica.step)
+
+
+def _leaves(batch: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a batch, on the CPU and as numpy knows them."""
+    for leaf in tree_leaves(batch):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+            yield leaf.detach().float()
 
 
 def _try_alone(job: Job, replica: Replica, batch: Any) -> None:

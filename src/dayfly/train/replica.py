@@ -127,6 +127,12 @@ def build_model(job: Job) -> nn.Module:
                 f"the job's model has a lazy parameter {name}: give its layer all sizes, or run a "
                 "sample through the model in the function that builds it"
             )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise RequestError(
+                f"the job's model is on torch's meta device, where its {name} has no values: build "
+                "it on the CPU in its function (model.to_empty gives memory, not weights)"
+            )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise RequestError(
             "the job's model has no parameters to train: leave requires_grad of some at True"
