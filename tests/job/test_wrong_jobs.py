@@ -175,7 +175,10 @@ def norm() -> nn.Module:
         ({"init": {**model().state_dict(), "0.bias": torch.ones(8) / 0}}, "infinity in 0.bias: g"),
         ({"accumulate": 9}, "the job's accumulate 9: a batch of 8 leaves each at most 8 samples"),
         ({"accumulate": 5, "workers": 2}, "a batch of 8, shared by 2 workers, leaves each at most"),
-        ({"batch_size": 99, "workers": 25}, "data of 24 samples cannot be shared by 25 workers: gi"),
+        (
+            {"batch_size": 99, "workers": 25},
+            "data of 24 samples cannot be shared by 25 workers",
+        ),
         ({"metrics": {"f1": lambda o, t: o}}, "its metric 'f1' fails: ValueError"),
         ({"init": nn.Linear(6, 3).state_dict()}, "another model's: 0.bias, 0.weight, 2.bias"),
         ({"init": {**model().state_dict(), "0.bias": torch.ones(9)}}, "size mismatch for 0.bias"),

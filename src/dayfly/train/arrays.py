@@ -242,7 +242,7 @@ def _place(
                         "with it by --on-nan warn"
                     )
                 note(text)
-            data = memoryview(rows.reshape(-1)).cast("B") if rows.size else b""
+            data = rows.reshape(-1).view(np.uint8).data if rows.size else b""
             digest.update(data)
             file.write(data)
 

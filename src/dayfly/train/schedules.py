@@ -1,7 +1,7 @@
 """A scheduler, stepped through a whole run before anything starts.
 
-    scheduler   by epochs: a step an epoch      by steps: a step after every step
-    fails       OneCycleLR, SequentialLR, ...   made for fewer steps than the run has
+scheduler   by epochs: a step an epoch      by steps: a step after every step
+fails       OneCycleLR, SequentialLR, ...   made for fewer steps than the run has
 """
 
 from __future__ import annotations
