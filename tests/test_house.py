@@ -28,10 +28,10 @@ LARGEST_LINES = 400
 #                   |
 #               catalogue               limits and prices
 #
-# errors.py, closing.py, batches.py, pace.py and uncompiled.py are for everybody. job.py is what
-# the user asks for: for those who train it and run it.
+# EVERYBODY's modules are for everybody. job.py is what the user asks for: for those who train it
+# and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-EVERYBODY = {"errors", "closing", "batches", "pace", "uncompiled"}
+EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled"}
 WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
@@ -40,6 +40,7 @@ RUNS = {*LIFE, *TRAIN, *PLAN, "life", "train", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "closing": set(),
+    "owned": set(),
     "batches": set(),
     "pace": set(),
     "uncompiled": set(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import tempfile
 from pathlib import Path
 
 from dayfly.life.sessions import Session
@@ -14,7 +12,4 @@ def scratch_of(session: Session) -> Path:
 
     On disk, as runs are by default; the session's own directory is in memory.
     """
-    scratch = Path(tempfile.gettempdir()) / f"dayfly-bench-{secrets.token_hex(6)}"
-    session.record_directory(scratch)
-    scratch.mkdir(mode=0o700)
-    return scratch
+    return session.scratch("dayfly-bench")

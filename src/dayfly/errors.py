@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+
+#: Categories of Unicode: control characters, separators of lines and paragraphs, lone surrogates.
+_NO_LETTERS = ("Cc", "Zl", "Zp", "Cs")
+
 
 class DayflyError(Exception):
     """Base of all errors that dayfly raises on purpose."""
@@ -12,6 +17,19 @@ def in_short(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     text = " ".join(lines[0].split()) if lines else ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def refuse_control_characters(what: str, text: str) -> None:
+    """Raises RequestError for a name with control characters, line breaks or undecodable bytes.
+
+    Args:
+        what: names the thing in the error, such as "run directory".
+        text: a path or a URL.
+    """
+    if any(unicodedata.category(letter) in _NO_LETTERS for letter in text):
+        raise RequestError(
+            f"{what} {text!r}: it has a control character or a line break in its name: name another"
+        )
 
 
 class RequestError(DayflyError):

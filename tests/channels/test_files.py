@@ -128,7 +128,7 @@ def test_a_channel_is_made_once(tmp_path: Path) -> None:
         with pytest.raises(WireError, match=f"cannot make {tmp_path}/run/000000"):
             make(tmp_path)
         assert channel.stored([KEY]) == {KEY}
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["000000"]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"000000", ".dayfly"}
 
 
 def test_what_was_not_made_or_planned_for_is_named(tmp_path: Path) -> None:

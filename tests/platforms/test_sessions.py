@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dayfly import owned
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 
@@ -100,6 +101,49 @@ def test_only_cgroups_of_this_session_are_recorded(tmp_path: Path) -> None:
         pytest.raises(ValueError, match="must contain the session id"),
     ):
         session.record_cgroup(Path("/sys/fs/cgroup/memory/somebody-elses"))
+
+
+@pytest.mark.parametrize("cut", ["\n", "\u2028", "\r", "\x0b", "\x85"])
+def test_a_name_with_a_line_break_is_one_name(cut: str, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("x")
+    odd = Path(f"{precious}{cut}", "messages")
+    with Session.open(tmp_path) as session:
+        session.record_directory(odd, "me")
+        owned.claim(odd, "me")
+        session.record_directory(precious, "me")  # without a marker, whatever a record says
+        session.record_cgroup(tmp_path / f"x-{session.id}{cut}{precious}-{session.id}")
+    assert (precious / "thesis").exists()
+    assert not odd.exists()
+
+
+def test_what_a_record_names_stays_once_a_link_leads_there(tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    with Session.open(tmp_path) as session:
+        session.record_directory(tmp_path / "place" / "run", "me")
+        owned.claim(tmp_path / "place" / "run", "me")
+        (tmp_path / "place").rename(moved)
+        (tmp_path / "place").symlink_to(moved)
+    assert (moved / "run").exists()
+
+
+def test_a_record_that_was_cut_short_or_is_none_is_passed_over(tmp_path: Path) -> None:
+    with Session.open(tmp_path) as session:
+        scratch = session.scratch("some")
+        (scratch / "file").write_text("x")
+        with (session.root / "record").open("ab") as file:
+            file.write(b'\xff\n[1]\n{"directory": 1}\n{"cgroup": "/x')
+    assert not scratch.exists()
+    assert not session.root.exists()
+
+
+def test_a_directory_that_is_no_cgroup_stays(tmp_path: Path) -> None:
+    with Session.open(tmp_path) as session:
+        named = tmp_path / f"mine-{session.id}"
+        named.mkdir()
+        session.record_cgroup(named)
+    assert named.is_dir()
 
 
 def sessions_in(home: Path) -> list[Path]:

@@ -3,9 +3,11 @@
 A session is a directory `<base>/dayfly-<uid>/<id>/`:
 
     lock       held by flock as long as the coordinator lives; the kernel lets go, whatever happens
-    cgroups    one path a line, written before the cgroup is made
-    directories  as well, of directories elsewhere
+    record     JSON, one object a line: cgroups, and directories elsewhere, each before it is made
     …          whatever other parts put there, such as the messages of a file channel
+
+A cgroup is removed if its name holds the session's id, a directory elsewhere if `owned` says that
+it belongs to the owner in the record; anything else stays.
 
 Opening a session first sweeps: a sibling whose lock can be taken has lost its coordinator. Making,
 sweeping and removing happen under one lock beside the sessions (`.lock`), so a directory without a
@@ -15,6 +17,7 @@ held lock is never one that is just being made.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -24,10 +27,11 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from dayfly import owned
 from dayfly.closing import Closing
 from dayfly.errors import RequestError
 from dayfly.life.platforms import cgroups, processes
@@ -68,13 +72,29 @@ class Session(Closing):
         """Remember a cgroup that is about to be made; its name must hold the session's id."""
         if self.id not in path.name:
             raise ValueError(f"cgroup {path}: its name must contain the session id {self.id}")
-        with (self.root / "cgroups").open("a") as file:
-            file.write(f"{path}\n")
+        self._record(cgroup=str(path))
 
-    def record_directory(self, path: Path) -> None:
-        """Remember a directory elsewhere that is about to be made, to be removed with the rest."""
-        with (self.root / "directories").open("a") as file:
-            file.write(f"{path}\n")
+    def record_directory(self, path: Path, owner: str) -> None:
+        """Remember a directory elsewhere that `owned.claim` is about to make for `owner`.
+
+        It is removed with the session.
+        """
+        self._record(directory=str(path.parent.resolve() / path.name), owner=owner)
+
+    def scratch(self, name: str) -> Path:
+        """Makes a directory that goes with the session, for what is too large for memory.
+
+        Args:
+            name: how the directory's own name begins; it lies where temporary files do.
+        """
+        made = Path(tempfile.gettempdir()).resolve() / f"{name}-{secrets.token_hex(6)}"
+        self.record_directory(made, self.id)
+        owned.claim(made, self.id)
+        return made
+
+    def _record(self, **fields: str) -> None:
+        with (self.root / "record").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(fields) + "\n")
 
     def close(self) -> None:
         """End what is left of the session's processes and cgroups; remove the directory.
@@ -146,6 +166,8 @@ def _home_lock(home: Path) -> Iterator[None]:
 
 
 def _sweep(root: Path) -> None:
+    if not stat.S_ISDIR(root.lstat().st_mode):
+        return
     lock_fd = _try_lock(root / "lock")
     if lock_fd is None:
         return
@@ -158,19 +180,25 @@ def _sweep(root: Path) -> None:
 def _remove(root: Path) -> None:
     """Everything that the session had, the directory last: a sweep that is killed is repeated."""
     processes.kill_marked(root.name)
-    paths = _lines(root / "cgroups")
-    ours = [Path(path) for path in paths if root.name in Path(path).name]
-    stuck = [path for path in ours if not cgroups.remove(path)]
-    for path in _lines(root / "directories"):
-        shutil.rmtree(path, ignore_errors=True)
+    stuck = False
+    for made in _recorded(root / "record"):
+        match made:
+            case {"cgroup": str(text)} if root.name in Path(text).name:
+                stuck |= not cgroups.remove(Path(text))
+            case {"directory": str(text), "owner": str(owner)}:
+                # A link that leads there by now was not there when the directory was made.
+                if (parent := Path(text).parent).resolve() == parent:
+                    owned.remove(Path(text), owner)
     if not stuck:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _lines(record: Path) -> list[str]:
-    """The whole lines of a record: the last is cut short if its writer was killed."""
-    text = record.read_text() if record.exists() else ""
-    return text[: text.rfind("\n") + 1].splitlines()
+def _recorded(record: Path) -> Iterator[Any]:
+    """What is in a record; not its last line if that was cut short, as its writer was killed."""
+    with suppress(FileNotFoundError):
+        for line in record.read_bytes().split(b"\n"):
+            with suppress(ValueError):
+                yield json.loads(line)
 
 
 #: Sessions of this process.

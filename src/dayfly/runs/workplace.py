@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,23 +31,26 @@ class Workplace:
     session: Session
     platform: LocalPlatform
     signals: StopSignals
+    directory: Path
 
     @classmethod
     @contextmanager
     def open(
-        cls, directory: Path, preload: Sequence[str], signals: StopSignals
+        cls, directory: Path | None, preload: Sequence[str], signals: StopSignals
     ) -> Iterator[Workplace]:
-        """For the run in `directory`, which gets the functions' logs.
+        """Opens one for the run in `directory`, which gets the functions' logs.
 
-        preload: modules that are imported once, where functions are forked. signals: open, from
-        before the directory was made, so that none finds it half made.
+        Args:
+            directory: None: one that goes with the session.
+            preload: modules that are imported once, where functions are forked.
+            signals: open, from before the directory was made, so that none finds it half made.
         """
-        with (
-            Session.open() as session,
-            LocalPlatform(session, directory / "logs", preload=preload) as platform,
-        ):
-            platform.warm_up()
-            yield cls(session, platform, signals)
+        with ExitStack() as stack:
+            session = stack.enter_context(Session.open())
+            place = session.scratch("dayfly") if directory is None else directory
+            platform = LocalPlatform(session, place / "logs", preload=preload)
+            stack.enter_context(platform).warm_up()
+            yield cls(session, platform, signals, place)
 
     @property
     def own_channel(self) -> str:
@@ -94,7 +97,8 @@ class Workplace:
         """
         kind = channel_kind(site.url)
         if (directory := kind.directory(site.url)) is not None:
-            self.session.record_directory(directory / site.namespace.run)
+            run = site.namespace.run
+            self.session.record_directory(directory / run, run)
         try:
             kind.remove(site)
             made = kind.create(site, plan)

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -91,11 +89,9 @@ def profile(
         allotment(one)  # before anything is made
     with (
         StopSignals() as signals,
-        _directory() as directory,
-        Workplace.open(directory, _PRELOAD, signals) as workplace,
+        Workplace.open(None, _PRELOAD, signals) as workplace,
     ):
-        workplace.session.record_directory(directory)
-        bench = _Bench(job, each[0], workplace, directory, name, code, quick=quick)
+        bench = _Bench(job, each[0], workplace, name, code, quick=quick)
         found: list[SizeProfile] = []
         facts: Mapping[str, Any] = {}
         failed: list[str] = []
@@ -142,16 +138,6 @@ def profile(
     )
 
 
-@contextmanager
-def _directory() -> Iterator[Path]:
-    """For what functions read and write; removed at the end."""
-    directory = Path(tempfile.mkdtemp(prefix="dayfly-profile-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 class _Bench:
     """A job, ready to be measured at a workplace."""
 
@@ -160,7 +146,6 @@ class _Bench:
         job: Job,
         settings: Settings,
         workplace: Workplace,
-        directory: Path,
         name: str,
         code: Path | None,
         *,
@@ -169,7 +154,7 @@ class _Bench:
         self._workplace = workplace
         self._job = job
         self._quick = quick
-        self._store = store = FileStore(directory)
+        self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
         self._generation = 0
         self._shipped: Shipped = ship(job, code, store)

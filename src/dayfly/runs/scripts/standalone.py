@@ -103,7 +103,7 @@ class _Standalone:
             site = _site(address)
             kind = channel_kind(url)
             if (directory := kind.directory(url)) is not None:
-                session.record_directory(directory / run)
+                session.record_directory(directory / run, run)
             plan = Plan(senders=self._size, budget_bytes=_BUDGET_BYTES, ahead_bytes=_AHEAD_BYTES)
             made = self._stack.enter_context(kind.create(site, plan))
             self._stack.callback(made.destroy)

@@ -5,7 +5,7 @@ A new one is a line in `CHANNELS`.
 
 from __future__ import annotations
 
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, refuse_control_characters
 from dayfly.wire.channels.credentials import refuse_secret
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.kinds.direct import Direct
@@ -29,6 +29,7 @@ KNOWN = tuple(dict.fromkeys(kind.usage for kind in CHANNELS.values()))
 def channel_kind(url: str) -> ChannelKind:
     """The kind of channel that a URL names. Raises RequestError, in one sentence, if it is none."""
     refuse_secret(url)
+    refuse_control_characters("channel", url)
     kind = CHANNELS.get(url.partition("://")[0])
     if kind is None:
         raise RequestError(f"channel {url!r} is not known: give one of {', '.join(KNOWN)}")

@@ -11,7 +11,6 @@ workers must be on one machine, also where the directory is on a disk or a netwo
 from __future__ import annotations
 
 import ctypes
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 import xxhash
 
+from dayfly import owned
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Ends, Plan, Site
@@ -30,7 +30,7 @@ from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
 from dayfly.wire.message import Header, check_header, checksum, compare, plain_payload
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
+from dayfly.wire.segments.pool import Pool, failure, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.tensors import address_of
@@ -78,6 +78,10 @@ class FileChannel(Channel):
     ) -> FileChannel:
         """Make the segments and open the coordinator's end, which keeps their pages touched."""
         place = _place(root, namespace)
+        try:
+            owned.claim(place.parent, namespace.run)
+        except OSError as error:
+            raise failure(error, place) from error
         make_segments(place, senders, budget_bytes)
         pool = Pool(place, senders, ahead_bytes)
         try:
@@ -175,7 +179,7 @@ class FileChannel(Channel):
         return sum(self._segment(source).size_bytes() for source in self._sources)
 
     def destroy(self) -> None:
-        remove_run(self._run)
+        remove_run(self._run.parent, self.namespace.run)
 
     def close(self) -> None:
         self._closed = True
@@ -293,15 +297,15 @@ class FilesEnds(Ends):
         return FileChannel(Files().directory(site.url), site.namespace)
 
     def remove(self, site: Site) -> None:
-        remove_run(Files().directory(site.url) / site.namespace.run)
+        remove_run(Files().directory(site.url), site.namespace.run)
 
 
-def remove_run(run: Path) -> None:
+def remove_run(root: Path, run: str) -> None:
     """Remove a run's messages of all generations, and tell whoever has them open."""
-    if run.is_dir():
-        for place in run.iterdir():
+    if owned.belongs(root / run, run):
+        for place in (root / run).iterdir():
             mark_gone(place)
-        shutil.rmtree(run, ignore_errors=True)
+    owned.remove(root / run, run)
 
 
 def _place(root: Path, namespace: Namespace) -> Path:

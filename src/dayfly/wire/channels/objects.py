@@ -14,13 +14,13 @@ coordinator's listings beyond the first thousand, removals, and the looks for th
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dayfly import owned
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Ends, Plan, Site
@@ -70,6 +70,11 @@ class ObjectChannel(PolledChannel):
 
     def make(self) -> None:
         """Make the channel. Raises WireError if it is there, or cannot be there."""
+        if self._root is not None:
+            try:
+                owned.claim(self._root / self._run, self._run)
+            except OSError as error:
+                raise WireError(f"{error.filename} cannot be made: {error.strerror}") from error
         brief = Outage(FIRST_ANSWER_S)
         token = uuid.uuid4().hex.encode()
         won = self._insist("making the channel", lambda: self._put_new(_MARKER, [token]), brief)
@@ -135,18 +140,28 @@ class ObjectChannel(PolledChannel):
         return self._is_there(_MARKER)
 
     def _remove_run(self) -> None:
+        if self._root is not None and not owned.belongs(self._root / self._run, self._run):
+            return
         # The markers go first, so that whoever still puts is told; what it put meanwhile is found
         # by looking again.
-        while found := [path for path, _ in self._objects(self._run)]:
+        while found := [path for path, _ in self._messages()]:
             self._remove([path for path in found if path.endswith(f"/{_MARKER}")])
             self._remove(found)
         if self._root is not None:
-            _remove_directory(self._root / self._run)
+            owned.remove(self._root / self._run, self._run)
 
     def _take_back(self, recent: Sequence[Key]) -> None:
         super()._take_back(recent)
         if self._root is not None:
-            _remove_directory(self._root / self._run)
+            # Directories that the client made anew for what was put.
+            for folder, _, _ in os.walk(self._root / self._run, topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+    def _messages(self) -> Iterator[tuple[str, int]]:
+        """Objects of the run; of a directory, without the mark of its owner."""
+        mark = f"{self._run}/{owned.MARKER}"
+        return (found for found in self._objects(self._run) if found[0] != mark)
 
     def _path(self, name: str) -> str:
         return f"{self._generation}/{name}"
@@ -247,7 +262,3 @@ def _opened(url: str, make: Callable[[], Any]) -> ObjectStore:
             raise
         raise WireError(f"{url}: its client cannot be made: {trouble.text}") from None
     return store
-
-
-def _remove_directory(run: Path) -> None:
-    shutil.rmtree(run, ignore_errors=True)

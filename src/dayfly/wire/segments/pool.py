@@ -53,9 +53,8 @@ def make_segments(place: Path, senders: int, budget_bytes: int) -> None:
             _make(segment_path(making, source), made)
         os.rename(making, place)
     except OSError as error:
-        failure = _failure(error, place)
         shutil.rmtree(making, ignore_errors=True)
-        raise failure from error
+        raise failure(error, place) from error
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)
         raise
@@ -129,7 +128,7 @@ class Pool(Closing):
                 served = sum(self._serve(source) for source in self._fds)
                 worked = served or any(self._work_ahead(source) for source in self._fds)
             except OSError as error:
-                self._failure = str(_failure(error, self._place))
+                self._failure = str(failure(error, self._place))
                 return
             if not worked:
                 own.bells.wait(layout.BELL_WANTED, seen, LOOK_AGAIN_S)
@@ -151,7 +150,7 @@ class Pool(Closing):
             else:
                 self._touch_bytes(source, missing)
         except OSError as error:
-            self._failure = str(_failure(error, self._place))
+            self._failure = str(failure(error, self._place))
             words[layout.W_REFUSED] = layout.REFUSED_DISK
         segment.bells.ring(layout.BELL_TOUCHED)
         return True
@@ -218,7 +217,8 @@ def _make(path: Path, made: Layout) -> None:
         os.close(fd)
 
 
-def _failure(error: OSError, place: Path) -> WireError:
+def failure(error: OSError, place: Path) -> WireError:
+    """The error of a channel that cannot be made."""
     if error.errno in _FULL:
         return no_space(place)
     return WireError(f"file channel: cannot make {place}: {error.strerror}")
