@@ -32,6 +32,8 @@ LARGEST_LINES = 400
 # and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
 EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled"}
+# models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
+EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled"}
 WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
