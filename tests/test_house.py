@@ -31,9 +31,8 @@ LARGEST_LINES = 400
 # EVERYBODY's modules are for everybody. job.py is what the user asks for: for those who train it
 # and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled"}
-# models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
-EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled"}
+_READING = {"dataclass_json", "json_files"}
+EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled", *_READING}
 WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
@@ -41,6 +40,8 @@ PLAN = {*WIRE, "wire"}
 RUNS = {*LIFE, *TRAIN, *PLAN, "life", "train", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "dataclass_json": {"errors"},
+    "json_files": {"errors", "dataclass_json"},
     "closing": set(),
     "owned": set(),
     "batches": set(),
@@ -48,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "uncompiled": set(),
     "job": {"errors"},
     "models": set(),
-    "catalogue": {"errors"},
+    "catalogue": {"errors", *_READING},
     "wire": WIRE,
     "life": LIFE,
     "train": TRAIN,

@@ -9,7 +9,7 @@ import pytest
 from dayfly.errors import RequestError
 from dayfly.plan.plan import Plan
 from tests.plan import by_hand
-from tests.plan.test_trees import ONE
+from tests.reading.test_dataclass_json import ONE
 
 PROFILE = by_hand.profile([by_hand.layer("0", 100), by_hand.layer("1")])
 PLAN = Plan(
@@ -36,14 +36,14 @@ def test_a_plan_by_hand_needs_no_prediction() -> None:
     ("path", "value", "words"),
     [
         (["version"], 2, "plan.json is of version 2, and this dayfly reads 1"),
-        (["settings"], [], "plan.json: settings is no object"),
+        (["settings"], [], "plan.json: settings is a list: give an object"),
         (["job", "epochs"], 0, "plan.json: job.epochs is 0: give a whole number from 1"),
         (["job", "clips"], 1, "plan.json: job.clips is 1: give true or false"),
-        (["job", "seed"], 1, "plan.json: job has no 'seed'"),
-        (["profile", "layers", 0, "trained"], -4, "plan.json: profile.layers[0].trained"),
+        (["job", "seed"], 1, "plan.json: job has an unknown key 'seed'"),
+        (["profile", "layers", 0, "trained"], -4, "plan.json: profile.layers[0].trained is -4"),
         (["profile", "sizes", 0, "up", "latency_s"], "x", "profile.sizes[0].up.latency_s"),
         (["prediction", "step_s"], None, "plan.json: prediction.step_s is null"),
-        (["plan"], {}, "plan.json has no 'plan'"),
+        (["plan"], {}, "plan.json has an unknown key 'plan'"),
     ],
 )
 def test_what_is_wrong_is_named(path: list[Any], value: Any, words: str) -> None:

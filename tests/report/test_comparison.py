@@ -13,7 +13,7 @@ from dayfly.runs.report import planned as page
 from dayfly.runs.report.comparison import Compared, Comparison, lived_s
 from dayfly.runs.report.step_parts import step_parts
 from tests.plan.test_plan_file import PLAN, PROFILE
-from tests.plan.test_trees import ONE
+from tests.reading.test_dataclass_json import ONE
 
 Json = dict[str, Any]
 

@@ -18,7 +18,6 @@ from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
 from dayfly.runs.billing import rebill
 from dayfly.runs.job_record import Record
-from dayfly.runs.planning import read_plan
 from dayfly.runs.report import write_report
 from dayfly.runs.simulated import POLICY, simulated_run
 from dayfly.runs.simulation_request import Request
@@ -52,7 +51,7 @@ def write(
 
 def asked(file: Path, **scenario: Any) -> Request:
     return Request.of(
-        read_plan(file), str(file), Scenario(**scenario), "made", changes={}, of_the_job={}
+        Plan.read(file), str(file), Scenario(**scenario), "made", changes={}, of_the_job={}
     )
 
 
@@ -194,7 +193,7 @@ def test_a_run_gives_up_when_life_does() -> None:
 
 
 def test_times_of_the_profile_are_those_of_the_run(plan: Path, tmp_path: Path) -> None:
-    known = read_plan(plan)
+    known = Plan.read(plan)
     slower = replace(known.profile.sizes[0], init_s=Figure.given(3.5))
     changed = replace(known, profile=replace(known.profile, sizes=(slower,)))
     runs = [

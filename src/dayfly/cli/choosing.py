@@ -13,12 +13,13 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.choice_table import print_choice
 from dayfly.cli.flags import numbers
 from dayfly.errors import RequestError
+from dayfly.plan.profile_file import read_profile
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.choice import choice_of, tree
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.choosing.places import places_of_job, places_of_profiles
-from dayfly.runs.planning import read_profile, write_plan
+from dayfly.runs.planning import write_plan
 
 LOCAL = "local"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")

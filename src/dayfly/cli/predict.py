@@ -20,13 +20,13 @@ from dayfly.errors import RequestError
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction, Volume
 from dayfly.plan.profile import Profile, in_words
+from dayfly.plan.profile_file import read_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import (
     Wanted,
     configuration_of,
     limits_of,
     profile_settings,
-    read_profile,
     settings_of,
     write_plan,
 )

@@ -19,9 +19,9 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
+from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
 from dayfly.runs.displays import StandardError
-from dayfly.runs.planning import read_plan
 from dayfly.runs.result import Result
 from dayfly.runs.simulated import SimulatedRun, simulated_run
 from dayfly.runs.simulation_request import Request
@@ -69,7 +69,7 @@ def simulate(
         changed = {name: value for name, value in changes.items() if value is not None}
         changed["catalogue"] = own_catalogue(own)
         request = Request.of(
-            read_plan(file),
+            Plan.read(file),
             str(file),
             Scenario(**given),
             file.stem,

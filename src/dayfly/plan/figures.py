@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Self
+from typing import Annotated, Self
+
+from dayfly.dataclass_json import ABOVE_0, Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,14 @@ class Figure:
     def given(cls, value: float) -> Self:
         """One that somebody says."""
         return cls(value, value, value, 0)
+
+    #: In files, a plain number stands for one that somebody says.
+    from_number = given
+
+    def check_read(self) -> None:
+        """Raises ValueError for a value outside its quartiles."""
+        if not self.low <= self.value <= self.high:
+            raise ValueError("give low <= value <= high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +79,8 @@ class Transfer:
     """
 
     latency_s: Figure
-    peak_bytes_per_s: Figure
-    saturation_per_byte: float = math.inf
+    peak_bytes_per_s: Annotated[Figure, ABOVE_0]
+    saturation_per_byte: Bound = math.inf
     cpu_s: float = 0.0
     cpu_s_per_byte: float = 0.0
 

@@ -13,23 +13,41 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
-from dayfly.errors import RequestError
-from dayfly.plan import trees
+from dayfly import dataclass_json, json_files
+from dayfly.dataclass_json import Count
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile
 from dayfly.plan.profile_file import dump_profile, load_profile
 
 VERSION = 1
 
-_KEYS = {"version", "settings", "job", "profile", "prediction"}
-_OF_THE_JOB = {"batch_size", "epochs", "validate_every", "clips"}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """What a plan says in place of its job. None: it says nothing."""
+
+    batch_size: Count
+    epochs: Count
+    validate_every: Count | None = None
+    clips: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """The keys of a plan's file that are not checked by others."""
+
+    settings: Mapping[str, Any]
+    job: PlannedJob
+    profile: Any
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """See above. settings: as JSON has them. prediction: None until it is made."""
+    """See above. settings, job: as JSON has them. prediction: None until it is made."""
 
     settings: Mapping[str, Any]
     job: Mapping[str, Any]
@@ -40,10 +58,10 @@ class Plan:
         """For JSON."""
         return {
             "version": VERSION,
-            "settings": trees.dump(self.settings),
-            "job": trees.dump(self.job),
+            "settings": dataclass_json.dump(self.settings),
+            "job": dataclass_json.dump(self.job),
             "profile": dump_profile(self.profile),
-            "prediction": None if self.prediction is None else trees.dump(self.prediction),
+            "prediction": dataclass_json.dump(self.prediction),
         }
 
     def text(self) -> str:
@@ -57,36 +75,23 @@ class Plan:
         Raises RequestError, which names the place, for what is missing, not known, or of a wrong
         kind or sign. Names of settings are checked where they are used.
         """
-        needed = _KEYS - {"prediction"}
-        whole = trees.keys(tree, place, needed=needed, known=_KEYS)
-        if whole["version"] != VERSION:
-            raise RequestError(
-                f"{place} is of version {whole['version']!r}, and this dayfly reads {VERSION}: "
-                "make it anew with dayfly predict"
-            )
-        settings = whole["settings"]
-        if not isinstance(settings, Mapping):
-            raise RequestError(f"{place}: settings is no object: give those of dayfly train")
-        predicted = whole.get("prediction")
+        rest = json_files.versioned(
+            tree, "version", VERSION, place, remedy="make it anew with dayfly predict"
+        )
+        whole = dataclass_json.read(_File, rest, place)
         return cls(
-            settings=dict(settings),
-            job=_job(whole["job"], f"{place}: job"),
-            profile=load_profile(whole["profile"], f"{place}: profile"),
-            prediction=None
-            if predicted is None
-            else trees.load(Prediction, predicted, f"{place}: prediction"),
+            settings=whole.settings,
+            job={name: value for name, value in rest["job"].items() if value is not None},
+            profile=load_profile(whole.profile, place, "profile"),
+            prediction=whole.prediction,
         )
 
     @classmethod
     def parse(cls, text: str | bytes, place: str = "plan") -> Self:
         """From a file's text. Raises RequestError as `load` does, and for what is no JSON."""
-        return cls.load(trees.parse(text, place), place)
+        return cls.load(json_files.parse(text, place), place)
 
-
-def _job(tree: Any, place: str) -> dict[str, Any]:
-    given = dict(trees.keys(tree, place, needed={"batch_size", "epochs"}, known=_OF_THE_JOB))
-    if not isinstance(given.get("clips", False), bool):
-        raise RequestError(f"{place}.clips is {given['clips']!r}: give true or false")
-    for name in given.keys() - {"clips"}:
-        trees.whole(given[name], f"{place}.{name}", least=1)
-    return given
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """From a file. Raises RequestError as `parse` does, and for what cannot be read."""
+        return cls.parse(json_files.read_bytes(file), str(file))

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Annotated
 
+from dayfly.dataclass_json import ABOVE_0, Count, Positive, Range, Real
 from dayfly.errors import RequestError
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.wire.shaping import Rates
@@ -45,8 +47,15 @@ class LayerBytes:
     activations: float = 0.0
     output: float = 0.0
     gradient: float = 0.0
-    tensors: tuple[int, ...] = ()
+    tensors: tuple[Count, ...] = ()
     moving: int | None = None
+
+    def check_read(self) -> None:
+        """Raises ValueError if more is trained than there is."""
+        if self.trained > self.parameters:
+            raise ValueError(
+                f"trains {self.trained} bytes of {self.parameters}: give at most as many"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +66,7 @@ class Pass:
     a pass of the whole model takes while it lasts; None: nobody measured it.
     """
 
-    samples: int
+    samples: Count
     forward: tuple[Figure, ...]
     backward: tuple[Figure, ...]
     data: Figure
@@ -91,8 +100,8 @@ class SizeProfile:
     spread; none in a profile that was not measured.
     """
 
-    memory_mib: int | None
-    cpu_cores: float | None
+    memory_mib: Count | None
+    cpu_cores: Positive | None
     cpu_period_s: float = 0.0
     forward: tuple[Affine, ...]
     backward: tuple[Affine, ...]
@@ -104,8 +113,8 @@ class SizeProfile:
     down: Transfer
     sum_cpu_s: float = 0.0
     pass_cpu_s: float = 0.0
-    beta: Figure
-    crowd: Figure = _ALONE
+    beta: Annotated[Figure, ABOVE_0]
+    crowd: Annotated[Figure, Range(1)] = _ALONE
     crowd_cores: float = 0.0
     jitter: float = 0.0
     init_s: Figure
@@ -128,9 +137,9 @@ class Fit:
     error: mean relative error at the measured points.
     """
 
-    a: float
-    b: float
-    m: float
+    a: Positive
+    b: Real
+    m: Real
     error: float
 
     def step_s(self, samples: float, memory_mib: float) -> float:
@@ -160,7 +169,7 @@ class Profile:
     imitate: str | None
     channel: str
     listed: bool
-    samples: int
+    samples: Count
     validation_samples: int
     sample_bytes: float
     state_per_trained_byte: float
@@ -169,13 +178,13 @@ class Profile:
     fit: Fit | None = None
     how: str = "by hand"
     took_s: float = 0.0
-    machine: Mapping[str, Any] | None = None
+    machine: Mapping[str, str | bool | float | None] | None = None
     store: Store | None = None
     measures: int = 4
-    batch_size: int | None = None
-    epochs: int = 1
-    accumulate: int = 1
-    validate_every: int = 1
+    batch_size: Count | None = None
+    epochs: Count = 1
+    accumulate: Count = 1
+    validate_every: Count = 1
     clips: bool = False
 
     @property
@@ -184,7 +193,32 @@ class Profile:
         far as anybody knows."""
         if self.platform != "local" or self.machine is None:
             return math.inf
-        return float(self.machine.get("cores", math.inf))
+        return float(self.machine.get("cores") or math.inf)
+
+    def check_read(self) -> None:
+        """Raises ValueError for parts that do not fit each other."""
+        for name in ("layers", "sizes"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty: give one at least")
+        count = len(self.layers)
+        if not self.listed and count > 1:
+            raise ValueError(
+                "a model that is no list of layers (listed: false) has one entry in layers, "
+                f"not {count}"
+            )
+        for number, size in enumerate(self.sizes):
+            for name in ("forward", "backward"):
+                if len(times := getattr(size, name)) != count:
+                    raise ValueError(
+                        f"sizes[{number}].{name} has {len(times)} entries, and there are {count} "
+                        "layers: give one a layer"
+                    )
+        order = [math.inf if one.memory_mib is None else one.memory_mib for one in self.sizes]
+        if any(one >= other for one, other in pairwise(order)):
+            raise ValueError("sizes must rise by memory_mib, null last, each only once")
+        cores = (self.machine or {}).get("cores", 1.0)
+        if not isinstance(cores, float) or not cores:
+            raise ValueError(f"machine.cores is {cores!r}: give a number above 0")
 
     def size(self, memory_mib: int | None) -> SizeProfile:
         """Of functions of this memory. Raises RequestError, naming those that there are."""

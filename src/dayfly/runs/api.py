@@ -15,7 +15,7 @@ from dayfly.life.faults import Fault
 from dayfly.plan.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
-from dayfly.runs.planning import read_plan, settings_of
+from dayfly.runs.planning import settings_of
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
@@ -93,7 +93,7 @@ def checked_settings(**settings: Any) -> Settings:
 def opened(file: str | Path) -> tuple[Plan, str]:
     """A plan from its file, and what it is in errors. Raises RequestError if it is none."""
     path = Path(file).expanduser()
-    return read_plan(path), str(path)
+    return Plan.read(path), str(path)
 
 
 def by_plan(

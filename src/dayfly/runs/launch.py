@@ -17,7 +17,6 @@ from dayfly.runs.events import last_at
 from dayfly.runs.job_record import Record
 from dayfly.runs.one_life import PRELOAD, OneLife
 from dayfly.runs.planned import PLAN, carried_out, gone_on
-from dayfly.runs.planning import read_plan
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.record import made_with
 from dayfly.runs.recorder import Display, shown
@@ -120,7 +119,7 @@ def resume(
         recut(record, job, store)
         plan = None
         if record.planned is not None:
-            so_far = read_plan(directory / PLAN)
+            so_far = Plan.read(directory / PLAN)
             plan, planned = gone_on(so_far, record.planned, record.settings, job)
             record = replace(record, planned=planned)
         for what, now in made_with().items():

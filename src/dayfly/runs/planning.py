@@ -12,14 +12,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from dayfly import dataclass_json
 from dayfly.errors import RequestError
-from dayfly.plan import trees
 from dayfly.plan.channels import channel_of
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
 from dayfly.plan.profile import Profile, SizeProfile
-from dayfly.plan.profile_file import parse_profile
 from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import default_collective
@@ -126,11 +125,7 @@ def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
     place: the plan's file, in errors. Raises RequestError for settings that are not known, of
     another type, or that cannot be.
     """
-    given = trees.given(Settings, plan.settings, f"{place}: settings")
-    try:
-        planned = Settings(**given)
-    except RequestError as error:
-        raise RequestError(f"{place}: settings: {error}") from error
+    planned = dataclass_json.read(Settings, plan.settings, place, within="settings")
     return planned.changed(**changes) if changes else planned
 
 
@@ -202,25 +197,6 @@ def _limits(size: SizeProfile, imitate: str | None) -> dict[str, float]:
 def limits_of(plan: Plan) -> list[int | None]:
     """MiB of each stage's functions."""
     return list(configuration_of(plan).memory_mib)
-
-
-def read_profile(file: Path) -> Profile:
-    """Raises RequestError, which names file and place, for what is no profile."""
-    return parse_profile(_text(file), str(file))
-
-
-def read_plan(file: Path) -> Plan:
-    """Raises RequestError, which names file and place, for what is no plan."""
-    return Plan.parse(_text(file), str(file))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RequestError(f"{str(file)!r} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{str(file)!r} is no text: {error}") from error
 
 
 def write_plan(plan: Plan, file: Path) -> None:

@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dayfly.dataclass_json import Positive
+
 #: Lines are shared in pieces of so many seconds, so that a small message is not stuck behind a
 #: large one.
 PIECE_S = 0.01
@@ -39,8 +41,8 @@ class Rates:
     latency_s: seconds that are added to each request to the store.
     """
 
-    up_bytes_per_s: float | None = None
-    down_bytes_per_s: float | None = None
+    up_bytes_per_s: Positive | None = None
+    down_bytes_per_s: Positive | None = None
     latency_s: float = 0.0
 
     def __post_init__(self) -> None:

@@ -11,13 +11,13 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.plan.choose.front import Front
 from dayfly.plan.profile import Profile
+from dayfly.plan.profile_file import read_profile
 from dayfly.runs.api import overridden
 from dayfly.runs.choosing.asked import TIME_LIMIT_S, Asked
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.places import places_of_job, places_of_profiles
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.planning import read_profile
 
 
 def plan(

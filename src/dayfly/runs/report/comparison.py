@@ -11,7 +11,6 @@ from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
 from dayfly.runs import events
 from dayfly.runs.planned import PLAN, Planned
-from dayfly.runs.planning import read_plan
 from dayfly.runs.record import read_record
 from dayfly.runs.report.reading import RunFiles, tree_of
 from dayfly.runs.report.spans import joined
@@ -92,7 +91,7 @@ def compared(run: RunFiles) -> Comparison | None:
     """Of a run; None without a plan. Raises RequestError if its plan cannot be read."""
     if not run.record.get("planned"):
         return None
-    plan = read_plan(run.directory / PLAN)
+    plan = Plan.read(run.directory / PLAN)
     return Comparison.of(plan, run.record, run.bill, run.coordinator, run.workers.get(0, ()))
 
 
@@ -102,7 +101,7 @@ def compared_in(directory: Path) -> Comparison | None:
     if not record.get("planned"):
         return None
     return Comparison.of(
-        read_plan(directory / PLAN),
+        Plan.read(directory / PLAN),
         record,
         tree_of(directory / "bill.json"),
         events.records(directory / "events" / "coordinator.jsonl"),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly import dataclass_json, json_files
 from dayfly.errors import RequestError
-from dayfly.plan import trees
 from dayfly.plan.prediction import Prediction, Volume
 
 NUMBER = st.floats(0, 1e12)
@@ -49,45 +49,45 @@ ONE = Prediction(
 
 @given(PREDICTION)
 def test_a_prediction_is_itself_by_way_of_json(prediction: Prediction) -> None:
-    tree = json.loads(json.dumps(trees.dump(prediction), allow_nan=False))
-    assert trees.load(Prediction, tree, "p") == prediction
+    tree = json.loads(json.dumps(dataclass_json.dump(prediction), allow_nan=False))
+    assert dataclass_json.read(Prediction, tree, "p") == prediction
 
 
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["step_s"], -1, "p.step_s is -1: give a number from 0"),
-        (["step_s"], "1", 'p.step_s is "1": give a number from 0'),
-        (["step_s"], True, "p.step_s is true: give a number from 0"),
-        (["step_s"], math.inf, "p.step_s is Infinity: give a number from 0"),
-        (["price_list"], 3, "p.price_list is 3: give text"),
-        (["invocations"], 1.5, "p.invocations is 1.5: give a whole number from 0"),
-        (["memory_mib"], 300, "p.memory_mib is 300: give a list"),
-        (["memory_mib", 0], None, "p.memory_mib[0] is null: give a number from 0"),
-        (["by_kind"], [], "p.by_kind is []: give an object"),
-        (["by_kind", "compute"], -2, "p.by_kind.compute is -2"),
-        (["run_volume", "puts"], -2, "p.run_volume.puts is -2: give a whole number from 0"),
-        (["run_volume", "put"], 2, "p.run_volume has no 'put': give bytes_down"),
-        (["run_volume"], 2, "p.run_volume is 2: give an object with bytes_down"),
-        (["steps"], 2, "p has no 'steps'"),
+        (["step_s"], -1, "p: step_s is -1: give a number from 0"),
+        (["step_s"], "1", 'p: step_s is "1": give a number from 0'),
+        (["step_s"], True, "p: step_s is true: give a number from 0"),
+        (["step_s"], math.inf, "p: step_s is Infinity: give a number from 0"),
+        (["price_list"], 3, "p: price_list is 3: give text"),
+        (["invocations"], 1.5, "p: invocations is 1.5: give a whole number from 0"),
+        (["memory_mib"], 300, "p: memory_mib is 300: give a list"),
+        (["memory_mib", 0], None, "p: memory_mib[0] is null: give a number from 0"),
+        (["by_kind"], [], "p: by_kind is a list: give an object"),
+        (["by_kind", "compute"], -2, "p: by_kind.compute is -2"),
+        (["run_volume", "puts"], -2, "p: run_volume.puts is -2: give a whole number from 0"),
+        (["run_volume", "put"], 2, "p: run_volume has an unknown key 'put': give bytes_down"),
+        (["run_volume"], 2, "p: run_volume is 2: give an object with bytes_down"),
+        (["steps"], 2, "p has an unknown key 'steps'"),
     ],
 )
 def test_what_is_wrong_is_named(path: list[Any], value: Any, words: str) -> None:
-    tree = trees.dump(ONE)
+    tree = dataclass_json.dump(ONE)
     within = tree
     for key in path[:-1]:
         within = within[key]
     within[path[-1]] = value
     with pytest.raises(RequestError) as refused:
-        trees.load(Prediction, tree, "p")
+        dataclass_json.read(Prediction, tree, "p")
     assert words in str(refused.value)
 
 
 def test_what_is_missing_is_named() -> None:
-    tree = trees.dump(ONE)
+    tree = dataclass_json.dump(ONE)
     del tree["run_volume"]["gets"]
-    with pytest.raises(RequestError, match=r"p.run_volume lacks 'gets': add it"):
-        trees.load(Prediction, tree, "p")
+    with pytest.raises(RequestError, match=r"p: run_volume lacks 'gets': add it"):
+        dataclass_json.read(Prediction, tree, "p")
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_what_is_missing_is_named() -> None:
     [
         ("{", "p is no JSON"),
         ('{"a": NaN}', "NaN is no number of JSON"),
-        ("[]", "p holds no JSON object"),
+        ("[]", "p holds no JSON object, but a list: it needs one, in braces"),
         ("[" * 100_000, "p is no JSON"),
     ],
 )
 def test_text_that_is_no_object(text: str, words: str) -> None:
     with pytest.raises(RequestError) as refused:
-        trees.parse(text, "p")
+        json_files.parse(text, "p")
     assert words in str(refused.value)
