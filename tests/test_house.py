@@ -32,14 +32,24 @@ LARGEST_LINES = 400
 # and run it.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
 _READING = {"dataclass_json", "json_files"}
-EVERYBODY = {"errors", "closing", "owned", "batches", "pace", "uncompiled", *_READING}
+EVERYBODY = {
+    "credentials",
+    "errors",
+    "closing",
+    "owned",
+    "batches",
+    "pace",
+    "uncompiled",
+    *_READING,
+}
 WIRE = {*EVERYBODY, "catalogue"}
 LIFE = {*WIRE, "wire"}
 TRAIN = {*WIRE, "wire", "job"}
 PLAN = {*WIRE, "wire"}
 RUNS = {*LIFE, *TRAIN, *PLAN, "life", "train", "plan"}
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
+    "credentials": set(),
+    "errors": {"credentials"},
     "dataclass_json": {"errors"},
     "json_files": {"errors", "dataclass_json"},
     "closing": set(),

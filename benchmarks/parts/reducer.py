@@ -14,10 +14,10 @@ import torch.distributed as dist
 from benchmarks.parts import sums
 from benchmarks.parts.memory import growth_bytes
 from benchmarks.parts.predictions import ITEM_BYTES, algorithm
+from dayfly.credentials import channel_password
 from dayfly.errors import RunFailed
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.engine import Engine
 from dayfly.wire.shaped import shaped_channel

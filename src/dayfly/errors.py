@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 
+from dayfly.credentials import shown, without_secrets
+
 #: Categories of Unicode: control characters, separators of lines and paragraphs, lone surrogates.
 _NO_LETTERS = ("Cc", "Zl", "Zp", "Cs")
 
 
 class DayflyError(Exception):
-    """Base of all errors that dayfly raises on purpose."""
+    """Base of all errors that dayfly raises on purpose. Secrets in URLs are cut from its text."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in said))
 
 
 def in_short(error: BaseException) -> str:
@@ -27,13 +32,25 @@ def refuse_control_characters(what: str, text: str) -> None:
         text: a path or a URL.
     """
     if any(unicodedata.category(letter) in _NO_LETTERS for letter in text):
-        raise RequestError(
-            f"{what} {text!r}: it has a control character or a line break in its name: name another"
-        )
+        why = "it has a control character or a line break in its name: name another"
+        raise wrong_url(what, text, why) if ":" in text else RequestError(f"{what} {text!r}: {why}")
 
 
 class RequestError(DayflyError):
     """The request was wrong; nothing was started. One sentence: what, where, what to do."""
+
+
+def wrong_url(what: str, url: str, why: str) -> RequestError:
+    """Returns the error for a URL that cannot be used; it repeats nothing but the scheme.
+
+    Raise it `from None`, as errors of parsers repeat their input.
+
+    Args:
+        what: the option, such as `channel`.
+        url: as the user gave it.
+        why: what is wrong, and the form that is wanted.
+    """
+    return RequestError(f"{what} {shown(url)!r}: {why}")
 
 
 class RunFailed(DayflyError):

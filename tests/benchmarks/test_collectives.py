@@ -81,7 +81,7 @@ def test_a_short_run(tmp_path: Path) -> None:
     ("args", "why"),
     [
         (["--channel", "tape"], "--channel 'tape': give one of files, redis, "),
-        (["--channel", "tape://x"], "channel 'tape://x' is not known"),
+        (["--channel", "tape://x"], "channel 'tape://...': it is not known"),
         (["--channel", "files", "--collectives", "push-pull"], "push-pull cannot be measured"),
         (["--channel", "files", "--workers", "1"], "--workers 1: give 2 to 64"),
         (["--channel", "files", "--mb", "0"], "--mb 0: give a number above 0"),

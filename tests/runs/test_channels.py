@@ -18,10 +18,10 @@ from benchmarks.parts.moto_server import moto_server
 from benchmarks.parts.redis_server import RedisOptions, RedisServer
 
 import dayfly
+from dayfly.credentials import PASSWORD_VARIABLE
 from dayfly.life.faults import Fault
 from dayfly.life.reports import Report
 from dayfly.runs.recorder import Recorder
-from dayfly.wire.channels.credentials import PASSWORD_VARIABLE
 from tests.runs import small
 
 Undisturbed = Callable[[int], dayfly.Run]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayfly.errors import RequestError
+from dayfly.errors import wrong_url
 from dayfly.plan.profile import Profile, SizeProfile
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
@@ -87,7 +87,9 @@ def channel_of(channel: str) -> ChannelKind:
     kind = CHANNELS.get(_SCHEMES.get(scheme, scheme))
     if kind is None:
         known = ", ".join((*CHANNELS, *_SCHEMES))
-        raise RequestError(
-            f"the profile's channel {channel!r} is not known: give a URL of one, or one of {known}"
+        raise wrong_url(
+            "the profile's channel",
+            channel,
+            f"it is not known: give a URL of one, or one of {known}",
         )
     return kind

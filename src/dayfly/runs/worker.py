@@ -22,6 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
@@ -51,7 +52,6 @@ from dayfly.train.sources import BOTH, Sides, open_sources
 from dayfly.train.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Messages, Namespace
-from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.group import GroupChannel
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import Collective, collective

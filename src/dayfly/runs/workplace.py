@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError, RequestError, RunFailed, WireError
 from dayfly.life.platforms.base import Limits
 from dayfly.life.platforms.gpus import check_gpus
@@ -19,7 +20,6 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import RENDEZVOUS
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.store import FileStore
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from dayfly.errors import DayflyError, RequestError
+from dayfly.errors import DayflyError, wrong_url
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
@@ -153,5 +153,5 @@ def open_store(url: str) -> FileStore:
     """The store at a URL: `file:///path`. Raises RequestError for one that is not known."""
     scheme, separator, path = url.partition("://")
     if scheme != "file" or not separator or not path.startswith("/"):
-        raise RequestError(f"store {url!r}: only file:///absolute/path is known")
+        raise wrong_url("store", url, "only file:///absolute/path is known")
     return FileStore(Path(path))

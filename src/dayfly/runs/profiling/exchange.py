@@ -25,12 +25,12 @@ from typing import Any, Self
 
 import torch
 
+from dayfly.credentials import channel_password
 from dayfly.life.platforms.base import Context, Json
 from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import RENDEZVOUS, Task
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import collective
 from dayfly.wire.engine import Engine

@@ -18,11 +18,11 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from typing import Any
 
+from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError, RequestError
 from dayfly.life.sessions import Session
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Namespace
-from dayfly.wire.channels.credentials import channel_password
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.process_group.members import left_key

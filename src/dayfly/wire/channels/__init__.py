@@ -5,8 +5,8 @@ A new one is a line in `CHANNELS`.
 
 from __future__ import annotations
 
-from dayfly.errors import RequestError, refuse_control_characters
-from dayfly.wire.channels.credentials import refuse_secret
+from dayfly.credentials import PASSWORD_VARIABLE, holds_secret
+from dayfly.errors import refuse_control_characters, wrong_url
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.kinds.direct import Direct
 from dayfly.wire.channels.kinds.dynamodb import DynamoDB
@@ -28,10 +28,17 @@ KNOWN = tuple(dict.fromkeys(kind.usage for kind in CHANNELS.values()))
 
 def channel_kind(url: str) -> ChannelKind:
     """The kind of channel that a URL names. Raises RequestError, in one sentence, if it is none."""
-    refuse_secret(url)
+    if holds_secret(url):
+        raise wrong_url(
+            "channel",
+            url,
+            "it holds a password or a key, which process lists and run.json would show: leave it "
+            f"out, and give it in the environment (a server's password as {PASSWORD_VARIABLE}, "
+            "keys of object stores and DynamoDB by the names that their providers have for them)",
+        )
     refuse_control_characters("channel", url)
     kind = CHANNELS.get(url.partition("://")[0])
     if kind is None:
-        raise RequestError(f"channel {url!r} is not known: give one of {', '.join(KNOWN)}")
+        raise wrong_url("channel", url, f"it is not known: give one of {', '.join(KNOWN)}")
     kind.check(url)
     return kind

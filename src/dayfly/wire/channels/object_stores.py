@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, wrong_url
 from dayfly.wire.channels.patience import Trouble
 
 if TYPE_CHECKING:
@@ -65,17 +65,19 @@ class Place:
         scheme, _, rest = url.partition("://")
         if scheme == "dir":
             if not rest.startswith("/"):
-                raise RequestError(f"channel {url!r}: give an absolute path, as in dir:///path")
+                raise wrong_url("channel", url, "give an absolute path, as in dir:///path")
             return cls(scheme, "", rest)
         bucket, _, prefix = rest.partition("/")
         prefix = prefix.rstrip("/")
         if not _BUCKET.fullmatch(bucket):
-            raise RequestError(f"channel {url!r}: give a bucket, as in {scheme}://bucket/prefix")
+            raise wrong_url("channel", url, f"give a bucket, as in {scheme}://bucket/prefix")
         parts = prefix.split("/")
         if prefix and (not _PREFIX.fullmatch(prefix) or "." in parts or ".." in parts):
-            raise RequestError(
-                f"channel {url!r}: {prefix!r} is no prefix of names of objects; such as "
-                f"{scheme}://bucket/some/prefix"
+            raise wrong_url(
+                "channel",
+                url,
+                "what follows the bucket is no prefix of names of objects: give letters, digits, "
+                f"'/' and any of !_.*'()-, as in {scheme}://bucket/some/prefix",
             )
         return cls(scheme, bucket, prefix)
 

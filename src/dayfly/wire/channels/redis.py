@@ -17,9 +17,9 @@ from typing import TypeVar
 
 import torch
 
+from dayfly.credentials import PASSWORD_VARIABLE
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.credentials import PASSWORD_VARIABLE
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.redis import Redis
 from dayfly.wire.header import HEADER_BYTES

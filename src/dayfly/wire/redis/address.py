@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, wrong_url
 
 #: Schemes, and whether each is TLS.
 SCHEMES = {"redis": False, "rediss": True, "valkey": False, "valkeys": True}
@@ -34,8 +34,8 @@ class Address:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise _wrong(url, str(error)) from error
+        except ValueError:
+            raise _wrong(url, "its host or port is none") from None
         if parts.scheme not in SCHEMES:
             raise _wrong(url, f"its scheme is none of {', '.join(SCHEMES)}")
         if not host:
@@ -44,7 +44,7 @@ class Address:
             raise _wrong(url, "0 is no port")
         db = parts.path.strip("/")
         if not (db == "" or (db.isascii() and db.isdigit() and len(db) < 10)):
-            raise _wrong(url, f"the database {db!r} is no number")
+            raise _wrong(url, "the database is no number")
         query = parse_qsl(parts.query, keep_blank_values=True)
         if parts.fragment or [name for name, value in query if name != "ca" or not value]:
             raise _wrong(url, "only ?ca=/path/of/certificates may follow")
@@ -68,6 +68,4 @@ class Secret:
 
 
 def _wrong(url: str, what: str) -> RequestError:
-    # What follows is not repeated: other programs take passwords there.
-    shown = url.partition("?")[0]
-    return RequestError(f"channel {shown!r}: {what}; give {USAGE}, or rediss:// for TLS")
+    return wrong_url("channel", url, f"{what}; give {USAGE}, or rediss:// for TLS")

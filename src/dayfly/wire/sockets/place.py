@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from dayfly.errors import RequestError
+from dayfly.errors import wrong_url
 
 #: Where servers listen that no URL names a place for: this machine alone reaches them.
 LOOPBACK = "127.0.0.1"
@@ -22,18 +22,17 @@ class Place:
     @classmethod
     def parse(cls, url: str, usage: str) -> Place:
         """From a URL. Raises RequestError, in one sentence."""
-        says = f"channel {url!r}: give {usage}"
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise RequestError(f"{says} ({error})") from error
+        except ValueError:
+            raise wrong_url("channel", url, f"its host or port is none: give {usage}") from None
         if parts.path or parts.query or parts.fragment or parts.username is not None:
-            raise RequestError(f"{says}, and nothing else")
+            raise wrong_url("channel", url, f"give {usage}, and nothing else")
         if host is None:
             if parts.netloc:
-                raise RequestError(f"{says}: it has no host")
+                raise wrong_url("channel", url, f"it has no host: give {usage}")
             return cls()
         if host in _ANY:
-            raise RequestError(f"{says}: others cannot connect to {host}")
+            raise wrong_url("channel", url, f"others cannot connect to {host}: give {usage}")
         return cls(host, port or 0)

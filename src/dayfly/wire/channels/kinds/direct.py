@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayfly.errors import RequestError
+from dayfly.errors import wrong_url
 from dayfly.wire.channels.abilities import Abilities, Cost
 from dayfly.wire.channels.kind import ChannelKind, Ends
 from dayfly.wire.header import HEADER_BYTES
@@ -18,7 +18,7 @@ class Direct(ChannelKind):
 
     def check(self, url: str) -> None:
         if Place.parse(url, self.usage).port:
-            raise RequestError(f"channel {url!r}: give {self.usage}; ports are any that are free")
+            raise wrong_url("channel", url, f"give {self.usage}; ports are any that are free")
 
     def cost(self, nbytes: int) -> Cost:
         whole = HEADER_BYTES + nbytes

@@ -6,7 +6,7 @@ import os
 import re
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, wrong_url
 from dayfly.wire.channels.abilities import Abilities, Cost
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, check_installed
 from dayfly.wire.channels.endpoints import check_endpoints
@@ -79,10 +79,12 @@ def table_of(url: str) -> str:
     """The table that a URL names. Raises RequestError if it is no name of one."""
     table = url.partition("://")[2]
     if not table:
-        raise RequestError(f"channel {url!r}: give a table's name, as in dynamodb://table")
+        raise wrong_url("channel", url, "give a table's name, as in dynamodb://table")
     if not _TABLE.fullmatch(table):
-        raise RequestError(
-            f"channel {url!r}: {table!r} is no name of a table: give 3 to 255 letters, digits, "
-            "'_', '-' and '.', as AWS has it, such as dynamodb://table"
+        raise wrong_url(
+            "channel",
+            url,
+            "what follows is no name of a table: give 3 to 255 letters, digits, '_', '-' and '.', "
+            "as AWS has it, such as dynamodb://table",
         )
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dayfly.errors import RequestError
+from dayfly.errors import wrong_url
 from dayfly.wire.channels.abilities import Abilities, Cost
 from dayfly.wire.channels.kind import ChannelKind, Ends, Plan, Room
 from dayfly.wire.header import HEADER_BYTES
@@ -33,7 +33,7 @@ class Files(ChannelKind):
     def directory(self, url: str) -> Path:
         path = url.partition("://")[2]
         if not path.startswith("/"):
-            raise RequestError(f"channel {url!r}: give an absolute path, as in {self.usage}")
+            raise wrong_url("channel", url, f"give an absolute path, as in {self.usage}")
         return Path(path)
 
     def ends(self) -> Ends:
