@@ -79,8 +79,11 @@ def test_a_wrong_url_is_refused_unrepeated_with_what_is_wanted(url: str) -> None
 #: What people take for the place of a secret, in any order and number.
 pieces = st.lists(
     st.sampled_from(
-        [*(f"{one}:" for one in sorted(CHANNELS)), "/", "//", "@", ":", "?", "#", "%40", "%3A"]
-        + ["%2F", "[", "]", "user", "host", "6379", "0", "=", "&", " ", "\n", "password=", "key="]
+        [
+            *(f"{one}:" for one in sorted(CHANNELS)),
+            *("/", "//", "@", ":", "?", "#", "%40", "%3A", "%2F", "[", "]", "=", "&", " ", "\n"),
+            *("user", "host", "6379", "0", "password=", "key="),
+        ]
     ),
     max_size=8,
 )

@@ -36,9 +36,9 @@ def channel_kind(url: str) -> ChannelKind:
             f"out, and give it in the environment (a server's password as {PASSWORD_VARIABLE}, "
             "keys of object stores and DynamoDB by the names that their providers have for them)",
         )
-    refuse_control_characters("channel", url)
     kind = CHANNELS.get(url.partition("://")[0])
     if kind is None:
         raise wrong_url("channel", url, f"it is not known: give one of {', '.join(KNOWN)}")
+    refuse_control_characters("channel", url)
     kind.check(url)
     return kind
