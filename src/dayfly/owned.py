@@ -32,7 +32,7 @@ def claim(directory: Path, owner: str) -> None:
     """
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
-    with _opened(directory) as fd:
+    with opened(directory) as fd:
         if fd is not None and _is_mine(fd):
             if _marker(fd) == owner:
                 return
@@ -53,7 +53,7 @@ def remove(directory: Path, owner: str) -> bool:
     Returns:
         Whether nothing is there any more; what is not provably the owner's stays.
     """
-    with _opened(directory) as fd:
+    with opened(directory) as fd:
         if fd is None or not _is_mine(fd) or _marker(fd) not in (owner, None):
             return not os.path.lexists(directory)
         if _marker(fd) == owner:
@@ -65,13 +65,13 @@ def remove(directory: Path, owner: str) -> bool:
 
 def belongs(directory: Path, owner: str) -> bool:
     """Whether `remove` would remove a directory that is not empty."""
-    with _opened(directory) as fd:
+    with opened(directory) as fd:
         return fd is not None and _is_mine(fd) and _marker(fd) == owner
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[int | None]:
-    """A descriptor of the directory; None if there is none."""
+def opened(directory: Path) -> Iterator[int | None]:
+    """A descriptor of the directory; None if there is none, or a link."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -210,3 +210,16 @@ def test_a_run_without_events_costs_nothing(tmp_path: Path) -> None:
     assert events.read_used(tmp_path / "none") == []
     assert events.read_moved(tmp_path / "none") == {}
     assert events.read_stored_bytes(tmp_path / "none") == 0
+
+
+def test_when_the_last_was_heard_is_read_from_the_ends(tmp_path: Path) -> None:
+    assert events.last_at(tmp_path) is None
+    long = "x" * 200_000  # a record longer than what is read at first
+    write(tmp_path, "coordinator", invoked(10, "worker-0", 0))
+    write(tmp_path, "worker-0", {"at": 17, "kind": "step", "text": long}, {"at": 12, "kind": "x"})
+    assert events.last_at(tmp_path) == 12
+    with (tmp_path / "worker-0.jsonl").open("a") as file:
+        file.write('{"at": 19, "kind": "step", "text": "' + long)  # cut short by a kill
+    assert events.last_at(tmp_path) == 17
+    write(tmp_path, "worker-1", *({"at": at, "kind": "step"} for at in range(50)))
+    assert events.last_at(tmp_path) == 49

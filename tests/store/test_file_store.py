@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,7 +173,9 @@ def test_a_full_disk_is_named(tiny: FileStore) -> None:
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match=r"^cannot write .*/file/x: File exists$"):
+    with pytest.raises(
+        StoreError, match=r"^cannot write .*/file/x: (File exists|Not a directory)$"
+    ):
         FileStore(tmp_path / "file").put("x", b"")
     with pytest.raises(StoreError, match=r"^cannot write .*: File name too long$"):
         FileStore(tmp_path).put("x" * 240, b"")
@@ -184,3 +187,19 @@ def test_urls(store: FileStore) -> None:
     for url in ("s3://bucket", "file://relative", "/plain", "file:", ""):
         with pytest.raises(RequestError, match="only file:///absolute/path is known"):
             open_store(url)
+
+
+def test_a_directory_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "run")
+    store.put("a/b", b"x")
+    shutil.rmtree(store.root)
+    for there in (store, store.below("folder")):
+        with pytest.raises(StoreError, match="run' was removed while it was in use"):
+            there.put("a/c", b"x")
+    assert not store.root.exists()
+    (tmp_path / "keeps its number from being used again").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other").rename(store.root)
+    with pytest.raises(StoreError, match="was replaced by another while"):
+        store.put_new("c", b"x")
+    assert not list(store.root.iterdir())

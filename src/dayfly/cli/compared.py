@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dayfly.errors import DayflyError
+from dayfly.runs.directory import RECORD
 from dayfly.runs.report.comparison import Comparison
 from dayfly.runs.report.planned import cells
 from dayfly.runs.run import Run
@@ -15,7 +16,7 @@ from dayfly.runs.run import Run
 
 def print_compared(run: object, console: Console) -> None:
     """Print it, if the run had a plan. That it cannot be read is said, and changes nothing else."""
-    if not isinstance(run, Run):
+    if not isinstance(run, Run) or not (run.directory / RECORD).is_file():
         return
     try:
         compared = run.comparison()

@@ -1,22 +1,32 @@
-"""A run's directory: how it is made, and the lock of who runs what is in it."""
+"""A run's directory: how it is made, and the lock of who runs what is in it.
+
+One that dayfly makes is its user's alone (mode 0700). One that is there already, and empty, keeps
+its mode, and what is written into it follows the umask.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from io import FileIO
 from pathlib import Path
 
-from dayfly.errors import RequestError
+from dayfly import owned
+from dayfly.errors import RequestError, refuse_control_characters
 from dayfly.wire.store import StoreError
 
 #: The file that makes a directory a run's: `dayfly.runs.record` says what it holds.
 RECORD = "run.json"
+#: What dayfly may have written before the directory is a run's.
+_BEFORE_IT_RUNS = (
+    *("lock", "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
+    *("rendezvous", "plan.json", RECORD, f"{RECORD}.*.tmp", "plan.json.*.tmp"),
+)
 
 
 def new_run_id(name: str) -> str:
@@ -32,22 +42,37 @@ def fresh_directory(directory: Path) -> Iterator[None]:
 
     Raises RequestError if there is something in it.
     """
-    had_parent = directory.parent.exists()
+    refuse_control_characters("run directory", str(directory))
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     _make_directory(directory)
     try:
         yield
     except BaseException as error:
         if isinstance(error, RequestError) or not (directory / RECORD).exists():
-            shutil.rmtree(directory, ignore_errors=True)
-            if not had_parent:
-                with suppress(OSError):
-                    directory.parent.rmdir()
+            _unmake(directory, made)
         raise
+
+
+def _unmake(directory: Path, made: Sequence[Path]) -> None:
+    """Removes what was written into a directory, and those of the directories `made`.
+
+    A file that somebody else put there meanwhile stays, and so does the directory with it.
+    """
+    with owned.opened(directory.resolve()) as fd:
+        if fd is not None:
+            for name in os.listdir(fd):
+                if any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS):
+                    owned.remove_entry(name, fd)
+    for path in made:
+        with suppress(OSError):
+            path.rmdir()
 
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
         taken = any(directory.iterdir())
     except OSError as error:
         raise _unfit(directory, error) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,25 @@ from dayfly.wire.channels.abilities import COUNTERS
 Json = Mapping[str, Any]
 #: In `events/`, of simulations of more workers than a page can show.
 OTHERS = "others.jsonl"
+#: Read of an event file's end to find its last record; more if there is none.
+_TAIL_BYTES = 64 * 1024
 
 
 def read(file: Path) -> tuple[tuple[Json, ...], int]:
     """The records of an event file, and how many lines are none: a kill may cut the last short."""
     if not file.exists():
         return (), 0
+    return parsed(file.read_bytes().split(b"\n"))
+
+
+def parsed(lines: Iterable[bytes]) -> tuple[tuple[Json, ...], int]:
+    """The records of lines, and how many lines are none."""
     found, cut = [], 0
-    for line in file.read_text(errors="replace").split("\n"):
+    for line in lines:
         if not line:
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line.decode(errors="replace"))
         except json.JSONDecodeError:
             record = None
         if isinstance(record, dict) and "kind" in record and "at" in record:
@@ -54,7 +61,26 @@ def worker_files(directory: Path) -> list[Path]:
 def last_at(directory: Path) -> float | None:
     """When the last was heard of a run, in Unix seconds. directory: `events/`."""
     files = (directory / "coordinator.jsonl", *worker_files(directory))
-    return max((record["at"] for file in files for record in records(file)), default=None)
+    return max((at for file in files if (at := _last_at(file)) is not None), default=None)
+
+
+def _last_at(file: Path) -> float | None:
+    """Time of the last whole record of an event file, which is read from its end."""
+    try:
+        with file.open("rb") as raw:
+            size = raw.seek(0, 2)
+            block = _TAIL_BYTES
+            while True:
+                start = max(0, size - block)
+                raw.seek(start)
+                lines = raw.read(size - start).split(b"\n")
+                # The first is cut short by the block, unless it is the file's.
+                found, _ = parsed(lines if start == 0 else lines[1:])
+                if found or start == 0:
+                    return max((record["at"] for record in found), default=None)
+                block *= 8
+    except FileNotFoundError:
+        return None
 
 
 def read_used(directory: Path) -> list[Used]:

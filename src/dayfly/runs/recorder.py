@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +24,8 @@ from dayfly.life.audience import Audience
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.runs import events
-from dayfly.wire.store import cannot_write
+from dayfly.runs.step_ranges import StepRanges
+from dayfly.wire.store import Home, cannot_write
 
 if TYPE_CHECKING:
     from dayfly.life.checkpoints import Checkpoint
@@ -69,6 +70,8 @@ class Recorder(Audience):
 
     generation: of the workers whose records come in.
     cause: why all workers started again last, in this life.
+    redone_steps: gradients that were computed again, after deaths and rollbacks, as far as they
+    were reported; a step that all workers redo counts once for each of them.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Recorder(Audience):
         display: Display,
         log_path: Callable[[str], Path],
     ) -> None:
+        self._home = Home(directory)
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
         self.generation = generation
@@ -89,7 +93,8 @@ class Recorder(Audience):
         self.cause: str | None = None
         self.losses: dict[int, float | None] = {}
         self._step_s: dict[int, float] = {}
-        self.computed: Counter[tuple[int, int]] = Counter()
+        self._computed: defaultdict[int, StepRanges] = defaultdict(StepRanges)
+        self.redone_steps = 0
         self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
         self.stored_bytes = 0
         self._size_bytes: Callable[[], int] | None = None
@@ -120,14 +125,6 @@ class Recorder(Audience):
             name = f"worker-{rank}"
             found[name] = found.get(name, Counter()) + counters
         return {name: Moved(**counters) for name, counters in found.items()}
-
-    @property
-    def redone_steps(self) -> int:
-        """Gradients that were computed again, after deaths and rollbacks; as far as reported.
-
-        A step that all workers redo counts once for each of them.
-        """
-        return sum(times - 1 for times in self.computed.values())
 
     def measure(self, size_bytes: Callable[[], int]) -> None:
         """From now on, note at each checkpoint how much the channel holds."""
@@ -176,9 +173,13 @@ class Recorder(Audience):
     def reported(self, report: Report) -> None:
         life = {"generation": self.generation, "attempt": report.attempt}
         name = f"worker-{report.rank}"
-        for record in ({"kind": "traffic", **report.traffic}, *report.records):
-            self.write(name, **record, **life)
-            self._note(report.rank, {**record, **life}, show=True)
+        records = [
+            {"at": time.time(), **record, **life}
+            for record in ({"kind": "traffic", **report.traffic}, *report.records)
+        ]
+        self._append(name, records)
+        for record in records:
+            self._note(report.rank, record, show=True)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
@@ -226,7 +227,7 @@ class Recorder(Audience):
         new = step not in self.losses
         self.losses[step] = record["loss"]
         if record["computed"]:
-            self.computed[rank, step] += 1
+            self.redone_steps += not self._computed[rank].add(step)
             if rank == 0:
                 self._step_s[step] = record["step_s"]
         if new and show:
@@ -244,12 +245,18 @@ class Recorder(Audience):
 
         Raises StoreError if it cannot be written.
         """
-        line = json.dumps(plain({"at": time.time(), **fields}))
+        self._append(name, [{"at": time.time(), **fields}])
+
+    def _append(self, name: str, records: Sequence[Json]) -> None:
+        """Adds records to the event file of a name, opened once for all of them."""
+        text = "".join(f"{json.dumps(plain(record))}\n" for record in records)
         path = self._directory / f"{name}.jsonl"
+        self._home.check()
         try:
             with path.open("a") as file:
-                file.write(line + "\n")
+                file.write(text)
         except OSError as error:
+            self._home.check()
             raise cannot_write(path, error) from error
 
     def _read_back(self) -> None:

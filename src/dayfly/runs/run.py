@@ -11,6 +11,7 @@ import safetensors.torch
 from torch import nn
 
 from dayfly.job import Job
+from dayfly.runs.directory import RECORD
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import Comparison, compared_in
 from dayfly.runs.result import Result
@@ -35,8 +36,10 @@ class Run:
         return None
 
     @property
-    def to_go_on(self) -> str:
-        """What to type to go on with a run that is not done."""
+    def to_go_on(self) -> str | None:
+        """What to type to go on with a run that is not done; None: its directory was removed."""
+        if not (self.directory / RECORD).is_file():
+            return None
         return f"to go on from step {self.result.steps}: dayfly train --resume {self.directory}"
 
     @property

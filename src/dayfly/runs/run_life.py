@@ -28,7 +28,7 @@ from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.store import FileStore
+from dayfly.wire.store import FileStore, StoreError
 
 AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
@@ -123,7 +123,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         with self._signals.patiently():
             try:
                 status = self._generations(recorder)
-            except RunFailed as failure:
+            except (RunFailed, StoreError) as failure:
                 error = str(failure)
             except (DayflyError, OSError) as failure:
                 error = f"{type(failure).__name__}: {failure}"

@@ -11,7 +11,6 @@ The same plan, scenario and seed make the same bytes: nothing here looks at a cl
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -36,7 +35,7 @@ from dayfly.plan.simulation.outcome import Simulated
 from dayfly.plan.simulation.simulate import simulate
 from dayfly.plan.traffic import together
 from dayfly.runs.billing import catalogue, price_list
-from dayfly.runs.directory import RECORD, fresh_directory
+from dayfly.runs.directory import fresh_directory
 from dayfly.runs.log_budget import replays
 from dayfly.runs.record import SIMULATION, read_record
 from dayfly.runs.result import Result
@@ -105,9 +104,8 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
     billed = _bill(request, asked, outcome, moved)
     result = _result(request, outcome, billed, moved)
     place = (directory or Path("runs") / request.run_id).absolute()
-    _clear(place, request.run_id)
-    with fresh_directory(place) if not place.exists() or any(place.iterdir()) else nullcontext():
-        place.mkdir(parents=True, exist_ok=True)
+    again = _is_this(place, request.run_id)
+    with nullcontext() if again else fresh_directory(place):
         write_files(place, request, asked, outcome, result, billed, moved, shown)
     return SimulatedRun(place, request, result, outcome, billed)
 
@@ -181,12 +179,10 @@ def _result(request: Request, outcome: Simulated, billed: Bill, moved: Sequence[
     )
 
 
-def _clear(place: Path, run_id: str) -> None:
-    """Make room where this very simulation was written before."""
-    if (place / RECORD).is_file():
-        try:
-            record = read_record(place)
-        except RequestError:
-            return
-        if record.get("kind") == SIMULATION and record.get("run_id") == run_id:
-            shutil.rmtree(place)
+def _is_this(place: Path, run_id: str) -> bool:
+    """Whether this very simulation was written there before."""
+    try:
+        record = read_record(place)
+    except RequestError:
+        return False
+    return record.get("kind") == SIMULATION and record.get("run_id") == run_id

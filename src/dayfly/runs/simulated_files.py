@@ -12,7 +12,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.simulation.fleet import DEATHS, Attempt, End
 from dayfly.plan.simulation.outcome import Record, Simulated
 from dayfly.runs.directory import RECORD
-from dayfly.runs.events import OTHERS
+from dayfly.runs.events import OTHERS, worker_files
 from dayfly.runs.record import FORMAT, SIMULATION
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
@@ -68,7 +68,9 @@ def write_files(
     """All files; `run.json` last, as it makes the directory a run's."""
     store = FileStore(place)
     told = place / "events"
-    told.mkdir()
+    told.mkdir(exist_ok=True)
+    for old in (*worker_files(told), told / OTHERS):
+        old.unlink(missing_ok=True)
     _lines(told / "coordinator.jsonl", _coordinator(request, asked, outcome))
     run_s = outcome.run_s
     last = {one.rank: one.number for one in outcome.attempts}

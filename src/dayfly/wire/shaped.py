@@ -19,7 +19,7 @@ from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.shaping import IN_FLIGHT, Way
-from dayfly.wire.store import FileStore
+from dayfly.wire.store import FileStore, Home
 
 Result = TypeVar("Result")
 
@@ -128,12 +128,12 @@ class ShapedChannel(Channel):
 class ShapedStore(FileStore):
     """A file store, at the rates of `way`. To look whether an object is there is not shaped."""
 
-    def __init__(self, root: Path, way: Way) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, way: Way, home: Home | None = None) -> None:
+        super().__init__(root, home)
         self._way = way
 
     def below(self, folder: str) -> FileStore:
-        return ShapedStore(self.path(folder), self._way)
+        return ShapedStore(self.path(folder), self._way, self.home)
 
     def get(self, name: str) -> bytes:
         asked_s = self._way.down.ask()
@@ -169,4 +169,4 @@ def shaped_channel(channel: Channel, way: Way | None) -> Channel:
 
 def shaped_store(store: FileStore, way: Way | None) -> FileStore:
     """The store at the end of the way; as it is without one."""
-    return store if way is None else ShapedStore(store.root, way)
+    return store if way is None else ShapedStore(store.root, way, store.home)

@@ -26,10 +26,19 @@ class StoreError(DayflyError):
 
 
 class FileStore:
-    """Objects as files under one directory. Writes are atomic and reach the disk (fsync)."""
+    """Objects as files under one directory. Writes are atomic and reach the disk (fsync).
 
-    def __init__(self, root: Path) -> None:
+    The first write makes the directory. Once that is there it is not made anew: if somebody removes
+    it every write fails, and so it does where another one, with another inode, is in its place.
+
+    Args:
+        root: the directory.
+        home: a directory above it that is not made anew either; None: the root itself.
+    """
+
+    def __init__(self, root: Path, home: Home | None = None) -> None:
         self.root = root
+        self.home = Home(root) if home is None else home
 
     @property
     def url(self) -> str:
@@ -44,7 +53,7 @@ class FileStore:
 
     def below(self, folder: str) -> FileStore:
         """The store of the objects below a folder."""
-        return FileStore(self.path(folder))
+        return FileStore(self.path(folder), self.home)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Store an object, in place of an earlier one of the name."""
@@ -126,7 +135,7 @@ class FileStore:
         final = self.path(name)
         temporary = final.with_name(f"{final.name}.{uuid.uuid4().hex}.tmp")
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
+            self.home.make(final.parent)
             with open(temporary, "xb") as file:
                 write(file)
                 file.flush()
@@ -134,11 +143,48 @@ class FileStore:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
+            self.home.check()
             raise cannot_write(final, error) from error
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         return temporary
+
+
+class Home:
+    """A directory that stays the same one, as long as this object lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known = self._now()
+
+    def check(self) -> None:
+        """Raises StoreError if the directory was there and is not any more."""
+        now = self._now()
+        if self._known is None:
+            self._known = now
+        elif now != self._known:
+            what = "was removed" if now is None else "was replaced by another"
+            raise StoreError(f"directory {str(self._directory)!r} {what} while it was in use")
+
+    def make(self, folder: Path, mode: int = 0o777) -> None:
+        """Makes a folder in the directory, with those above it. Raises StoreError as `check`."""
+        self.check()
+        if self._known is None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._known = self._now()
+        here = self._directory
+        for part in folder.relative_to(here).parts:
+            here = here / part
+            here.mkdir(mode, exist_ok=True)
+
+    def _now(self) -> tuple[int, int] | None:
+        """What the kernel knows the directory by; None: it is not there."""
+        try:
+            status = self._directory.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_dev, status.st_ino
 
 
 def cannot_write(path: Path, error: OSError) -> StoreError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from dayfly.runs.directory import RECORD
 from dayfly.runs.result import Result
 
 #: Where a script keeps what later generations find again, in the run's directory.
@@ -25,7 +26,7 @@ class ScriptRun:
     @property
     def to_go_on(self) -> str | None:
         """What to type to go on with a run that is not done; None where that would be refused."""
-        if self.changed:
+        if self.changed or not (self.directory / RECORD).is_file():
             return None
         saved = any(path.is_file() for path in (self.directory / FILES).rglob("*"))
         how = "to go on from the script's own checkpoint" if saved else "to start it again"

@@ -42,7 +42,7 @@ class Meeting:
         """Leave a party's record, in place of its earlier one. Raises WireError."""
         try:
             folder = self._store.path(_FOLDER)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._store.home.make(folder, 0o700)
             self._store.put(self._name(party), json.dumps(dict(record)).encode())
         except (OSError, StoreError) as error:
             raise WireError(f"cannot leave an address in {self._store.root}: {error}") from error

@@ -1,0 +1,83 @@
+"""A run's directory: private, refused for odd names, and never made anew."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dayfly.errors import RequestError
+from dayfly.runs import launch
+from dayfly.runs.directory import fresh_directory
+from dayfly.runs.displays import Silent
+from dayfly.runs.settings import Settings
+from tests.runs import small
+
+
+def refused(directory: Path, *others: str) -> None:
+    """Prepare a run there and refuse it. others: files that somebody else puts there meanwhile."""
+    with suppress(RequestError), fresh_directory(directory):
+        (directory / "job").mkdir()
+        (directory / "job" / "job.pkl").touch()
+        (directory / "lock").touch()
+        for name in others:
+            (directory / name).write_text("mine")
+        raise RequestError("wrong")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_one_that_dayfly_makes_is_its_users_alone(tmp_path: Path) -> None:
+    with fresh_directory(tmp_path / "runs" / "one"):
+        assert mode(tmp_path / "runs" / "one") == 0o700
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o750)
+    with fresh_directory(tmp_path / "shared"):
+        assert mode(tmp_path / "shared") == 0o750
+
+
+def test_what_is_refused_leaves_what_was_there(tmp_path: Path) -> None:
+    refused(tmp_path / "a" / "b" / "c")
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty")
+    assert list((tmp_path / "empty").iterdir()) == []
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    refused(tmp_path / "link")
+    assert list((tmp_path / "empty").iterdir()) == []
+    refused(tmp_path / "new", "thesis")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["thesis"]
+
+
+@pytest.mark.parametrize("odd", ["a\nb", "a\x1b[31m", "a\u2028b", "a\udcffb"])
+def test_a_name_with_control_characters_is_refused(odd: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(RequestError, match="a control character or a line break"),
+        fresh_directory(tmp_path / odd),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_is_removed_in_mid_run_fails_the_run_and_is_not_made_anew(
+    data: Path, tmp_path: Path
+) -> None:
+    class Remover(Silent):
+        def step(self, step: int, loss: float | None) -> None:
+            shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    run = launch.begin(
+        small.job(data),
+        Settings(workers=1),
+        directory=tmp_path / "run",
+        display=Remover(),
+    )
+    assert run.result.status == "failed"
+    assert run.result.error == f"directory '{tmp_path / 'run'}' was removed while it was in use"
+    assert run.to_go_on is None
+    assert not (tmp_path / "run").exists()
