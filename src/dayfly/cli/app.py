@@ -30,6 +30,7 @@ from dayfly.cli.flags import (
     Lifetime,
     Memory,
     MicroBatches,
+    OnNan,
     Own,
     Payload,
     PlanFile,
@@ -132,6 +133,7 @@ def train(
     target_accuracy: Annotated[
         float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
     ] = None,
+    on_nan: OnNan = None,
     checkpoint_every: CheckpointEvery = None,
     wait_timeout: WaitTimeout = None,
     log_budget: Annotated[

@@ -154,6 +154,14 @@ Epochs = Annotated[int | None, typer.Option(help="Passes over the data.", show_d
 BatchSize = Annotated[
     int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
 ]
+OnNan = Annotated[
+    str | None,
+    typer.Option(
+        metavar="stop|warn",
+        help="What a loss that becomes NaN or infinite does: fail the run, or be said only.",
+        show_default="stop",
+    ),
+]
 CheckpointEvery = Annotated[
     float | None,
     typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
@@ -217,6 +225,7 @@ _OF_TRAINING = {
     "checkpoint_every": "checkpoint_every_s",
     "replicas": "replicas",
     "micro_batches": "micro_batches",
+    "on_nan": "on_nan",
     "schedule": "schedule",
 }
 

@@ -8,6 +8,7 @@ checkpoints, nothing of models: what a worker is told and what its records mean 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ from dayfly.wire.store import FileStore
 
 #: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
 STOP_GRACE_S = 10.0
+
+#: How a worker ends that found out why the run cannot go on: all find it out in the same step.
+FAILED = "failed"
+#: How long the others then have to end, too, and to say what they had to, in seconds.
+FAILED_GRACE_S = 5.0
 
 #: All workers are asked to stop after their step, by the presence of this message.
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
@@ -99,6 +105,8 @@ class Coordinator:
         self._ended: list[Ended] = []  # and nothing has followed from it yet
         self._killed: set[str] = set()  # functions that this coordinator ended
         self._stop_by: float | None = None
+        self._failure: str | None = None  # as the first worker says that found it out
+        self._fail_by = math.inf
         # "done" or "stopped", once the checkpoint is committed after which the workers end so.
         self._over: str | None = None
 
@@ -131,6 +139,7 @@ class Coordinator:
             self._ended += self._platform.wait(TICK_S)
             # What ended has said all by now.
             self._read_reports(at_once=bool(self._ended))
+            self._note_failures()
             if self._replays:
                 self._restart_ended()
             elif self._note_returned():
@@ -139,8 +148,19 @@ class Coordinator:
             if self._stop_overdue():
                 return "stopped"
         self._read_reports(at_once=True)
+        if self._failure is not None:
+            raise RunFailed(self._failure)
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
+
+    def _note_failures(self) -> None:
+        """Raise RunFailed with what a worker found out, once the others had time to end, too."""
+        for one in self._ended:
+            if self._failure is None and one.result and one.result["status"] == FAILED:
+                self._failure = one.result["error"]
+                self._fail_by = time.monotonic() + FAILED_GRACE_S
+        if self._failure is not None and time.monotonic() > self._fail_by:
+            raise RunFailed(self._failure)
 
     def _restart_ended(self) -> None:
         """Tell of all that ended first, as the run may end with any of them."""
@@ -188,6 +208,8 @@ class Coordinator:
         if self._platform.running():
             left = ", ".join(self._platform.running())
             raise RunFailed(f"{left} did not end within {FOLLOWED_S:g} s of the kill")
+        if self._failure is not None:
+            raise RunFailed(self._failure)
         if self._over is not None:
             return self._over
         why = judge(early, failure, self._checkpoint.step, self._past)

@@ -197,6 +197,7 @@ class OneLife(RunLife[Recorder, Run]):
             checkpoint_age_s=checkpoint_age_s,
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
+            on_nan=settings.on_nan,
             rates=self._allotment_of(rank).rates,
             pipelining=self._pipelining(),
         )

@@ -46,7 +46,7 @@ _CONDITIONS = (
     "gpu_share",
 )
 #: Settings that no prediction depends on.
-_BESIDE = {"catalogue", "wait_timeout_s", "log_budget_mib", "target_accuracy"}
+_BESIDE = {"catalogue", "wait_timeout_s", "log_budget_mib", "target_accuracy", "on_nan"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,7 @@ class Recorder(Audience):
         self.stored_bytes = 0
         self._size_bytes: Callable[[], int] | None = None
         self._shown_epochs = 0
+        self._not_finite = False
         self._committed_at = time.monotonic()
         self._read_back()
 
@@ -217,6 +218,10 @@ class Recorder(Audience):
                 self._note_step(rank, record, show=show)
             case "round":
                 self._note_round(rank, record)
+            case "not finite" if not self._not_finite:
+                self._not_finite = True
+                if show:
+                    self._display.note(f"{record['text']}; it goes on (--on-nan warn)")
             case "epoch" if record["record"]["epoch"] >= self._shown_epochs:
                 self._shown_epochs = record["record"]["epoch"] + 1
                 if show:

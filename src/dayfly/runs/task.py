@@ -10,6 +10,7 @@ from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Checkpoint, Writer
 from dayfly.life.faults import Fault
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
 from dayfly.wire.shaping import Rates
@@ -32,6 +33,7 @@ class Task:
 
     compress: how gradients are made smaller; see `train.compression.compression`. pieces: in which
     a worker computes its share of a batch, one after another. pipelining: of a model that is cut.
+    on_nan: see `runs.settings.Settings`.
     """
 
     run: str
@@ -61,6 +63,7 @@ class Task:
     checkpoint_age_s: float
     faults: tuple[Fault, ...]
     pieces: int
+    on_nan: str = STOP_ON_NAN
     rates: Rates | None = None
     pipelining: Pipelining | None = None
 

@@ -26,7 +26,7 @@ from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
-from dayfly.life.coordinator import STOP, trimmed
+from dayfly.life.coordinator import FAILED, STOP, trimmed
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
@@ -34,6 +34,7 @@ from dayfly.life.reports import Reporter
 from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
 from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.catch_up import CatchUp
+from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import PROTOCOLS
@@ -45,6 +46,7 @@ from dayfly.runs.staging import CUT
 from dayfly.runs.task import RENDEZVOUS, Task
 from dayfly.train.devices import device_of_function
 from dayfly.train.evaluation import Evaluation
+from dayfly.train.finite import trained_names
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
@@ -66,7 +68,7 @@ from dayfly.wire.store import FileStore, open_store
 def main(payload: Json, context: Context) -> Json:
     """The handler of a training function; returns its status and the step it got to.
 
-    kept: where what it did is kept; see `life.rollback`.
+    kept: where what it did is kept; see `life.rollback`. error: why the run fails, if it is to.
     """
     return work(Task.load(payload), context, Worker)
 
@@ -93,13 +95,18 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
                 worker.close()
             raise
         worker.close()
-        return {"status": status, "step": worker.step, "kept": worker.kept}
+        return {
+            "status": status,
+            "step": worker.step,
+            "kept": worker.kept,
+            "error": worker.error,
+        }
 
 
 class Worker:
     """One attempt. `step` is the next step to take, a round's first.
 
-    kept: once it has ended: where what it did is kept, if anywhere.
+    Once it has ended: kept: where what it did is kept, if anywhere. error: why the run fails.
     """
 
     def __init__(
@@ -166,6 +173,16 @@ class Worker:
         self._protocol = (
             PROTOCOLS[task.sync](station) if built is None else Pipeline(station, built)
         )
+        self._watch = FiniteWatch(
+            task,
+            self._epochs,
+            self._progress,
+            trained_names(dict(self._replica.model.named_parameters())),
+            self._engine,
+            self._catch_up,
+            self._reporter,
+            self._places,
+        )
         self.step = self._protocol.load_state(task.checkpoint.step, tree["replica"], tensors)
         self._last_checkpoint = task.checkpoint.step
         self._trimmed = task.trimmed_step
@@ -174,6 +191,7 @@ class Worker:
         self._part: Future[None] | None = None
         self._looked_for_stop = 0.0
         self.kept: str | None = None
+        self.error: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
 
     def _group(self, name: str | None, ranks: Sequence[int]) -> Engine:
@@ -202,7 +220,7 @@ class Worker:
         )
 
     def run(self) -> str:
-        """Train; returns "done", "stopped" or "handed over"."""
+        """Train; returns "done", "stopped", "handed over" or `FAILED`."""
         try:
             while not self._finished():
                 granted = self._take_round()
@@ -218,6 +236,9 @@ class Worker:
         except HandOver as hand_over:
             self.kept = KEPT_BY_WORKER if hand_over.kept else None
             return "handed over"
+        except NotFinite as found:
+            self.error = str(found)
+            return FAILED
 
     def close(self) -> None:
         """Send what is still to be said, and end the threads."""
@@ -245,7 +266,9 @@ class Worker:
     def _take_round(self) -> Wishes:
         self._places.step, self._places.operation = self.step, "grad"
         granted = self._protocol.take(self.step)
-        stop = self._rounds.steps(self.step).stop
+        steps = self._rounds.steps(self.step)
+        self._watch.after_round(steps, own_finite=self._protocol.own_finite)
+        stop = steps.stop
         if self._epochs.ends_epoch(stop - 1):
             self._end_epoch(stop - 1)
         self.step = stop
@@ -259,6 +282,7 @@ class Worker:
         last = step + 1 == self._task.steps
         if last or (epoch + 1) % self._job.validate_every == 0:
             measured = self._protocol.validate(step)
+        self._watch.after_validation(step, measured.get("val_loss"))
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)
         spans = self._spans.take(began)
@@ -317,6 +341,7 @@ class Worker:
             own = checkpoints.share_of(Writer(), mine)
 
         def write(step: int = self.step) -> None:
+            self._watch.check_share(step, share)
             parts = checkpoints.write_share(self._store, step, writer, whole, share, own)
             self._faults.at(step, "written")
             self._lifetime.checkpoint_took(time.monotonic() - began)

@@ -7,6 +7,7 @@ become the mean of the replicas', weighted by their samples (averaging.py).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,6 +46,11 @@ class LocalSgd:
     def done(self) -> int:
         """Steps of the round that this replica has taken."""
         return len(self._losses)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the losses of these steps are."""
+        return all(map(math.isfinite, self._losses))
 
     def begin_round(self) -> None:
         """All replicas are equal."""

@@ -23,13 +23,15 @@ from dayfly.train.slices import Piece
 class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
-    apart: whether what is no gradient is a bucket of its own.
+    apart: whether what is no gradient is a bucket of its own. own_loss: this worker's share of the
+    loss of the step that it computed last.
     """
 
     def __init__(self, job: Job, replica: Replica, *, apart: bool = False) -> None:
         self._job = job
         self._replica = replica
         self.flat = FlatBuffer(replica.model, tail=3, apart=apart)
+        self.own_loss = 0.0
 
     def compute(
         self,
@@ -62,8 +64,8 @@ class Synchronous:
             flat.announce(ready)
         flat.end(samples / batch_samples)
         # Only now: to ask a GPU for a number is to wait for it, and buckets may go out meanwhile.
-        total = sum((loss.item() * weight for loss, weight in losses), 0.0)
-        flat.tail.copy_(torch.tensor([total, wishes.checkpoint, wishes.stop]))
+        self.own_loss = sum((loss.item() * weight for loss, weight in losses), 0.0)
+        flat.tail.copy_(torch.tensor([self.own_loss, wishes.checkpoint, wishes.stop]))
 
     def apply(self) -> tuple[float, Wishes]:
         """Take the summed step; returns the batch's mean loss and what is to be done after it."""

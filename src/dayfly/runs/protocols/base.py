@@ -68,11 +68,13 @@ class Protocol(Closing):
 
     hands_over_within: whether a worker may hand over within a round, keeping its own state.
     steps_when_written: whether it calls the station's `written` before the replica's `step`, so
-    that a checkpoint needs no copies of what that changes.
+    that a checkpoint needs no copies of what that changes. own_finite: whether this worker's own
+    losses of the round that was taken are finite, as far as it computed them.
     """
 
     hands_over_within: ClassVar[bool] = False
     steps_when_written: ClassVar[bool] = False
+    own_finite: bool = True
 
     def __init__(self, station: Station) -> None:
         self.station = station

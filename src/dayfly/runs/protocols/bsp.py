@@ -11,6 +11,7 @@ catches up computes its own contributions once more, from the run checkpoint on,
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -63,6 +64,7 @@ class Bsp(WholeModel):
         computed = self._buckets.needs_own
         if computed:
             self._compute(step)
+            self.own_finite = math.isfinite(self.steps.own_loss)
         else:
             self._buckets.take()
         self._exchange.adopt()
@@ -71,7 +73,7 @@ class Bsp(WholeModel):
         with here.spans.during("apply"):
             loss, granted = self.steps.apply()
         here.faults.at(step, "applied")
-        here.progress.add(loss, len(here.epochs.batch(step)))
+        here.progress.add(step, loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
         self.tell_step(step, loss, computed=computed, began=began, at=at, reduced_s=reduced - began)
         return granted

@@ -87,6 +87,7 @@ class LocalSgdRounds(WholeModel):
             else:
                 self._steps.skip(number)
         last = steps.stop - 1
+        self.own_finite = self._steps.finite
         if computed:
             self._steps.contribute(step, here.wishes())
         here.faults.at(last, "computed")
@@ -103,7 +104,7 @@ class LocalSgdRounds(WholeModel):
             losses, granted = self._steps.adopt(step)
         here.faults.at(last, "applied")
         for number, loss in zip(steps, losses, strict=True):
-            here.progress.add(loss, len(here.epochs.batch(number)))
+            here.progress.add(number, loss, len(here.epochs.batch(number)))
         ended = time.monotonic()
         here.reporter.add(
             "round",

@@ -19,6 +19,7 @@ FuncPipe's runtime (section 3) over stores, and Hydrozoa's (section 3.4) over so
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -93,6 +94,7 @@ class Pipeline(Protocol):
         passes: list[Any] = []
         if computed:
             run = self._compute(step, of_tail, passes)
+            self.own_finite = math.isfinite(self._stage.loss)
         else:
             self._buckets.take()
             self._tail.take(step, of_tail)
@@ -111,7 +113,7 @@ class Pipeline(Protocol):
         here.faults.at(step, "applied")
         if computed and here.task.replays and self._line.replicas > 1:
             run.drop_inputs()
-        here.progress.add(loss, len(here.epochs.batch(step)))
+        here.progress.add(step, loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
         self.tell_step(
             step,
