@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from dayfly.wire.segments import layout
 from dayfly.wire.segments import segment as segments
 from dayfly.wire.segments import writer as writers
 from dayfly.wire.segments.doorbell import Doorbells
+from dayfly.wire.segments.writer import Writer
 from tests.channels.kit import handles
 from tests.channels.places import NAMESPACE, SOON_S, FilePlace, make, put, tensor
 
@@ -269,3 +271,24 @@ def test_a_disk_that_vanished_is_a_wire_error(tmp_path: Path) -> None:
             put(channel, KEY, tensor((4,)))
         with pytest.raises(WaitTimeout):
             channel.get_bytes(Key(0, "a", COORDINATOR, 0), 0)
+
+
+def test_threads_that_race_make_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would keep its descriptor for ever."""
+    with make(tmp_path) as channel:
+        both, made = threading.Barrier(2), list[Writer]()
+        find, writer = channel._segment, files.Writer
+
+        def find_together(source: int) -> segments.Segment:
+            both.wait(SOON_S)
+            return find(source)
+
+        def made_one(*what: Any) -> Writer:
+            made.append(writer(*what))
+            return made[-1]
+
+        monkeypatch.setattr(channel, "_segment", find_together)
+        monkeypatch.setattr(files, "Writer", made_one)
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(channel._writer, [0, 0]))
+        assert found == [*made, *made]

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,3 +267,49 @@ def test_a_table_that_stays_full_names_who_does_not_read() -> None:
     table.put(KEY, memoryview(bytes(60)))
     with pytest.raises(WireError, match=rf"after 0\.01 s.*not read: {KEY}, by 0, 4; look at them"):
         table.reserve(60)
+
+
+def test_without_a_thread_to_be_had_others_are_served_later(
+    served: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = server.start_thread
+    refused = [True, True]
+
+    def scarce(*what: Any, **how: Any) -> threading.Thread:
+        if refused and refused.pop():
+            raise RuntimeError("can't start new thread")
+        return start(*what, **how)
+
+    monkeypatch.setattr(server, "start_thread", scarce)
+    for _ in range(2):
+        with closing(socket.create_connection((served.host, served.port), SOON_S)) as stranger:
+            assert hung_up(stranger)
+    with client_of(served) as client:
+        assert client.put(KEY, b"x")
+    refused.append(True)
+    with pytest.raises(WireError, match=r"cannot serve at .*: can't start new thread"):
+        Server(served.table, host="127.0.0.1", token=TOKEN, audience=AUDIENCE)
+    served.close()  # joins no thread that never began
+
+
+def test_a_mistake_of_the_server_is_told_to_its_caller(
+    served: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda args: shown.set())
+    monkeypatch.setattr(Table, "stored", lambda table, keys: [].remove(keys))
+    with client_of(served) as client:
+        with pytest.raises(WireError, match="the server failed: ValueError"):
+            client.stored([KEY])
+        assert shown.wait(SOON_S)
+        assert client.put(KEY, b"x")  # over a new connection
+
+
+def test_an_acceptor_that_fails_closes_the_server(
+    served: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    with closing(introduced(served)) as connection:
+        monkeypatch.setattr(server, "partial", lambda *what: [].remove(what))
+        with closing(socket.create_connection((served.host, served.port), SOON_S)):
+            assert hung_up(connection)

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
+from dayfly.threads import show
 from dayfly.wire.process_group.order import Order
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_number_k_runs_in_lane_k_modulo_lanes(lanes: int) -> None:
-    order = Order(lanes, "0")
+    order = Order(lanes, "0", show)
     ran: list[tuple[int, str]] = []
     lock = threading.Lock()
 
@@ -29,7 +30,7 @@ def test_number_k_runs_in_lane_k_modulo_lanes(lanes: int) -> None:
 
 
 def test_one_that_waits_holds_up_its_lane_only() -> None:
-    order = Order(2, "0")
+    order = Order(2, "0", show)
     go, second, third = threading.Event(), threading.Event(), threading.Event()
     order.add(lambda number: go.wait(60))
     order.add(lambda number: second.set())
@@ -42,7 +43,7 @@ def test_one_that_waits_holds_up_its_lane_only() -> None:
 
 
 def test_what_comes_after_has_the_same_number() -> None:
-    order = Order(2, "0")
+    order = Order(2, "0", show)
     ran: list[tuple[str, int]] = []
     order.add(lambda number: None)
     order.add(lambda n: ran.append(("first", n)), lambda n: ran.append(("after", n)))
@@ -51,16 +52,32 @@ def test_what_comes_after_has_the_same_number() -> None:
 
 
 def test_closed_takes_no_more() -> None:
-    order = Order(1, "0")
+    order = Order(1, "0", show)
     assert order.close(60)
     with pytest.raises(RuntimeError, match="the group 0 was destroyed"):
         order.add(lambda number: None)
 
 
 def test_closing_says_whether_all_has_ended() -> None:
-    order = Order(1, "0")
+    order = Order(1, "0", show)
     go = threading.Event()
     order.add(lambda number: go.wait(60))
     assert not order.close(0.01)
     go.set()
     assert order.close(60)
+
+
+def test_what_a_job_raises_is_told_and_the_lane_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: shown.append(str(args.exc_value)))
+    told: list[BaseException] = []
+    order = Order(1, "0", told.append)
+    ran = threading.Event()
+    order.add(lambda number: [].remove(number))
+    order.add(lambda number: ran.set())
+    assert ran.wait(60)
+    assert order.close(60)
+    assert [type(error) for error in told] == [ValueError]
+    assert shown == [str(told[0])]

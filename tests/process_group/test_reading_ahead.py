@@ -18,6 +18,7 @@ from dayfly.wire.message import Header
 from dayfly.wire.process_group import incoming
 from dayfly.wire.process_group.incoming import MOST_AHEAD, Incoming
 from dayfly.wire.process_group.letters import Letters
+from dayfly.wire.process_group.outgoing import Outgoing
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
 from tests.channels.places import NAMESPACE, SOON_S, make
@@ -305,3 +306,25 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
             with pytest.raises(WireError, match=r"rank 0, sending message . of tag 0 .*was closed"):
                 call.result()
     assert not threads()
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Incoming, "_take"), (Outgoing, "_carry")])
+def test_a_thread_that_fails_fails_what_waits_for_it(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, with the error that ended it: nothing waits for its time-out."""
+
+    def fail(*whatever: object) -> None:
+        raise KeyError("nobody expected this")
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    monkeypatch.setattr(owner, name, fail)
+    began = time.monotonic()
+    with office("files-shaped", 2) as made:
+        one = made.members[1]
+        call = one.send(torch.ones(3), 0) if owner is Outgoing else one.recv(torch.ones(3), 0)
+        assert isinstance(call.error(), KeyError)
+        with pytest.raises(WireError, match="nobody expected this") as failure:
+            one.recv(torch.ones(3), 0)
+        assert failure.value.__cause__ is call.error()
+    assert time.monotonic() - began < SOON_S / 2

@@ -102,7 +102,7 @@ def test_a_successor_takes_over(
 @pytest.mark.parametrize(
     ("owner", "name", "done"),
     [
-        (Segment, "dropped_slots", True),
+        (Segment, "slots", True),
         (Segment, "remove", False),
         (Segment, "_empty", False),
         (Segment, "remove", True),
@@ -151,6 +151,31 @@ def test_an_exception_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
         assert kit.get(segment, KEY) is None
     assert kit.put(writer, segment, KEY, bytes(size))
     writer.close()
+
+
+def test_a_message_that_is_dropped_while_a_writer_takes_over_is_taken_back_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as there or as dropped, and not once as the one and once as the other."""
+    segment = kit.make(tmp_path)
+    first, successor = kit.writer(segment), kit.writer(segment)
+    keys = [Key(step, "a", 0, 1) for step in range(80)]
+    for key in keys:
+        assert kit.put(first, segment, key, bytes(64))
+    for key in keys[:75]:
+        kit.drop(segment, key)
+    remove = Segment.remove
+
+    def remove_and_drop(one: Segment, digest: int, slot: int) -> None:
+        remove(one, digest, slot)
+        kit.drop(segment, keys[-1])
+
+    monkeypatch.setattr(Segment, "remove", remove_and_drop)
+    for step in range(100, 170):  # so many that it looks for dropped ones in between
+        assert kit.put(successor, segment, Key(step, "a", 0, 1), bytes(64))
+    assert segment.size_bytes() == 64 * (4 + 70)
+    for one in (first, successor):
+        one.close()
 
 
 def test_a_successor_takes_back_whatever_was_dropped(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -103,3 +104,26 @@ def test_whoever_has_a_removed_segment_open_is_told(tmp_path: Path) -> None:
     with pytest.raises(WireError, match=f"messages at {segment.path.parent} were removed"):
         kit.put(writer, segment, Key(0, "a", 0, 1), b"x")
     writer.close()
+
+
+def test_a_pool_whose_thread_failed_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the coordinator with its traceback, and to a writer that waits."""
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    place = tmp_path / "segments"
+    make_segments(place, 1, 64 * MIB)
+    began = time.monotonic()
+    with Pool(place, 1, ahead_bytes=0) as pool:
+        segment, writer = asking_writer(place, 0)
+        monkeypatch.setattr(pool, "_serve", lambda source: [].remove(source))
+        with pytest.raises(WireError, match="its thread failed"):
+            kit.put(writer, segment, Key(0, "a", 0, 1), bytes(8 * MIB))
+        with pytest.raises(WireError, match=r"makes room at .* failed: ValueError") as failure:
+            pool.check()
+        cause = failure.value.__cause__
+        assert cause is not None
+        assert isinstance(cause.__cause__, ValueError)
+        assert cause.__cause__.__traceback__ is not None
+        writer.close()
+    assert time.monotonic() - began < SOON_S

@@ -20,6 +20,7 @@ from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.platforms.local_call import HELLO_TIMEOUT_S, LocalCall
 from dayfly.life.platforms.local_zygote import READY_TIMEOUT_S, LocalZygote
 from dayfly.life.platforms.zygote_keeper import TRIES, ZygoteKeeper
+from dayfly.threads import start_thread
 
 _CLOSE_TIMEOUT_S = 20.0
 
@@ -35,8 +36,7 @@ class LocalMonitor:
         self._warm = False  # a zygote is wanted, though no call waits for one
         self._closing = False
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, name="dayfly-local", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, name="dayfly-local", failed=self._failed)
 
     def submit(self, call: LocalCall) -> None:
         """Take over a call. Raises RunFailed if functions cannot be started any more."""
@@ -105,23 +105,22 @@ class LocalMonitor:
             raise RunFailed(self._keeper.failure)
 
     def _run(self) -> None:
-        try:
-            while True:
-                with self._changed:
-                    self._start()
-                    self._changed.notify_all()
-                    if self._closing and not self._calls:
-                        self._keeper.reap_betweens()
-                        return
-                    poll, timeout_s = self._poll(), self._timeout_s()
-                poll.poll(None if timeout_s is None else 1000 * timeout_s + 1)
-                with self._changed:
-                    self._look()
-        except BaseException as error:
+        while True:
             with self._changed:
-                self._keeper.give_up(f"the local platform's own thread failed: {error!r}")
+                self._start()
                 self._changed.notify_all()
-            raise
+                if self._closing and not self._calls:
+                    self._keeper.reap_betweens()
+                    return
+                poll, timeout_s = self._poll(), self._timeout_s()
+            poll.poll(None if timeout_s is None else 1000 * timeout_s + 1)
+            with self._changed:
+                self._look()
+
+    def _failed(self, error: BaseException) -> None:
+        with self._changed:
+            self._keeper.give_up(f"the local platform's own thread failed: {error!r}")
+            self._changed.notify_all()
 
     def _poll(self) -> select.poll:
         poll = select.poll()

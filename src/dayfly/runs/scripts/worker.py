@@ -21,6 +21,7 @@ from dayfly.runs.scripts.interpreter import run_as_main
 from dayfly.runs.scripts.source import digest_of
 from dayfly.runs.scripts.task import ScriptTask
 from dayfly.runs.workplace import site_of
+from dayfly.threads import start_thread
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
@@ -109,9 +110,9 @@ class _Telling(Closing):
         self._reporter = Reporter(channel, task.rank, context.attempt)
         self._closing = threading.Event()
         self._reporter.add("start", urgent=True, step=0, seconds=time.monotonic() - began)
-        self._thread = threading.Thread(target=self._run, name="dayfly-telling", daemon=True)
+        self._failure: BaseException | None = None
         self._pid = os.getpid()
-        self._thread.start()
+        self._thread = start_thread(self._run, name="dayfly-telling", failed=self._failed)
 
     def _run(self) -> None:
         told = self._traffic.counters()
@@ -130,11 +131,16 @@ class _Telling(Closing):
                 return
             told = self._traffic.counters()
 
+    def _failed(self, error: BaseException) -> None:
+        self._failure = error
+
     def close(self) -> None:
-        """Tell the rest, if this is the process that began."""
+        """Tell the rest, if this is the process that began. Raises what ended its thread."""
         if os.getpid() != self._pid:
             return
         self._closing.set()
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
         self._reporter.add("end")
         self._reporter.close()

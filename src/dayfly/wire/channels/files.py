@@ -218,7 +218,8 @@ class FileChannel(Channel):
         if writer is None:
             segment = self._segment(source)
             with self._lock:
-                writer = self._writers.setdefault(source, Writer(segment, self._ask))
+                if (writer := self._writers.get(source)) is None:
+                    writer = self._writers[source] = Writer(segment, self._ask)
         return writer
 
     def _ask(self) -> None:

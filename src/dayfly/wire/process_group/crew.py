@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from dayfly.closing import Closing
+from dayfly.threads import Failed, guarded
 
 #: Threads that are kept for the next work; any more end when theirs is done.
 _MOST_IDLE = 8
@@ -48,10 +49,16 @@ class Crew(Closing):
                 self._changed.notify()
                 return future
             thread = threading.Thread(target=self._live, args=(run,), name=self._name, daemon=True)
-            self._threads.add(thread)
             self._leaving = {one for one in self._leaving if one.is_alive()}
-        thread.start()
+            # Under the lock: one that cannot be started is never among those that are joined, and
+            # one that was is there before it ends.
+            thread.start()
+            self._threads.add(thread)
         return future
+
+    def spawn(self, work: Callable[[], None], failed: Failed) -> None:
+        """Begin some work at whose end nobody looks. failed: as in `threads.guarded`."""
+        self.submit(guarded(work, failed))
 
     def settled(self, timeout_s: float) -> bool:
         """Whether all work is done, or is within this time."""

@@ -122,14 +122,14 @@ class Incoming:
                 letter = self._ahead.popleft()
                 letter.asked = asked
                 if letter.over:
-                    self._post.crew.submit(lambda: self._hand_over(letter, asked))
+                    self._post.spawn(lambda: self._hand_over(letter, asked))
             else:
                 self._asked.append(_Letter(self._next, asked))
             self._next += 1
             if not self._reading:
                 self._reading = True
                 self._rests = False
-                self._post.crew.submit(self._read)
+                self._post.spawn(self._read)
         return True
 
     def rest(self) -> None:

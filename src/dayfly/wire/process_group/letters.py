@@ -88,26 +88,28 @@ class Letters(Closing):
             stream = self._outgoing.get((to, tag))
             if stream is None:
                 stream = self._outgoing[to, tag] = Outgoing(self._post, to, tag)
-            stream.send(flat_P, done)
+            stream.send(flat_P, self._post.once(done))
 
     def recv(self, flat_P: torch.Tensor, source: int, tag: int, done: Done) -> None:
         """Receive into a flat tensor (P,) the next letter of this sender and tag."""
         self._check_request(flat_P, source, tag)
         with self._lock:
             self._check_open()
-            self._stream_from(source, tag).receive(flat_P, done)
+            self._stream_from(source, tag).receive(flat_P, self._post.once(done))
 
     def recv_any(self, flat_P: torch.Tensor, tag: int, done: DoneFrom) -> None:
         """Receive the next letter with this tag from whoever it comes."""
         self._check_request(flat_P, None, tag)
-        asked = _FromAnyone(flat_P, done, time.monotonic() + self._post.timeout_s)
+        asked = _FromAnyone(
+            flat_P, self._post.once(done, -1), time.monotonic() + self._post.timeout_s
+        )
         with self._lock:
             self._check_open()
             if (waiting := self._from_anyone.get(tag)) is not None:
                 waiting.append(asked)
                 return
             self._from_anyone[tag] = deque([asked])
-            self._post.crew.submit(lambda: self._receive_from_anyone(tag))
+            self._post.spawn(lambda: self._receive_from_anyone(tag))
 
     def close(self) -> None:
         """End what is not done yet, with WireError, and all threads."""
@@ -188,3 +190,4 @@ class Letters(Closing):
     def _check_open(self) -> None:
         if self._closed:
             raise WireError(f"the letters of rank {self._rank} are closed")
+        self._post.check()

@@ -70,7 +70,7 @@ class Member:
             check=self._check,
         )
         lanes = 1 if channel.immediate else _LANES_OVER_LINK
-        self._order = Order(lanes, name)
+        self._order = Order(lanes, name, self._fail)
         self.collectives = Collectives(
             channel, rank, self.size, timeout_s=timeout_s, lanes=lanes, at_server=whole_world
         )

@@ -11,16 +11,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
+
+from dayfly.threads import Failed, guarded, start_thread
 
 #: A collective to be run, given its number.
 Job = Callable[[int], None]
 
 
 class Order:
-    """Threads of lanes, each started when it is first needed."""
+    """Threads of lanes, each started when it is first needed.
 
-    def __init__(self, lanes: int, name: str) -> None:
+    failed: told what a job raises, which is to catch all that it expects; the lane goes on.
+    """
+
+    def __init__(self, lanes: int, name: str, failed: Failed) -> None:
+        self._failed = failed
         self.lanes = lanes
         self._name = name
         self._queues: list[SimpleQueue[tuple[Job, int] | None]] = []
@@ -67,16 +74,14 @@ class Order:
 
     def _start_lane(self, lane: int) -> None:
         queue: SimpleQueue[tuple[Job, int] | None] = SimpleQueue()
-        self._queues.append(queue)
-        # A script that ends without destroying its groups must not hang.
-        thread = threading.Thread(
-            target=_run, args=(queue,), name=f"dayfly-{self._name}-{lane}", daemon=True
+        # A daemon: a script that ends without destroying its groups must not hang.
+        thread = start_thread(
+            lambda: self._run(queue), name=f"dayfly-{self._name}-{lane}", failed=self._failed
         )
         self._threads.append(thread)
-        thread.start()
+        self._queues.append(queue)
 
-
-def _run(queue: SimpleQueue[tuple[Job, int] | None]) -> None:
-    while (item := queue.get()) is not None:
-        job, number = item
-        job(number)
+    def _run(self, queue: SimpleQueue[tuple[Job, int] | None]) -> None:
+        while (item := queue.get()) is not None:
+            job, number = item
+            guarded(partial(job, number), self._failed)()

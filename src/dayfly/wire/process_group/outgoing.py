@@ -66,7 +66,7 @@ class Outgoing:
             wanted = min(self._post.at_once, self._carriers + len(parts))
             started, self._carriers = wanted - self._carriers, wanted
         for _ in range(started):
-            self._post.crew.submit(self._carry)
+            self._post.spawn(self._carry)
 
     def _carry(self) -> None:
         while True:

@@ -12,6 +12,7 @@ import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WaitTimeout, WireError
+from dayfly.threads import guarded, show
 from dayfly.wire.buffers import Buffers
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.channels.drops import Drops
@@ -35,6 +36,8 @@ class Post(Closing):
         self.timeout_s = timeout_s
         self.buffers = Buffers()
         self.crew = Crew("dayfly-letters")
+        self._untold: dict[object, Callable[[BaseException], None]] = {}
+        self._failure: BaseException | None = None
         #: Messages of one letter, and letters to one reader, that are under way at once.
         self.at_once = 1 if channel.immediate else max(2, channel.abilities.in_flight)
         #: Whether letters that nobody asked for yet are read ahead: what is in memory is near.
@@ -48,7 +51,35 @@ class Post(Closing):
         """Raise if waiting is of no use any more."""
         if self._closed.is_set():
             raise WireError("the group was closed meanwhile")
+        if self._failure is not None:
+            raise WireError(f"given up, as a thread failed: {self._failure!r}") from self._failure
         self._check()
+
+    def once(self, done: Callable[..., None], *more: object) -> Callable[..., None]:
+        """Returns a letter's `done` that is called once: when the letter is over, or by `fail`.
+
+        Args:
+            done: called with an error or None, and more.
+            more: what follows the error that `fail` tells.
+        """
+        token = object()
+
+        def told(*what: object) -> None:
+            if self._untold.pop(token, None) is not None:
+                done(*what)
+
+        self._untold[token] = lambda error: told(error, *more)
+        return told
+
+    def spawn(self, work: Callable[[], None]) -> None:
+        """Begin some work in a thread; an exception of it fails all letters of this member."""
+        self.crew.submit(guarded(work, self.fail))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the error to all letters that are under way, and refuse those that come."""
+        self._failure = error
+        for told in list(self._untold.values()):
+            tell(told, error)
 
     def pause(self, pause_s: float) -> None:
         """Sleep, unless it is closed."""
@@ -111,10 +142,7 @@ def tell(done: Callable[..., None], *what: object) -> None:
     try:
         done(*what)
     except Exception as error:
-        thread = threading.current_thread()
-        threading.excepthook(
-            threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
-        )
+        show(error)
 
 
 def letter_key(number: int, tag: int, c: int, source: int, destination: int) -> Key:

@@ -12,11 +12,17 @@ import torch
 import torch.distributed as dist
 
 from dayfly.errors import WaitTimeout
+from dayfly.threads import guarded, show
 
 #: What users hang on futures runs here, never on a thread that communicates: it may wait for
 #: another operation (the PowerSGD hook does). So many threads that none of them waits for one.
 _MOST_CALLBACK_THREADS = 1000
 _callbacks = ThreadPoolExecutor(_MOST_CALLBACK_THREADS, thread_name_prefix="dayfly-callback")
+
+
+def _settle(source: torch.futures.Future[Any]) -> None:
+    """Let the futures that hang on this one go on."""
+    _callbacks.submit(guarded(lambda: source.set_result(None), show))
 
 
 class DayflyWork(dist.Work):
@@ -40,7 +46,7 @@ class DayflyWork(dist.Work):
             self._over.set()
             source = self._source
         if source is not None:
-            _callbacks.submit(source.set_result, None)
+            _settle(source)
 
     def wait(self, timeout: dt.timedelta | None = None) -> bool:
         """Until it is over. Raises its error; WaitTimeout after `timeout`, none or 0: any time."""
@@ -86,7 +92,7 @@ class DayflyWork(dist.Work):
                 # Only what is raised within `then` makes a future that C++ sees to have failed.
                 self._future = self._source.then(self._outcome)
                 if self._over.is_set():
-                    _callbacks.submit(self._source.set_result, None)
+                    _settle(self._source)
             return self._future
 
     def _outcome(self, source: torch.futures.Future[Any]) -> list[torch.Tensor]:
@@ -105,7 +111,7 @@ class SeveralWorks(DayflyWork):
             tensors = [tensor for work in works for tensor in work.result()]
         super().__init__("several operations", tensors)
         self._works = works
-        _callbacks.submit(self._wait_for_all)
+        _callbacks.submit(guarded(self._wait_for_all, self.finish))
 
     def _wait_for_all(self) -> None:
         error: BaseException | None = None

@@ -59,7 +59,7 @@ W_DROPPED_AT = 13
 W_WANTED_SLOTS, W_WANTED_BYTES = 14, 15
 #: Why it will not get that: one of the numbers below; 0: it may.
 W_REFUSED = 16
-REFUSED_BUDGET, REFUSED_DISK = 1, 2
+REFUSED_BUDGET, REFUSED_DISK, REFUSED_FAILED = 1, 2, 3
 #: A writer that uses more of the arena than this asks for more to be touched, without waiting.
 W_ASK_BYTES = 17
 #: Rises whenever an entry goes to another bucket.

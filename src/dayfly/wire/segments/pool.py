@@ -11,13 +11,13 @@ import errno
 import os
 import secrets
 import shutil
-import threading
 from array import array
 from contextlib import ExitStack
 from pathlib import Path
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
+from dayfly.threads import start_thread
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.doorbell import LOOK_AGAIN_S
@@ -84,7 +84,7 @@ class Pool(Closing):
         self._place = place
         self._ahead_bytes = ahead_bytes
         self._closed = False
-        self._failure: str | None = None
+        self._failure: WireError | None = None
         with ExitStack() as stack:
             self._fds: dict[int, int] = {}
             self._segments: dict[int, Segment] = {}
@@ -98,13 +98,12 @@ class Pool(Closing):
             segment.words[layout.W_TOUCHED_BYTES] for segment in self._segments.values()
         )
         self._share = self._own.layout.arena_bytes // len(self._segments)
-        self._thread = threading.Thread(target=self._run, name="dayfly-pool", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, name="dayfly-pool", failed=self._failed)
 
     def check(self) -> None:
         """Raise what went wrong in the thread, such as a full disk."""
         if self._failure is not None:
-            raise WireError(self._failure)
+            raise WireError(str(self._failure)) from self._failure
 
     def close(self) -> None:
         """End the thread; nothing more is touched."""
@@ -128,10 +127,19 @@ class Pool(Closing):
                 served = sum(self._serve(source) for source in self._fds)
                 worked = served or any(self._work_ahead(source) for source in self._fds)
             except OSError as error:
-                self._failure = str(failure(error, self._place))
+                self._failure = failure(error, self._place)
                 return
             if not worked:
                 own.bells.wait(layout.BELL_WANTED, seen, LOOK_AGAIN_S)
+
+    def _failed(self, error: BaseException) -> None:
+        """Nobody makes room any more: the coordinator raises it, and so do writers that wait."""
+        said = f"file channel: the thread that makes room at {self._place} failed: {error!r}"
+        self._failure = WireError(said)
+        self._failure.__cause__ = error
+        for segment in self._segments.values():
+            segment.words[layout.W_REFUSED] = layout.REFUSED_FAILED
+            segment.bells.ring(layout.BELL_TOUCHED)
 
     def _serve(self, source: int) -> bool:
         """Touch what a writer waits for, or tell it why not; whether one waits."""
@@ -150,7 +158,7 @@ class Pool(Closing):
             else:
                 self._touch_bytes(source, missing)
         except OSError as error:
-            self._failure = str(failure(error, self._place))
+            self._failure = failure(error, self._place)
             words[layout.W_REFUSED] = layout.REFUSED_DISK
         segment.bells.ring(layout.BELL_TOUCHED)
         return True

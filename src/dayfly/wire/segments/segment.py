@@ -151,14 +151,14 @@ class Segment:
         entries = self._used()
         return int(entries["size"][_live(entries)].sum())
 
-    def live_slots(self) -> npt.NDArray[np.intp]:
-        """Numbers of the entries whose messages count."""
-        return np.flatnonzero(_live(self._used()))
+    def slots(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Numbers of the entries whose messages count, and of those dropped and not taken back.
 
-    def dropped_slots(self) -> npt.NDArray[np.intp]:
-        """Numbers of the entries whose messages were dropped and not yet taken back."""
+        Of one moment: a message that is dropped meanwhile is in one of the two.
+        """
         entries = self._used()
-        return np.flatnonzero((entries["sequence"] != 0) & ~_live(entries))
+        there, live = entries["sequence"] != 0, _live(entries)
+        return np.flatnonzero(live), np.flatnonzero(there & ~live)
 
     def highest_slot(self) -> int:
         """Number of the last entry in use; -1 if there is none."""

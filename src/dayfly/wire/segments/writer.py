@@ -173,6 +173,11 @@ class Writer:
                     raise self._full(self._over_budget)
                 if words[layout.W_REFUSED] == layout.REFUSED_DISK:
                     raise no_space(segment.path.parent)
+                if words[layout.W_REFUSED] == layout.REFUSED_FAILED:
+                    raise WireError(
+                        f"the coordinator makes no room at {segment.path} any more: its thread "
+                        "failed, and its own error says why"
+                    )
                 left = until - time.monotonic()
                 if left <= 0:
                     raise WireError(
@@ -190,7 +195,7 @@ class Writer:
         dropped_at = words[layout.W_DROPPED_AT]
         if dropped_at == self._drops_seen:
             return
-        for slot in segment.dropped_slots().tolist():
+        for slot in segment.slots()[1].tolist():
             words[self._word(slot)] = 0  # first of all, so that readers notice
             digest, offset, room = self._taken.pop(slot)
             segment.remove(digest, slot)
@@ -204,10 +209,10 @@ class Writer:
         segment, words = self._segment, self._segment.words
         words[layout.W_WRITER] = self._id
         self._drops_seen = words[layout.W_DROPPED_AT]
-        for slot in segment.dropped_slots().tolist():
+        live, dropped = segment.slots()
+        for slot in dropped.tolist():
             words[self._word(slot)] = 0
             segment.remove(words[self._word(slot) + 2], slot)
-        live = segment.live_slots()
         segment.repair(live)
         chosen = segment.entries[live]
         offsets, digests = chosen["offset"].tolist(), chosen["digest"].tolist()

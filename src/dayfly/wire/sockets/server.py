@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
 from dayfly.closing import Closing
-from dayfly.errors import WireError
+from dayfly.errors import WireError, in_short
+from dayfly.threads import start_thread
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.sockets import protocol
 from dayfly.wire.sockets.protocol import Asked, Request, Status, hang_up, pack_reply
@@ -24,6 +25,7 @@ from dayfly.wire.sockets.table import Gone, Table
 #: Connections whose handshake is not over yet, at most; others wait in the kernel.
 _STRANGERS = 64
 _DRAIN_BYTES = 2**16
+_NAME = "dayfly-server"
 _JOIN_S = 10.0
 
 
@@ -56,8 +58,11 @@ class Server(Closing):
         self._lock = threading.Lock()
         self._closing = False
         self._connections: dict[socket.socket, threading.Thread] = {}
-        self._acceptor = self._thread(self._accept)
-        self._acceptor.start()
+        try:
+            self._acceptor = start_thread(self._accept, name=_NAME, failed=lambda _: self.close())
+        except RuntimeError as error:
+            self._listener.close()
+            raise WireError(f"cannot serve at {self.host}:{self.port}: {error}") from error
 
     def close(self) -> None:
         """Hang up on everybody; the messages are gone. May be called twice."""
@@ -73,9 +78,6 @@ class Server(Closing):
         for thread in (self._acceptor, *connections.values()):
             if thread is not threading.current_thread():
                 thread.join(_JOIN_S)
-
-    def _thread(self, target: Callable[..., None], *args: socket.socket) -> threading.Thread:
-        return threading.Thread(target=target, args=args, daemon=True, name="dayfly-server")
 
     def _accept(self) -> None:
         while True:
@@ -93,9 +95,15 @@ class Server(Closing):
                 if self._closing:
                     connection.close()
                     return
-                thread = self._thread(self._serve, connection)
-                self._connections[connection] = thread
-                thread.start()
+                try:
+                    serve = partial(self._serve, connection)
+                    thread = start_thread(serve, name=_NAME, failed=lambda _: None)
+                except RuntimeError:
+                    # No thread to be had: the caller comes again, and others are served meanwhile.
+                    self._strangers.release()
+                    connection.close()
+                else:
+                    self._connections[connection] = thread  # `_serve` needs the lock to end
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -146,8 +154,14 @@ class Server(Closing):
         except Gone:
             protocol.send(connection, pack_reply(Status.GONE))
         except WireError as error:
-            why = str(error).encode()[:4096]
-            protocol.send(connection, pack_reply(Status.REFUSED, len(why)), why)
+            _refuse(connection, str(error))
+        except Exception as error:
+            # Nobody expected it: its caller is told, and the connection, of which nobody knows how
+            # far it was read, ends with the traceback.
+            if not isinstance(error, OSError):
+                with suppress(OSError, WireError):
+                    _refuse(connection, f"the server failed: {in_short(error)}")
+            raise
 
     def _put(self, connection: socket.socket, request: Request) -> None:
         key, length = _key_of(request), request.length
@@ -211,6 +225,11 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _reply(connection: socket.socket, body: bytes = b"") -> None:
     protocol.send(connection, pack_reply(Status.DONE, len(body)), body)
+
+
+def _refuse(connection: socket.socket, text: str) -> None:
+    why = text.encode()[:4096]
+    protocol.send(connection, pack_reply(Status.REFUSED, len(why)), why)
 
 
 def _key_of(request: Request) -> Key:
