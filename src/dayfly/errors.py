@@ -57,6 +57,10 @@ class RunFailed(DayflyError):
     """A run was started and failed; the message is its cause."""
 
 
+class SureToFail(RunFailed):
+    """A run failed with what would come again the same way: to go on with it is of no use."""
+
+
 class WireError(DayflyError):
     """A message was missing in time, or was not what its reader expected."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,21 @@ from dayfly.life.restarts import Restarts
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
+from tests.life import ends
 
 RETURNED, RAISED, CANCELLED = Outcome.RETURNED, Outcome.RAISED, Outcome.CANCELLED
 
 
 def end(invocation: Invocation, outcome: Outcome) -> Ended:
     raised = outcome is RAISED
-    return Ended(
+    return replace(
+        ends.end(
+            0,
+            outcome,
+            "ValueError: no" if raised else None,
+            result={"status": "done"} if outcome is RETURNED else None,
+        ),
         invocation=invocation,
-        outcome=outcome,
-        result={"status": "done"} if outcome is RETURNED else None,
-        error="ValueError: no" if raised else None,
-        detail="Traceback ...\nValueError: no" if raised else "",
-        init_s=0.0,
-        run_s=1.0,
     )
 
 
@@ -144,7 +146,7 @@ def test_who_returned_between_the_look_and_the_kill_ended_in_good_order(root: Pa
         (1, RAISED, True),
         (2, CANCELLED, False),
     ]
-    assert Restarts(0).after(found, kept=True, where="") == (
+    assert str(Restarts(0).after(found, kept=True, where="", now=0.0).failure) == (
         "worker 1 raised ValueError: no (no restart, as --max-restarts 0 allows)\n\n"
         "Traceback ...\nValueError: no"
     )
@@ -164,7 +166,7 @@ def test_so_did_who_returned_before_the_kill_that_a_lost_channel_brought(root: P
         (1, CANCELLED, False),
         (2, RETURNED, False),
     ]
-    assert Restarts(0).after(found, kept=True, where="") == (
+    assert str(Restarts(0).after(found, kept=True, where="", now=0.0).failure) == (
         "the channel failed: WireError: the channel is gone "
         "(no restart, as --max-restarts 0 allows)"
     )

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from dayfly.errors import WireError
+from dayfly.errors import SureToFail, WireError
+from dayfly.life.deaths import Decision, Patience
 from dayfly.life.gang import GangEnd, Verdict
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.restarts import Restarts, in_a_line
-from dayfly.life.rollback import by_themselves, is_wire_error, own_deaths
+from dayfly.life.rollback import by_themselves, own_deaths
+from tests.life.ends import end
 
-
-def end(worker: int, outcome: Outcome, error: str | None = None, detail: str = "") -> Ended:
-    limits = Limits(lifetime_s=5.0)
-    invocation = Invocation(
-        function=f"worker-{worker}", attempt=0, handler="m:f", payload={}, limits=limits
-    )
-    return Ended(
-        invocation=invocation, outcome=outcome, error=error, detail=detail, init_s=0, run_s=0
-    )
-
-
-RAISED = end(1, Outcome.RAISED, "ValueError: no", "Traceback ...\nValueError: no")
-OTHER = end(0, Outcome.RAISED, "WireError: rank 1 is gone", "Traceback ...")
+RAISED = end(1, Outcome.RAISED, "ValueError: no")
+OTHER = end(0, Outcome.RAISED, "WireError: rank 1 is gone")
 OLD = end(2, Outcome.LIFETIME, detail="killed at the end of its lifetime of 5 s")
+HIT = end(1, Outcome.KILLED, detail="killed by SIGKILL from outside")
+
+
+def after(restarts: Restarts, end: GangEnd, *, kept: bool = False, now: float = 0.0) -> str | None:
+    """Why the run fails, if it does."""
+    failure = restarts.after(end, kept=kept, where="DIR", now=now).failure
+    return None if failure is None else str(failure)
+
+
 DIED = GangEnd(Verdict.DIED, (RAISED, OTHER))
 LIVED = GangEnd(Verdict.LIFETIME, (OLD,))
+KILLED = GangEnd(Verdict.DIED, (HIT, OTHER))
 
 
 def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> None:
     restarts = Restarts(2)
-    assert [restarts.after(DIED, kept=True, where="") for _ in range(2)] == [None, None]
-    assert restarts.after(DIED, kept=True, where="") == (
+    assert [after(restarts, DIED, kept=True) for _ in range(2)] == [None, None]
+    assert after(restarts, DIED, kept=True) == (
         "worker 1 raised ValueError: no (all had started again 2 times, as --max-restarts 2 "
         "allows)\n\nTraceback ...\nValueError: no\n"
         "also: worker 0 raised WireError: rank 1 is gone"
@@ -40,10 +43,10 @@ def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> 
 
 def test_lifetimes_are_not_counted_as_deaths_unless_nothing_is_kept() -> None:
     restarts = Restarts(0)
-    assert [restarts.after(LIVED, kept=True, where="") for _ in range(9)] == [None] * 9
-    assert [restarts.after(LIVED, kept=False, where="") for _ in range(2)] == [None] * 2
-    assert restarts.after(LIVED, kept=True, where="") is None
-    found = [restarts.after(LIVED, kept=False, where="DIR") for _ in range(3)]
+    assert [after(restarts, LIVED, kept=True) for _ in range(9)] == [None] * 9
+    assert [after(restarts, LIVED, kept=False) for _ in range(2)] == [None] * 2
+    assert after(restarts, LIVED, kept=True) is None
+    found = [after(restarts, LIVED, kept=False) for _ in range(3)]
     assert found[:2] == [None, None]
     assert (found[2] or "").startswith(
         "3 lives in a row came to the end of their 5 s, and nothing was written below DIR meanwhile"
@@ -54,9 +57,9 @@ def test_lifetimes_are_not_counted_as_deaths_unless_nothing_is_kept() -> None:
 def test_a_death_between_them_counts_as_one_and_lives_in_vain_are_counted_anew() -> None:
     restarts = Restarts(1)
     ends = [LIVED, LIVED, DIED, LIVED, LIVED]
-    assert [restarts.after(one, kept=False, where="") for one in ends] == [None] * 5
+    assert [after(restarts, one, kept=False) for one in ends] == [None] * 5
     assert (restarts.deaths, restarts.in_vain) == (1, 2)
-    assert restarts.after(DIED, kept=False, where="") is not None
+    assert after(restarts, DIED, kept=False) is not None
 
 
 @pytest.mark.parametrize(
@@ -77,34 +80,16 @@ def test_a_death_between_them_counts_as_one_and_lives_in_vain_are_counted_anew()
 )
 def test_memory_has_a_remedy(refused: str, words: str) -> None:
     died = GangEnd(Verdict.DIED, (end(0, Outcome.OUT_OF_MEMORY, detail=refused),))
-    assert Restarts(0).after(died, kept=False, where="") == words
+    assert after(Restarts(0), died) == words
 
 
 def test_a_channel_that_fails_is_a_death_of_its_own() -> None:
     died = GangEnd(Verdict.DIED, (OTHER,), WireError("no server"))
     assert in_a_line(died) == "the channel failed: WireError: no server"
-    assert Restarts(0).after(died, kept=False, where="") == (
+    assert after(Restarts(0), died) == (
         "the channel failed: WireError: no server (no restart, as --max-restarts 0 allows)\n"
         "also: worker 0 raised WireError: rank 1 is gone"
     )
-
-
-@pytest.mark.parametrize(
-    ("error", "detail", "of_the_wire"),
-    [
-        ("WireError: gone", "", True),
-        ("WaitTimeout: nothing came", "", True),
-        ("RuntimeError: WireError: gone", "", True),
-        ("RuntimeError: mine", "Traceback\ndayfly.errors.WaitTimeout: late\n\nThe above", True),
-        ("RuntimeError: mine", "Traceback\n  raise dayfly.errors.WireError\n", False),
-        ("MyWireErrors: mine", "", False),
-        ("ValueError: no", "", False),
-    ],
-)
-def test_an_error_of_the_wire_is_known_behind_another(
-    error: str, detail: str, of_the_wire: bool
-) -> None:
-    assert is_wire_error(end(0, Outcome.RAISED, error, detail)) is of_the_wire
 
 
 def test_whom_the_coordinator_ended_did_not_end_by_himself() -> None:
@@ -118,31 +103,67 @@ def test_whom_the_coordinator_ended_did_not_end_by_himself() -> None:
 
 def test_the_same_exception_twice_with_nothing_written_between_is_a_mistake() -> None:
     restarts = Restarts(9)
-    assert restarts.after(DIED, kept=False, where="") is None
-    found = restarts.after(DIED, kept=False, where="")
-    assert (found or "").startswith(
+    assert restarts.after(DIED, kept=False, where="", now=0.0) == Decision()
+    failure = restarts.after(DIED, kept=False, where="", now=0.0).failure
+    assert isinstance(failure, SureToFail)
+    assert str(failure).startswith(
         "worker 1 raised ValueError: no (twice in a row, and nothing was written in between)"
     )
 
 
+def elsewhere(**changes: Any) -> GangEnd:
+    """As `DIED`, but for what is given."""
+    told: dict[str, Any] = {"worker": 1, "error": "ValueError: no", "place": "job.py:3", **changes}
+    return GangEnd(Verdict.DIED, (end(outcome=Outcome.RAISED, **told),))
+
+
 @pytest.mark.parametrize(
-    "between",
-    [
-        (DIED, True),
-        (LIVED, False),
-        (GangEnd(Verdict.DIED, (end(1, Outcome.RAISED, "OSError: no"),)), False),
-        (GangEnd(Verdict.DIED, (end(1, Outcome.KILLED),)), False),
-    ],
-    ids=["kept", "lifetime", "another", "killed"],
+    "second",
+    [elsewhere(error="OSError: no"), elsewhere(place="job.py:4"), elsewhere(worker=0)],
+    ids=["type", "line", "rank"],
+)
+def test_another_exception_is_another_mistake(second: GangEnd) -> None:
+    restarts = Restarts(9)
+    assert [after(restarts, one) for one in (DIED, second, DIED)] == [None] * 3
+
+
+def test_the_text_of_an_exception_may_differ() -> None:
+    restarts = Restarts(9)
+    assert after(restarts, DIED) is None
+    assert after(restarts, elsewhere(error="ValueError: at 0x7f")) is not None
+
+
+@pytest.mark.parametrize(
+    "between", [(DIED, True), (LIVED, False), (KILLED, False)], ids=["kept", "lifetime", "killed"]
 )
 def test_what_came_between_them_makes_it_none(between: tuple[GangEnd, bool]) -> None:
     restarts = Restarts(9)
     ends = [(DIED, False), between, (DIED, False)]
-    assert [restarts.after(one, kept=kept, where="") for one, kept in ends] == [None] * 3
+    assert [after(restarts, one, kept=kept) for one, kept in ends] == [None] * 3
 
 
-@pytest.mark.parametrize("first", [OTHER, end(1, Outcome.KILLED), end(1, Outcome.EXITED)])
+@pytest.mark.parametrize("first", [OTHER, end(1, Outcome.EXITED)])
 def test_what_may_pass_is_no_mistake(first: Ended) -> None:
     restarts = Restarts(2)
     died = GangEnd(Verdict.DIED, (first,))
-    assert [restarts.after(died, kept=False, where="") for _ in range(2)] == [None, None]
+    assert [after(restarts, died) for _ in range(3)][:2] == [None, None]
+    assert restarts.deaths == 2
+
+
+def test_kills_from_outside_are_not_counted_and_wait_longer_and_longer() -> None:
+    restarts = Restarts(0, Patience(first_pause_s=1.0, longest_pause_s=5.0))
+    told = [restarts.after(KILLED, kept=False, where="", now=0.0) for _ in range(6)]
+    assert told == [Decision(pause_s=pause_s) for pause_s in (0.0, 1.0, 2.0, 4.0, 5.0, 5.0)]
+    assert restarts.after(KILLED, kept=True, where="", now=0.0) == Decision()
+    assert restarts.deaths == 0
+
+
+def test_kills_end_a_run_that_kept_nothing_for_too_long() -> None:
+    restarts = Restarts(0, Patience(without_progress_s=10.0))
+    assert [after(restarts, KILLED, now=now) for now in (0.0, 9.0, 10.0)] == [None] * 3
+    assert after(restarts, KILLED, kept=True, now=11.0) is None
+    assert after(restarts, KILLED, now=20.0) is None
+    assert (after(restarts, KILLED, now=22.0) or "").startswith(
+        "worker 1 was killed from outside (killed by SIGKILL from outside) (the last of 3 kills "
+        "in 11 s in which nothing was written)"
+    )

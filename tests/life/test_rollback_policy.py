@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from dayfly.errors import RunFailed, WireError
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.errors import RunFailed, SureToFail, WireError
+from dayfly.life.deaths import PATIENCE
+from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.rollback import (
     CAUSE_S,
     COMMIT_S,
@@ -18,15 +17,7 @@ from dayfly.life.rollback import (
     patience_s,
     redone_steps,
 )
-
-
-def end(worker: int, outcome: Outcome, error: str | None = None, result: Any = None) -> Ended:
-    invocation = Invocation(
-        function=f"worker-{worker}", attempt=0, handler="m:f", payload={}, limits=Limits()
-    )
-    return Ended(
-        invocation=invocation, outcome=outcome, error=error, result=result, init_s=0, run_s=0
-    )
+from tests.life.ends import end
 
 
 def handed_over(worker: int, step: int, kept: str | None) -> Ended:
@@ -36,6 +27,7 @@ def handed_over(worker: int, step: int, kept: str | None) -> Ended:
 
 KILLED = end(0, Outcome.KILLED)
 RAISED = end(1, Outcome.RAISED, "ArithmeticError: no")
+HUNGRY = end(1, Outcome.OUT_OF_MEMORY)
 WIRE = end(2, Outcome.RAISED, "WireError: rank 0 is gone")
 TIMEOUT = end(3, Outcome.RAISED, "WaitTimeout: nothing came within 900 s")
 DONE = end(4, Outcome.RETURNED, result={"status": "done", "step": 12, "kept": "run"})
@@ -93,11 +85,28 @@ def test_three_of_a_cause_fail_the_run_whatever_was_redone_between() -> None:
     """The steps that were done before a rollback, and are done again, are no progress."""
     past = Past(frontier=7)
     for _ in range(2):
-        assert judge([WIRE, RAISED], None, 4, past) == "worker 1 raised ArithmeticError: no"
-    with pytest.raises(RunFailed, match=r"worker 1 raised Arith.* in step 7, 3 times in a row"):
-        judge([RAISED, WIRE], None, 4, past)
+        assert judge([WIRE, HUNGRY], None, 4, past, 0.0) == "worker 1 ran out of memory ()"
+    with pytest.raises(RunFailed, match=r"worker 1 ran out of .* in step 7, 3 times in a row"):
+        judge([HUNGRY, WIRE], None, 4, past, 0.0)
     past.frontier = 8
-    judge([RAISED], None, 4, past)
+    judge([HUNGRY], None, 4, past, 0.0)
+
+
+def test_the_same_exception_again_fails_the_run() -> None:
+    past = Past(frontier=7)
+    assert judge([WIRE, RAISED], None, 4, past, 0.0) == "worker 1 raised ArithmeticError: no"
+    with pytest.raises(SureToFail, match=r"twice at job\.py:3"):
+        judge([RAISED, WIRE], None, 4, past, 0.0)
+
+
+def test_all_start_later_after_each_kill_and_at_once_after_a_hand_over() -> None:
+    past = Past(frontier=7)
+    pauses_s = []
+    for ends in ([KILLED], [KILLED], [KILLED], [IN_ROUND]):
+        judge(ends, None, 8, past, 0.0)
+        pauses_s.append(past.pause_s)
+    assert pauses_s == [*(PATIENCE.pause_s(deaths) for deaths in (1, 2, 3)), 0.0]
+    assert pauses_s[2] > pauses_s[1] > pauses_s[0]
 
 
 @pytest.mark.parametrize("end", [IN_VAIN, AT_CHECKPOINT, IN_ROUND])
@@ -105,24 +114,26 @@ def test_hand_overs_that_lose_what_was_done_do_not_go_on_for_ever(end: Ended) ->
     """No checkpoint came of it, or the own state is of a later round than the checkpoint."""
     past = Past(frontier=9)
     for _ in range(2):
-        assert judge([end], None, 4, past).endswith("handed over to its successor")
+        assert judge([end], None, 4, past, 0.0).endswith("handed over to its successor")
     with pytest.raises(RunFailed, match=r"handed over .*3 times in a row.*raise --lifetime"):
-        judge([end], None, 4, past)
+        judge([end], None, 4, past, 0.0)
 
 
 @pytest.mark.parametrize(("end", "checkpoint_step"), [(AT_CHECKPOINT, 12), (IN_ROUND, 8)])
 def test_hand_overs_that_lose_nothing_are_not_counted(end: Ended, checkpoint_step: int) -> None:
     past = Past(frontier=12)
     for _ in range(5):
-        judge([end], None, checkpoint_step, past)
+        judge([end], None, checkpoint_step, past, 0.0)
 
 
 def test_a_channel_that_fails_again_and_again_fails_the_run() -> None:
     past = Past(frontier=7)
     for _ in range(2):
-        assert judge([WIRE], WireError("gone"), 4, past) == "the channel failed: WireError: gone"
+        assert (
+            judge([WIRE], WireError("gone"), 4, past, 0.0) == "the channel failed: WireError: gone"
+        )
     with pytest.raises(RunFailed, match="the channel failed in step 7, 3 times in a row"):
-        judge([], WireError("gone"), 4, past)
+        judge([], WireError("gone"), 4, past, 0.0)
 
 
 def test_steps_are_redone_unless_every_worker_kept_its_own_state() -> None:

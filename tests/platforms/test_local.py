@@ -145,6 +145,23 @@ def test_two_platforms_in_one_session(tmp_path: Path, session_base: Path) -> Non
         assert not Path(f"/proc/{pid}").exists()
 
 
+def test_a_zygote_that_is_killed_again_and_again_is_replaced(
+    tmp_path: Path, session_base: Path
+) -> None:
+    with (
+        Session.open(session_base) as session,
+        LocalPlatform(session, tmp_path / "logs") as platform,
+    ):
+        platform.invoke(call("solo", "echo"))
+        killed: set[int] = set()
+        while len(killed) < 4:
+            zygote = platform._monitor._keeper._zygote
+            if zygote is not None and zygote.pid not in killed:
+                os.kill(zygote.pid, signal.SIGKILL)
+                killed.add(zygote.pid)
+        assert wait_for_all(platform, ["solo"])["solo"].outcome is Outcome.RETURNED
+
+
 def test_a_zygote_that_cannot_start_is_named(tmp_path: Path, session_base: Path) -> None:
     with (
         Session.open(session_base) as session,

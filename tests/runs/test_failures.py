@@ -55,6 +55,11 @@ class Hungry(Raises):
         self.hoard = [torch.ones(2**20) for _ in range(2000)]
 
 
+def line_of(text: str) -> str:
+    lines = Path(__file__).read_text().splitlines()
+    return f"{__file__}:{next(n for n, line in enumerate(lines, 1) if text in line)}"
+
+
 def fail(model: Any, marked: Path, directory: Path, **settings: Any) -> str:
     job = small.job(marked, model=model, epochs=1)
     with pytest.raises(dayfly.RunFailed) as failure:
@@ -70,7 +75,13 @@ def test_an_exception_of_the_user_arrives_with_its_traceback_in_seconds(
     began = time.monotonic()
     text = fail(Raises, marked, tmp_path)
     assert time.monotonic() - began < 200, "seconds, and not the time that peers wait for messages"
-    assert "raised ArithmeticError: the user's own mistake" in text
+    place = line_of("raise ArithmeticError(")
+    assert "raised ArithmeticError: the user's own mistake in step " in text
+    assert f", twice at {place}: " in text
+    deaths = [one for one in small.events(tmp_path, "coordinator") if one.get("death")]
+    assert [one["place"] for one in deaths] == [place] * len(deaths)
+    functions = [one["used"]["function"] for one in deaths]
+    assert max(functions.count(one) for one in functions) == 2, "it is tried once more, and no more"
     assert "in misbehave" in text
     assert "test_failures.py" in text
     assert "local_function" not in text

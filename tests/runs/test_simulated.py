@@ -188,7 +188,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_gives_up_when_life_does() -> None:
-    assert POLICY.deaths_without_a_step == deaths.DEATHS_WITHOUT_A_STEP
+    assert POLICY.without_progress_s == deaths.PATIENCE.without_progress_s == 15 * 60
     assert POLICY.deaths_of_one_cause == deaths.DEATHS_OF_ONE_CAUSE
 
 

@@ -11,11 +11,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dayfly.errors import RunFailed, WireError
 from dayfly.life import checkpoints
+from dayfly.life.attempts import (
+    WorkerState,
+    may_come,
+    may_commit,
+    may_trim,
+    status_after,
+)
 from dayfly.life.audience import Audience
 from dayfly.life.checkpoints import Checkpoint, Part
 from dayfly.life.ending import FOLLOWED_S, TICK_S, kill_all
@@ -26,7 +32,6 @@ from dayfly.life.rollback import (
     ROLLED_BACK,
     Past,
     by_themselves,
-    is_hand_over,
     judge,
     own_deaths,
     patience_s,
@@ -51,15 +56,6 @@ STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
 def trimmed(step: int) -> Key:
     """The message that says: the log before `step` is gone, so there is room again."""
     return Key(step, "trimmed", COORDINATOR, EVERYONE)
-
-
-@dataclass(slots=True)
-class _Worker:
-    rank: int
-    attempt: int = -1
-    started_from: int = 0
-    caught_up: bool = False
-    status: str | None = None
 
 
 class Coordinator:
@@ -96,7 +92,9 @@ class Coordinator:
         self._faults = faults
         self._replays = replays
         self._past = past
-        self._workers = [_Worker(rank, past.attempts.get(rank, -1)) for rank in range(world_size)]
+        self._workers = [
+            WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(world_size)
+        ]
         self._checkpoint = checkpoint
         self._trimmed_step = checkpoint.step
         # Checkpoints whose parts are coming in: step -> rank -> what it wrote.
@@ -118,8 +116,8 @@ class Coordinator:
     def run(self) -> str:
         """Until all workers are done or stopped, or have to start anew from the checkpoint.
 
-        Returns which: "done", "stopped" or `ROLLED_BACK`. Raises RunFailed with the cause when a
-        cause killed three times in a row.
+        Returns which: "done", "stopped" or `ROLLED_BACK`. Raises RunFailed with the cause if
+        `deaths` says that the run is to be given up.
         """
         try:
             return self._run()
@@ -132,8 +130,10 @@ class Coordinator:
 
     def _run(self) -> str:
         self._faults.at(self._checkpoint.step, "begin")
+        begins_at = time.monotonic() + self._past.pause_s
         for worker in self._workers:
-            self._invoke(worker)
+            worker.start_at = begins_at
+        self._start_due()
         self._faults.at(self._checkpoint.step, "invoked")
         while any(worker.status is None for worker in self._workers):
             self._ended += self._platform.wait(TICK_S)
@@ -147,6 +147,7 @@ class Coordinator:
             self._trim()
             if self._stop_overdue():
                 return "stopped"
+            self._start_due()
         self._read_reports(at_once=True)
         if self._failure is not None:
             raise RunFailed(self._failure)
@@ -174,11 +175,8 @@ class Coordinator:
         """Note workers that ended in their time; whether there are others."""
         for one in list(self._ended):
             worker = self._workers[_rank(one)]
-            if self._over is not None:
-                worker.status = self._over
-            elif one.result is not None and not is_hand_over(one):
-                worker.status = one.result["status"]
-            else:
+            worker.status = status_after(one, self._over)
+            if worker.status is None:
                 continue
             self._ended.remove(one)
             self._audience.ended(worker.rank, one, death=one.outcome is not Outcome.RETURNED)
@@ -212,7 +210,7 @@ class Coordinator:
             raise RunFailed(self._failure)
         if self._over is not None:
             return self._over
-        why = judge(early, failure, self._checkpoint.step, self._past)
+        why = judge(early, failure, self._checkpoint.step, self._past, time.monotonic())
         if self._stop_by is not None or self._stop_asked():
             return "stopped"  # to start all again would only redo what was done
         self._faults.at(self._checkpoint.step, "roll back")
@@ -235,8 +233,11 @@ class Coordinator:
     def _may_come(self, step: int) -> bool:
         """Whether a checkpoint can still be committed: those whose parts are missing live."""
         living = {_number(function) for function in self._platform.running()}
-        missing = {worker.rank for worker in self._workers} - self._pending.get(step, {}).keys()
-        return step > self._checkpoint.step and missing <= living
+        return may_come(step, self._checkpoint.step, self._missing(step), living)
+
+    def _missing(self, step: int) -> set[int]:
+        """Ranks that did not write their part of a checkpoint yet."""
+        return {worker.rank for worker in self._workers} - self._pending.get(step, {}).keys()
 
     def _end_all(self) -> None:
         """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
@@ -247,11 +248,17 @@ class Coordinator:
                 self._audience.ended(_rank(ended), ended, death=False)
             self._ended = []
 
-    def _invoke(self, worker: _Worker) -> None:
-        worker.attempt += 1
+    def _start_due(self) -> None:
+        """Start the functions whose time has come; while the run is to stop, all of them."""
+        for worker in self._workers:
+            if worker.start_at is not None and (
+                self._stop_by is not None or worker.start_at <= time.monotonic()
+            ):
+                self._invoke(worker)
+
+    def _invoke(self, worker: WorkerState) -> None:
+        worker.starts(self._checkpoint.step)
         self._past.attempts[worker.rank] = worker.attempt
-        worker.started_from = self._checkpoint.step
-        worker.caught_up = False
         invocation = self._invocation(
             worker.rank, worker.attempt, self._checkpoint, self._trimmed_step
         )
@@ -260,19 +267,18 @@ class Coordinator:
 
     def _note_end(self, ended: Ended) -> None:
         worker = self._workers[_rank(ended)]
+        worker.status = status_after(ended, self._over)
+        if worker.status is not None:
+            return
+        pause_s = 0.0
         if ended.outcome is not Outcome.RETURNED:
-            cause = self._past.deaths.note(ended, self._past.frontier)
-            if cause is not None:
-                raise RunFailed(cause)
-        elif ended.result is not None and not is_hand_over(ended):
-            worker.status = ended.result["status"]
-            return
-        if self._over is not None:
-            # It died after its last part: its peers are gone, and nothing is left to be done.
-            worker.status = self._over
-            return
+            now = time.monotonic()
+            decision = self._past.deaths.note(ended, self._past.frontier, now)
+            if decision.failure is not None:
+                raise decision.failure
+            pause_s = decision.pause_s
         self._faults.at(self._checkpoint.step, "again")
-        self._invoke(worker)
+        worker.start_at = time.monotonic() + pause_s
 
     def _read_reports(self, *, at_once: bool) -> None:
         """Act on what workers say; if not at once, no more often than listings are cheap."""
@@ -295,33 +301,34 @@ class Coordinator:
                 self._faults.at(record["step"], "step")
             case "part":
                 parts = tuple(Part(**part) for part in record["parts"])
-                pending = self._pending.setdefault(record["step"], {})
-                pending[report.rank] = parts
-                if len(pending) == len(self._workers):
-                    self._commit(record["step"], pending)
-                    self._over = record["then"]
+                self._pending.setdefault(record["step"], {})[report.rank] = parts
+                self._commit(record["step"], record["then"])
 
     def _note_reached(self, step: int) -> None:
         self._reached = max(self._reached, step)
         self._past.frontier = max(self._past.frontier, step)
 
-    def _commit(self, step: int, pending: Mapping[int, tuple[Part, ...]]) -> None:
-        del self._pending[step]
-        if step <= self._checkpoint.step:
+    def _commit(self, step: int, then: str | None) -> None:
+        """Commit the checkpoint before `step`, if it is whole and later than the one that counts.
+
+        then: how the run ends after it, if it does.
+        """
+        if not may_commit(step, self._checkpoint.step, self._missing(step)):
             return
+        pending = self._pending[step]
         self._faults.at(step, "commit")
         parts = [part for rank in sorted(pending) for part in pending[rank]]
         self._checkpoint = checkpoints.commit(self._store, step, parts)
+        self._over = then
+        # Also parts of earlier steps, of workers that were behind: nobody waits for them any more.
+        self._pending = {later: some for later, some in self._pending.items() if later > step}
         self._faults.at(step, "committed")
         self._audience.committed(self._checkpoint)
 
     def _trim(self) -> None:
         """Drop the log before the checkpoint, unless a worker still reads it."""
         step = self._checkpoint.step
-        if step <= self._trimmed_step or any(
-            worker.status is None and not worker.caught_up and worker.started_from < step
-            for worker in self._workers
-        ):
+        if not may_trim(step, self._trimmed_step, self._workers):
             return
         self._channel.trim(step)
         self._faults.at(step, "trim")

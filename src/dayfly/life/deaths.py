@@ -1,16 +1,47 @@
-"""When a run gives up: three deaths of one cause without a completed step between them."""
+"""When a run gives up, and how long a worker waits before it starts again. Pure: it reads no clock.
+
+    what ended a worker                          the run fails
+    an exception of the job                      at its second coming at the same step and line
+    anything else from inside, by one cause      at the third, without a completed step between them
+    kills from outside                           never by their number
+
+Whatever the causes, a run fails that got no step further for a quarter of an hour since a death.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dayfly.errors import RunFailed, SureToFail
+from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
 
-#: Deaths of one cause, without a completed step between them, that fail the run.
+#: Deaths of one cause from inside, without a completed step between them, that fail the run.
 DEATHS_OF_ONE_CAUSE = 3
-#: Kills from outside say nothing about the job, so they do not count towards the three. But no
-#: mixture of causes is a reason to start again for ever.
-DEATHS_WITHOUT_A_STEP = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long deaths are borne with that get in the way of a run without being its fault.
+
+    without_progress_s: seconds from a death on without any progress, after which it is given up.
+    first_pause_s: before the second start in a row; twice as long before each that follows, and at
+    most longest_pause_s. Seconds.
+    """
+
+    without_progress_s: float = 15 * 60.0
+    first_pause_s: float = 0.05
+    longest_pause_s: float = 30.0
+
+    def pause_s(self, deaths: int) -> float:
+        """How long to wait with a start after so many deaths in a row, at least one."""
+        if deaths < 2:
+            return 0.0
+        # Beyond 2^30 times the first pause it is the longest one anyway.
+        return min(self.first_pause_s * 2.0 ** min(deaths - 2, 30), self.longest_pause_s)
+
+
+PATIENCE = Patience()
 
 _REMEDIES = {
     Outcome.OUT_OF_MEMORY: (
@@ -19,24 +50,38 @@ _REMEDIES = {
     ),
     Outcome.LIFETIME: "raise --lifetime, so that a step and a start fit, or use more workers",
     Outcome.RETURNED: "raise --lifetime, so that more steps and a checkpoint fit",
+    Outcome.KILLED: "find out what kills processes here, such as too little memory of the machine",
 }
 _GPU_REMEDY = (
     "give each function more of a GPU by --gpu, lower the batch size, or use more --micro-batches"
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What follows from a death: the run fails with `failure`, or there is a start in `pause_s`."""
+
+    failure: RunFailed | None = None
+    pause_s: float = 0.0
+
+
 @dataclass(slots=True)
-class _Count:
-    """Deaths in a row, without a completed step between them."""
+class Count:
+    """Events in a row, without progress between them.
 
-    deaths: int = 0
-    frontier: int = -1
+    number: of them. since: when the first was; by the caller's clock, in seconds.
+    """
 
-    def add(self, frontier: int) -> int:
-        """Count one more, with so many steps completed; returns the deaths in a row."""
-        self.deaths = self.deaths + 1 if frontier == self.frontier else 1
-        self.frontier = frontier
-        return self.deaths
+    number: int = 0
+    since: float = 0.0
+    _progress: int = -1
+
+    def add(self, progress: int, now: float = 0.0) -> int:
+        """Counts one more; returns how many there are in a row. progress: rises with progress."""
+        if progress != self._progress:
+            self.number, self.since, self._progress = 0, now, progress
+        self.number += 1
+        return self.number
 
 
 @dataclass(slots=True)
@@ -47,33 +92,84 @@ class Deaths:
     like a death here.
     """
 
-    _any: _Count = field(default_factory=_Count)
-    _by_cause: dict[tuple[str, Outcome, str], _Count] = field(default_factory=dict)
+    patience: Patience = PATIENCE
+    _all: Count = field(default_factory=Count)
+    _by_function: dict[str, Count] = field(default_factory=dict)
+    _by_cause: dict[tuple[str, Outcome, str], Count] = field(default_factory=dict)
+    #: Exceptions of the job so far, and how many steps were completed then.
+    _raised: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
 
-    def note(self, ended: Ended, frontier: int) -> str | None:
-        """Count a death; returns the cause if the run is to fail with it.
+    def note(self, ended: Ended, frontier: int, now: float) -> Decision:
+        """Counts a death, and decides what follows.
 
-        frontier: completed steps of the run so far.
+        Args:
+            ended: the function that died.
+            frontier: completed steps of the run so far.
+            now: seconds of a monotonic clock.
         """
-        deaths = self._any.add(frontier)
-        if deaths >= DEATHS_WITHOUT_A_STEP:
-            return cause(ended, frontier, f"the last of {deaths} deaths in a row")
-        if ended.outcome is Outcome.KILLED:
-            return None
-        deaths = self._by_cause.setdefault(_kind(ended), _Count()).add(frontier)
-        if deaths < DEATHS_OF_ONE_CAUSE:
-            return None
-        return cause(ended, frontier, f"{deaths} times in a row")
+        self._all.add(frontier, now)
+        if self._came_before(ended, frontier):
+            return Decision(failure=SureToFail(_same_again(ended, frontier)))
+        if not from_outside(ended):
+            deaths = self._by_cause.setdefault(_kind(ended), Count()).add(frontier)
+            if deaths >= DEATHS_OF_ONE_CAUSE:
+                return Decision(failure=RunFailed(cause(ended, frontier, _in_a_row(deaths))))
+        if (often := self._too_long(now)) is not None:
+            return Decision(failure=RunFailed(cause(ended, frontier, often)))
+        deaths = self._by_function.setdefault(ended.invocation.function, Count()).add(frontier)
+        return Decision(pause_s=self.patience.pause_s(deaths))
 
-    def note_channel(self, error: str, frontier: int) -> str | None:
-        """Count a failure of the channel itself; returns the cause as `note` does."""
-        failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), _Count()).add(frontier)
-        if failures < DEATHS_OF_ONE_CAUSE:
-            return None
-        return (
-            f"the channel failed in step {frontier}, {failures} times in a row without a completed "
-            f"step: {error}"
+    def note_channel(self, error: str, frontier: int, now: float) -> Decision:
+        """Counts a failure of the channel itself; as `note`."""
+        self._all.add(frontier, now)
+        failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), Count()).add(frontier)
+        often = _in_a_row(failures) if failures >= DEATHS_OF_ONE_CAUSE else self._too_long(now)
+        if often is None:
+            return Decision(pause_s=self.patience.pause_s(failures))
+        return Decision(
+            failure=RunFailed(
+                f"the channel failed in step {frontier}, {often} without a completed step: {error}"
+            )
         )
+
+    def _came_before(self, ended: Ended, frontier: int) -> bool:
+        """Whether it is an exception of the job that this worker raised before, at the same place.
+
+        Of one that was raised outside of any step, such as where the model is built, it counts only
+        if no step was completed meanwhile.
+        """
+        if (failure := ended.failure) is None or failure.origin is not Origin.JOB:
+            return False
+        what = ended.invocation.function, failure.kind, failure.place, failure.step
+        before = self._raised.get(what)
+        self._raised[what] = frontier
+        return before is not None and (failure.step is not None or before == frontier)
+
+    def _too_long(self, now: float) -> str | None:
+        """How often there were deaths, in words, if there was no progress for too long."""
+        dead_s = now - self._all.since
+        if dead_s <= self.patience.without_progress_s:
+            return None
+        return f"the last of {self._all.number} deaths in {dead_s:.0f} s"
+
+
+def from_outside(ended: Ended) -> bool:
+    """Whether a function was killed by somebody else or its platform: no fault of the job's."""
+    return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED)
+
+
+def _same_again(ended: Ended, frontier: int) -> str:
+    failure = ended.failure
+    assert failure is not None, "an exception came again"
+    step = frontier if failure.step is None else failure.step
+    return (
+        f"{in_words(ended)} in step {step}, twice at {failure.place}: it would come again, so the "
+        f"run ends here\n\n{failure.traceback}"
+    )
+
+
+def _in_a_row(deaths: int) -> str:
+    return f"{deaths} times in a row"
 
 
 def _kind(ended: Ended) -> tuple[str, Outcome, str]:
@@ -82,8 +178,8 @@ def _kind(ended: Ended) -> tuple[str, Outcome, str]:
     Each worker counts for itself, as one event may hit them all: lifetimes end together.
     """
     detail = ""
-    if ended.outcome is Outcome.RAISED:
-        detail = (ended.error or "").partition(":")[0]
+    if ended.failure is not None:
+        detail = ended.failure.kind
     elif ended.outcome is Outcome.EXITED:
         detail = ended.detail
     return ended.invocation.function, ended.outcome, detail
@@ -96,8 +192,8 @@ def cause(ended: Ended, frontier: int, how_often: str) -> str:
         text += f": {_GPU_REMEDY}"
     elif ended.outcome in _REMEDIES:
         text += f": {_REMEDIES[ended.outcome]}"
-    if ended.outcome is Outcome.RAISED and ended.detail:
-        text += f"\n\n{ended.detail}"
+    if ended.failure is not None and ended.failure.traceback:
+        text += f"\n\n{ended.failure.traceback}"
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from dayfly.errors import RunFailed
 from dayfly.life.platforms.base import Ended, Platform
@@ -31,3 +32,10 @@ def kill_all(
             ended += platform.wait(TICK_S)
         except RunFailed:
             time.sleep(TICK_S)  # it starts nothing any more, but still tells what ended
+
+
+def pause(seconds: float, stop_asked: Callable[[], bool]) -> None:
+    """Wait before a start, unless the run is to stop."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not stop_asked():
+        time.sleep(min(left, TICK_S))

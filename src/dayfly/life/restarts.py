@@ -1,17 +1,26 @@
-"""How often workers that live and die together may start again, and why they do not any more."""
+"""How often workers that live and die together may start again, and why they do not any more.
+
+    what ended them                              the run fails
+    an exception at the same line as before   at its second coming, if nothing was kept between
+    any other death from inside               after so many restarts as were asked for
+    kills from outside                        after a quarter of an hour that kept nothing
+    the end of a lifetime                     at the third in a row that kept nothing
+
+What is kept is what the script writes. Pure: it reads no clock.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from dayfly.errors import in_short
-from dayfly.life.deaths import in_words
+from dayfly.errors import RunFailed, SureToFail, in_short
+from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, from_outside, in_words
+from dayfly.life.failure import Origin
 from dayfly.life.gang import GangEnd, Verdict
 from dayfly.life.platforms.base import Ended, Outcome
-from dayfly.life.rollback import is_wire_error
 
 #: Lives in a row that ended at their lifetime, and kept nothing, that fail a run.
 LIVES_IN_VAIN = 3
@@ -19,34 +28,57 @@ LIVES_IN_VAIN = 3
 
 @dataclass(slots=True)
 class Restarts:
-    """Counts the restarts of one run. max_restarts: after deaths; lifetimes that end are planned.
+    """Counts the restarts of one run.
 
-    deaths: restarts after deaths, so far. in_vain: lives in a row that kept nothing. mistake: the
-    exception of the life before, if that kept nothing.
+    max_restarts: after deaths from inside; lifetimes that end are planned, and kills from outside
+    say nothing about the script. deaths: restarts that counted, so far. in_vain: lives in a row
+    that kept nothing. mistake: the exception of the life before, if that kept nothing.
     """
 
     max_restarts: int
+    patience: Patience = PATIENCE
     deaths: int = 0
     in_vain: int = 0
-    mistake: str | None = None
+    mistake: tuple[str, ...] | None = None
+    _kept: int = 0
+    _killed: Count = field(default_factory=Count)
 
-    def after(self, end: GangEnd, *, kept: bool, where: str) -> str | None:
-        """Count one; returns why the run fails instead, if it does.
+    def after(self, end: GangEnd, *, kept: bool, where: str, now: float) -> Decision:
+        """Counts the end of a life, and decides what follows.
 
-        kept: whether anything was written in this life. where: where that was looked for.
+        Args:
+            end: how the life ended.
+            kept: whether anything was written in it.
+            where: where that was looked for, for people.
+            now: seconds of a monotonic clock.
         """
+        self._kept += kept
         if end.verdict is Verdict.LIFETIME:
             self.in_vain = 0 if kept else self.in_vain + 1
             self.mistake = None
-            return _in_vain(end, where) if self.in_vain >= LIVES_IN_VAIN else None
+            if self.in_vain < LIVES_IN_VAIN:
+                return Decision()
+            return Decision(failure=RunFailed(_in_vain(end, where)))
         self.in_vain = 0
         before, self.mistake = self.mistake, None if kept else _mistake(end)
-        if self.deaths >= self.max_restarts:
-            return _given_up(end, _how_often(self.deaths, self.max_restarts))
+        if end.failure is None and from_outside(end.ends[0]):
+            return self._after_kill(end, now)
         if self.mistake is not None and self.mistake == before:
-            return _given_up(end, "twice in a row, and nothing was written in between")
+            text = _given_up(end, "twice in a row, and nothing was written in between")
+            return Decision(failure=SureToFail(text))
+        if self.deaths >= self.max_restarts:
+            text = _given_up(end, _how_often(self.deaths, self.max_restarts))
+            return Decision(failure=RunFailed(text))
         self.deaths += 1
-        return None
+        return Decision()
+
+    def _after_kill(self, end: GangEnd, now: float) -> Decision:
+        kills = self._killed.add(self._kept, now)
+        killed_s = now - self._killed.since
+        if killed_s > self.patience.without_progress_s:
+            often = f"the last of {kills} kills in {killed_s:.0f} s in which nothing was written"
+            return Decision(failure=RunFailed(_given_up(end, often)))
+        return Decision(pause_s=self.patience.pause_s(kills))
 
 
 def in_a_line(end: GangEnd) -> str:
@@ -65,12 +97,13 @@ def _in_vain(end: GangEnd, where: str) -> str:
     )
 
 
-def _mistake(end: GangEnd) -> str | None:
-    """What a script raised by itself: it would most likely do so again."""
+def _mistake(end: GangEnd) -> tuple[str, ...] | None:
+    """What a script raised by itself, and where: it would most likely do so again."""
     first = end.ends[0] if end.failure is None else None
-    if first is None or first.outcome is not Outcome.RAISED or is_wire_error(first):
+    failure = None if first is None else first.failure
+    if first is None or failure is None or failure.origin is not Origin.JOB:
         return None
-    return first.error
+    return first.invocation.function, failure.kind, failure.place or ""
 
 
 def _how_often(restarts: int, max_restarts: int) -> str:

@@ -11,12 +11,12 @@ count, or, within a round of local SGD, to keep their own state as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from dayfly.errors import RunFailed, WaitTimeout, WireError, in_short
+from dayfly.errors import WireError, in_short
 from dayfly.life.deaths import Deaths, in_words
+from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
 
 #: How a generation ends that is followed by another one of the same life.
@@ -33,31 +33,24 @@ OWN_S = 30.0
 #: How long after an error of the wire another worker's death may be heard of that explains it.
 CAUSE_S = 1.0
 
-_WIRE_ERRORS = f"(?:{WireError.__name__}|{WaitTimeout.__name__})"
-#: An error of the wire by its name, or in the text of one that torch's own code made of it.
-_IN_ERROR = re.compile(rf"\b{_WIRE_ERRORS}\b")
-#: In a traceback: what the exception was raised from.
-_IN_TRACEBACK = re.compile(rf"^{WireError.__module__}\.{_WIRE_ERRORS}\b", re.MULTILINE)
-
 
 @dataclass(slots=True)
 class Past:
     """What the generations of one life share.
 
     frontier: completed steps of the run, the most that there ever were. attempts: the latest of
-    each rank.
+    each rank. pause_s: before the functions of the next generation start, in seconds.
     """
 
     frontier: int
     attempts: dict[int, int] = field(default_factory=dict)
+    pause_s: float = 0.0
     deaths: Deaths = field(default_factory=Deaths)
 
 
 def is_wire_error(ended: Ended) -> bool:
     """Whether a function died of what it waited for, which may be another one's death."""
-    if ended.outcome is not Outcome.RAISED:
-        return False
-    return bool(_IN_ERROR.search(ended.error or "") or _IN_TRACEBACK.search(ended.detail))
+    return ended.failure is not None and ended.failure.origin is Origin.WIRE
 
 
 def is_hand_over(ended: Ended) -> bool:
@@ -107,25 +100,37 @@ def patience_s(
 
 
 def judge(
-    ends: Sequence[Ended], failure: WireError | None, checkpoint_step: int, past: Past
+    ends: Sequence[Ended],
+    failure: WireError | None,
+    checkpoint_step: int,
+    past: Past,
+    now: float,
 ) -> str:
-    """Count what made all go back; returns it in words. Raises RunFailed if the run gives up.
+    """Counts what made all go back; returns it in words, and sets the pause of `past`.
 
-    ends: as in `own_deaths`. failure: of the channel itself. checkpoint_step: of the checkpoint to
-    which all go back.
+    Args:
+        ends: as in `own_deaths`.
+        failure: of the channel itself, if it failed.
+        checkpoint_step: of the checkpoint to which all go back.
+        past: of this life of the run.
+        now: seconds of a monotonic clock.
+
+    Raises:
+        RunFailed: the run gives up.
     """
     deaths, frontier = own_deaths(ends, explained=failure is not None), past.frontier
     hand_overs = [one for one in ends if is_hand_over(one)]
     if deaths:
-        causes = [past.deaths.note(one, frontier) for one in deaths]
+        found = [past.deaths.note(one, frontier, now) for one in deaths]
     elif failure is not None:
-        causes = [past.deaths.note_channel(in_short(failure), frontier)]
+        found = [past.deaths.note_channel(in_short(failure), frontier, now)]
     else:
         lost = [one for one in hand_overs if _is_lost(one, checkpoint_step)]
-        causes = [past.deaths.note(one, frontier) for one in lost]
-    for cause in causes:
-        if cause is not None:
-            raise RunFailed(cause)
+        found = [past.deaths.note(one, frontier, now) for one in lost]
+    for decision in found:
+        if decision.failure is not None:
+            raise decision.failure
+    past.pause_s = max((decision.pause_s for decision in found), default=0.0)
     if deaths or failure is None:
         return in_words((deaths or hand_overs)[0])
     return f"the channel failed: {in_short(failure)}"

@@ -226,4 +226,10 @@ class OneLife(RunLife[Recorder, Run]):
         return result
 
     def _over(self, result: Result) -> Run:
-        return Run(self._store.root, self._job, result, self._signals.received)
+        return Run(
+            self._store.root,
+            self._job,
+            result,
+            self._signals.received,
+            sure_to_fail=self._sure_to_fail,
+        )

@@ -159,6 +159,7 @@ class Recorder(Audience):
             kind="ended",
             death=death,
             error=ended.error,
+            place=None if ended.failure is None else ended.failure.place,
             result=ended.result,
             peak_mib=ended.peak_mib,
             used=asdict(used),

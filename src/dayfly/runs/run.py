@@ -22,13 +22,15 @@ from dayfly.train.replica import build_model
 class Run:
     """What `dayfly.train` returns. directory: the run's files.
 
-    stopped_by: the signal that ended the run early, if one did.
+    stopped_by: the signal that ended the run early, if one did. sure_to_fail: whether to go on with
+    it would only fail again.
     """
 
     directory: Path
     job: Job
     result: Result
     stopped_by: int | None = None
+    sure_to_fail: bool = False
 
     @property
     def lives(self) -> int | None:
@@ -37,8 +39,11 @@ class Run:
 
     @property
     def to_go_on(self) -> str | None:
-        """What to type to go on with a run that is not done; None: its directory was removed."""
-        if not (self.directory / RECORD).is_file():
+        """What to type to go on with a run that is not done.
+
+        None where that is of no use, or its directory was removed.
+        """
+        if self.sure_to_fail or not (self.directory / RECORD).is_file():
             return None
         return f"to go on from step {self.result.steps}: dayfly train --resume {self.directory}"
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dayfly.errors import DayflyError, RequestError, RunFailed
+from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.faults import Fault
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
@@ -63,6 +63,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic()
+        self._sure_to_fail = False
         self._channel_url = record.settings.channel or workplace.own_channel
         self._channel_plan = self._planned()
 
@@ -125,6 +126,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
                 status = self._generations(recorder)
             except (RunFailed, StoreError) as failure:
                 error = str(failure)
+                self._sure_to_fail = isinstance(failure, SureToFail)
             except (DayflyError, OSError) as failure:
                 error = f"{type(failure).__name__}: {failure}"
             except Stopped:

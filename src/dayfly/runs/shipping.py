@@ -13,9 +13,7 @@ import hashlib
 import importlib.util
 import io
 import os
-import site
 import sys
-import sysconfig
 import traceback
 import uuid
 import zipfile
@@ -29,6 +27,7 @@ import cloudpickle
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
+from dayfly.life.failure import installed
 from dayfly.life.sessions import Session
 from dayfly.wire.store import FileStore
 
@@ -219,11 +218,7 @@ def _installed(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" or module.__name__.partition(".")[0] == "dayfly":
         return True  # cloudpickle sends __main__ by value itself
-    if file is None:
-        return True
-    paths = sysconfig.get_paths()
-    places = [paths["stdlib"], paths["purelib"], paths["platlib"], *site.getsitepackages()]
-    return any(Path(file).is_relative_to(place) for place in places)
+    return file is None or installed(file)
 
 
 def _sha256(data: bytes) -> str:

@@ -53,7 +53,7 @@ POLICY = Policy(
     late_share=pace.LATE_SHARE,
     late_times=pace.LATE_TIMES,
     most_share=pace.MOST_SHARE,
-    deaths_without_a_step=deaths.DEATHS_WITHOUT_A_STEP,
+    without_progress_s=deaths.PATIENCE.without_progress_s,
     deaths_of_one_cause=deaths.DEATHS_OF_ONE_CAUSE,
 )
 

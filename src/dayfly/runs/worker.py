@@ -27,6 +27,7 @@ from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
 from dayfly.life.coordinator import FAILED, STOP, trimmed
+from dayfly.life.failure import raised_in
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
@@ -90,7 +91,8 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
         worker = make(task, context, store, channel, faults)
         try:
             status = worker.run()
-        except BaseException:
+        except BaseException as error:
+            raised_in(error, worker.step)
             with suppress(DayflyError):  # the first error is the one that counts
                 worker.close()
             raise

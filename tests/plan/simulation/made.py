@@ -19,7 +19,7 @@ POLICY = Policy(
     late_share=0.25,
     late_times=1.5,
     most_share=0.5,
-    deaths_without_a_step=100,
+    without_progress_s=900.0,
     deaths_of_one_cause=3,
 )
 
@@ -99,6 +99,7 @@ def simulated(
     *,
     replays: bool = True,
     watched: tuple[int, ...] = (),
+    policy: Policy = POLICY,
 ) -> Simulated:
     asked = scenario or Scenario()
-    return simulate(made_course(of, asked, known, replays=replays), asked, POLICY, watched)
+    return simulate(made_course(of, asked, known, replays=replays), asked, policy, watched)

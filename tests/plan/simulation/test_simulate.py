@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import pairwise
 from statistics import mean, median
 from typing import Any
@@ -17,7 +19,7 @@ from dayfly.plan.predict import predict
 from dayfly.plan.scenario import Scenario
 from dayfly.plan.simulation.fleet import End
 from dayfly.plan.simulation.outcome import Simulated
-from tests.plan.simulation.made import configuration, made_course, profile, simulated
+from tests.plan.simulation.made import POLICY, configuration, made_course, profile, simulated
 
 PIPELINE: dict[str, Any] = {"cut": (2,), "replicas": 2, "micro_batches": 4}
 
@@ -143,11 +145,12 @@ def test_a_life_too_short_for_a_step_fails_the_run() -> None:
     assert found.steps == 0
 
 
-def test_a_hundred_deaths_without_a_step_fail_the_run() -> None:
-    found = simulated(configuration(), Scenario(deaths_per_hour=40_000))
+def test_deaths_for_too_long_without_a_step_fail_the_run() -> None:
+    impatient = replace(POLICY, without_progress_s=30.0)
+    found = simulated(configuration(), Scenario(deaths_per_hour=40_000), policy=impatient)
     assert found.status == "failed"
     assert found.error is not None
-    assert "100 deaths in a row" in found.error
+    assert re.search(r"deaths in 3\d s without a completed step", found.error)
 
 
 def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:

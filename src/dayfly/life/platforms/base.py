@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.closing import Closing
+from dayfly.life.failure import Failure
 
 #: What travels in and out of a function: JSON objects.
 Json = Mapping[str, Any]
@@ -114,7 +115,7 @@ class Ended:
     """An invocation that is over.
 
     detail: for people: a traceback, `exit code 3`, `signal SIGSEGV`, `256 MiB limit, peak 251 MiB`.
-    error: for RAISED, the exception's last line, such as `ValueError: no`; else None.
+    failure: for RAISED: what was raised, and where; else None.
     init_s: seconds from the request until the handler began; run_s: from there to the end. Both
     are billed. peak_mib: the most memory that it held, where the platform can tell. on_gpu: for
     OUT_OF_MEMORY, whether it was the GPU's.
@@ -123,12 +124,17 @@ class Ended:
     invocation: Invocation
     outcome: Outcome
     result: Json | None = None
-    error: str | None = None
+    failure: Failure | None = None
     detail: str = ""
     init_s: float
     run_s: float
     peak_mib: float | None = None
     on_gpu: bool = False
+
+    @property
+    def error(self) -> str | None:
+        """For RAISED: the exception in one line, such as `ValueError: no`; else None."""
+        return None if self.failure is None else self.failure.line
 
 
 class Platform(Closing):

@@ -33,11 +33,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from dayfly.life.failure import Failure
 from dayfly.life.platforms import control, gpus, lifeline, memory_limits
 from dayfly.life.platforms.base import Context, Handler
 from dayfly.life.platforms.footprint import Resident
 
-_DETAIL_CHARACTERS = 32_000
 #: Frames of these files are ours, not the user's.
 _FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 _OWN_FILES = (__file__, importlib.__file__, *_FROZEN)
@@ -151,7 +151,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
             error, limited=limits["memory_mib"] is not None, has_gpu=request["gpu"] is not None
         )
         control.send(connection, report)
-        print(report["detail"], file=sys.stderr)
+        print(report["failure"]["traceback"], file=sys.stderr)
         return 1
 
 
@@ -181,18 +181,7 @@ def _report(error: BaseException, *, limited: bool, has_gpu: bool) -> dict[str, 
         kind = "gpu memory" if has_gpu else "raised"
     elif limited and memory_limits.is_memory_error(error):
         kind = "memory"
-    name = type(error).__qualname__
-    try:
-        first_line = next(iter(str(error).splitlines()), "")
-        trace = _users_part(error.__traceback__)
-        text = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
-    except Exception as failure:  # the user's own __str__ can raise
-        first_line, text = "", f"{name} (its text cannot be shown: {failure!r})"
-    return {
-        "kind": kind,
-        "error": f"{name}: {first_line}" if first_line else name,
-        "detail": text[-_DETAIL_CHARACTERS:],
-    }
+    return {"kind": kind, "failure": Failure.of(error, _users_part(error.__traceback__)).dump()}
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

@@ -135,7 +135,7 @@ class LocalMonitor:
     def _timeout_s(self) -> float | None:
         """Seconds until the next deadline."""
         now = time.monotonic()
-        ends = [self._keeper.give_up_at]
+        ends = [self._keeper.look_at]
         for call in self._calls.values():
             if call.started:
                 ends += [call.give_up_at] if call.hello_due else [call.kill_at, call.look_at]

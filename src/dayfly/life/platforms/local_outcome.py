@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dayfly.life.failure import Failure
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 
 
@@ -39,7 +40,7 @@ def ended(facts: Facts) -> Ended:
         invocation=facts.invocation,
         outcome=outcome,
         result=said.get("result"),
-        error=said["error"] if outcome is Outcome.RAISED else None,
+        failure=Failure.load(said["failure"]) if outcome is Outcome.RAISED else None,
         detail=detail,
         init_s=facts.init_s,
         run_s=facts.run_s,
@@ -57,15 +58,15 @@ def _judge(facts: Facts) -> tuple[Outcome, str]:
                 return Outcome.RETURNED, ""
             case "memory":
                 reason = f"out of memory: limit {limits.memory_mib} MiB, an allocation was refused"
-                return Outcome.OUT_OF_MEMORY, f"{reason}\n{facts.said['detail']}"
+                return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case "gpu memory":
                 reason = f"out of GPU memory: its share is {limits.gpu_share:g} of a GPU"
-                return Outcome.OUT_OF_MEMORY, f"{reason}\n{facts.said['detail']}"
+                return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case _ if facts.oom_killed:  # in a process that the function had started
                 reason = f"out of memory: limit {limits.memory_mib} MiB, peak {peak}"
-                return Outcome.OUT_OF_MEMORY, f"{reason}\n{facts.said['detail']}"
+                return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case _:
-                return Outcome.RAISED, str(facts.said["detail"])
+                return Outcome.RAISED, _traceback(facts.said)
     if facts.stopped is Outcome.LIFETIME:
         return Outcome.LIFETIME, f"killed at the end of its lifetime of {limits.lifetime_s:g} s"
     if facts.stopped is not None:
@@ -82,6 +83,10 @@ def _judge(facts: Facts) -> tuple[Outcome, str]:
         return Outcome.EXITED, f"signal {_name(number)}"
     code = os.WEXITSTATUS(facts.wait_status)
     return Outcome.EXITED, f"exit code {code}" + (" without a result" if code == 0 else "")
+
+
+def _traceback(said: Mapping[str, Any]) -> str:
+    return str(said["failure"]["traceback"])
 
 
 def _name(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -50,6 +51,7 @@ class LocalZygote:
         self.base_bytes: int | None = None
         self.ended = False
         self.give_up_at = time.monotonic() + READY_TIMEOUT_S
+        self._given_up = False
         self._log = log
         ours, theirs = socket.socketpair()
         path = [os.path.abspath(entry) for entry in sys.path]  # "" is the current directory
@@ -106,7 +108,8 @@ class LocalZygote:
             self._socket.setblocking(False)
 
     def kill(self) -> None:
-        """Kill it; its end is noticed on the socket."""
+        """Kill it, as it is of no use; its end is noticed on the socket."""
+        self._given_up = True
         self._process.kill()
 
     def close(self) -> None:
@@ -114,6 +117,12 @@ class LocalZygote:
         self._process.kill()
         self._process.wait()
         self._receiver.close()
+
+    @property
+    def killed_from_outside(self) -> bool:
+        """Of one that was closed: whether somebody else killed it."""
+        by = -(self._process.returncode or 0)
+        return by in (signal.SIGKILL, signal.SIGTERM) and not self._given_up
 
     def last_words(self) -> str:
         """How it ended, and the end of its output."""

@@ -1,15 +1,20 @@
-"""Keeps a zygote alive while one is wanted; gives up when zygotes keep dying without any use."""
+"""Keeps a zygote alive while one is wanted; gives up when zygotes keep dying without any use.
+
+Those that are killed from outside are no sign that the next one dies, too: they are replaced, later
+and later, for as long as deaths are borne with that are nobody's fault (see `Patience`).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+from dayfly.life.deaths import PATIENCE, Count, Patience
 from dayfly.life.platforms import processes
 from dayfly.life.platforms.local_zygote import READY_TIMEOUT_S, LocalZygote
 
-#: So often in a row may zygotes die before they started one function, or may a living one fail to
-#: start the same function.
+#: So often in a row may zygotes die by themselves before they started one function, or may a
+#: living one fail to start the same function.
 TRIES = 3
 
 
@@ -20,12 +25,16 @@ class ZygoteKeeper:
     will be no zygote any more, or None.
     """
 
-    def __init__(self, spawn: Callable[[], LocalZygote]) -> None:
+    def __init__(self, spawn: Callable[[], LocalZygote], patience: Patience = PATIENCE) -> None:
         self.base_bytes: int | None = None
         self.failure: str | None = None
         self._spawn = spawn
         self._zygote: LocalZygote | None = None
-        self._deaths = 0  # of zygotes that started no function, in a row
+        self._patience = patience
+        self._started = 0  # functions
+        self._deaths = Count()  # by themselves
+        self._kills = Count()  # from outside
+        self._start_at = 0.0  # the next zygote, by time.monotonic()
         self._dead_pids: set[int] = set()
 
     @property
@@ -34,16 +43,20 @@ class ZygoteKeeper:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     @property
-    def give_up_at(self) -> float | None:
-        """time.monotonic() until which the zygote must be ready; None if none is starting."""
-        starting = self._zygote is not None and self._zygote.base_bytes is None
-        return self._zygote.give_up_at if self._zygote is not None and starting else None
+    def look_at(self) -> float | None:
+        """time.monotonic() until which the zygote must be ready, or from which on the next one may
+        start; None if there is neither to wait for."""
+        if self._zygote is None:
+            return self._start_at if self._start_at > time.monotonic() else None
+        return self._zygote.give_up_at if self._zygote.base_bytes is None else None
 
     def ready(self) -> LocalZygote | None:
         """The zygote, if it is ready; if there is none, one is started."""
         if self.failure is not None:
             return None
         if self._zygote is None:
+            if time.monotonic() < self._start_at:
+                return None
             try:
                 self._zygote = self._spawn()
             except OSError as error:
@@ -63,18 +76,15 @@ class ZygoteKeeper:
             zygote.kill()
         if zygote.ended:
             self.drop()
-            self._deaths += 1
-            if self._deaths >= TRIES:
+            if (why := self._why_to_give_up(zygote)) is not None:
                 self.failure = (
-                    f"the local platform's zygote, which imports torch and the preloaded modules, "
-                    f"died or was not ready in {READY_TIMEOUT_S:.0f} s, {TRIES} times in a row "
-                    f"without starting one function: "
-                    f"{zygote.last_words()}"
+                    "the local platform's zygote, which imports torch and the preloaded modules, "
+                    f"{why} without starting one function: {zygote.last_words()}"
                 )
 
     def proved(self) -> None:
         """A function was started: whatever kills the zygotes, there is progress."""
-        self._deaths = 0
+        self._started += 1
 
     def give_up(self, reason: str) -> None:
         """Start no functions any more."""
@@ -88,6 +98,21 @@ class ZygoteKeeper:
             self._zygote.close()
             self._dead_pids.add(self._zygote.pid)
             self._zygote = None
+
+    def _why_to_give_up(self, dead: LocalZygote) -> str | None:
+        """Counts a death; says why no other zygote follows, if none does."""
+        now = time.monotonic()
+        if not dead.killed_from_outside:
+            if self._deaths.add(self._started) < TRIES:
+                return None
+            ready_s = f"{READY_TIMEOUT_S:.0f} s"
+            return f"died or was not ready in {ready_s}, {TRIES} times in a row"
+        kills = self._kills.add(self._started, now)
+        killed_s = now - self._kills.since
+        if killed_s > self._patience.without_progress_s:
+            return f"was killed from outside {kills} times in {killed_s:.0f} s"
+        self._start_at = now + self._patience.pause_s(kills)
+        return None
 
     def reap_betweens(self) -> None:
         """Reap the processes between a zygote and its functions that a killed zygote left to us.

@@ -55,15 +55,15 @@ class Policy:
 
     spare_s: to end in order, whatever the job. late_share, late_times: at a checkpoint it hands
     over with less left than this share of its lifetime, or so many times what must be left.
-    most_share: of its lifetime, before which it does not hand over. deaths_without_a_step,
-    deaths_of_one_cause: in a row, which end a run.
+    most_share: of its lifetime, before which it does not hand over. without_progress_s: from a
+    death on without a completed step, which ends a run. deaths_of_one_cause: in a row, which do.
     """
 
     spare_s: float
     late_share: float
     late_times: float
     most_share: float
-    deaths_without_a_step: int
+    without_progress_s: float
     deaths_of_one_cause: int
 
 

@@ -68,6 +68,7 @@ class _Run:
         self._pending: tuple[float, int, int, Floats] | None = None
         self._checkpoint_at_s = 0.0
         self._deaths_in_a_row = 0
+        self._dead_since_s = 0.0  # the first of these
         self._by_rank: dict[tuple[int, End], int] = {}
         self._step_s: dict[int, float] = {}
         self._epochs: dict[int, float] = {}
@@ -186,7 +187,7 @@ class _Run:
             self._telling.ended(rank, how, at_s)
             ended_s = at_s + course.keep_s if kept else at_s
             fleet.end(one, np.array([ended_s]), how, turn.first)
-            self._count(rank, how, turn.first)
+            self._count(rank, how, turn.first, at_s)
             if self._pending is not None and at_s < self._pending[3][rank]:
                 self._pending = None
             behind = self._index - self._committed_by(at_s)[2]
@@ -219,16 +220,19 @@ class _Run:
                 again.credit_N[rank] = max(0.0, at_s - began_s)
             again.began_N[rank] = able_s + log_s
 
-    def _count(self, rank: int, how: End, step: int) -> None:
+    def _count(self, rank: int, how: End, step: int, at_s: float) -> None:
         """Deaths without a completed step between them end a run; see `life.deaths`."""
         policy = self._policy
         if how is End.HANDED_OVER:
             return
+        if not self._deaths_in_a_row:
+            self._dead_since_s = at_s
         self._deaths_in_a_row += 1
-        if self._deaths_in_a_row >= policy.deaths_without_a_step:
+        dead_s = at_s - self._dead_since_s
+        if dead_s > policy.without_progress_s:
             raise _Failed(
                 f"worker {rank} died in step {step}, the last of {self._deaths_in_a_row} deaths in "
-                "a row without a completed step"
+                f"{dead_s:.0f} s without a completed step"
             )
         if how is End.LIFETIME:
             times = self._by_rank[rank, how] = self._by_rank.get((rank, how), 0) + 1
@@ -252,7 +256,7 @@ class _Run:
         at_s = float(first_N[rank])
         how = End.HANDED_OVER if hands_N[rank] <= at_s else self._fleet.how(rank)
         self._telling.ended(rank, how, at_s)
-        self._count(rank, how, turn.first)
+        self._count(rank, how, turn.first, at_s)
         if how is End.HANDED_OVER:
             self._count_lost(rank, turn.first)
         return self._roll_back(np.array([rank]), how, at_s, turn.first)

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
+from dayfly.life.ending import pause
 from dayfly.life.faults import Fault
 from dayfly.life.gang import Gang, GangEnd, Verdict
 from dayfly.life.platforms.base import Ended
@@ -107,19 +108,22 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         while True:
             if (changed := self._record.script.changed()) is not None:
                 raise RunFailed(changed)
-            before = self._written()
+            before, before_deaths = self._written(), self._restarts.deaths
             end = self._generation(recorder)
             if end.verdict in (Verdict.DONE, Verdict.STOPPED):
                 return str(end.verdict.value)
             kept = self._written() != before
-            cause = self._restarts.after(end, kept=kept, where=self._where)
-            if cause is not None:
-                raise RunFailed(cause)
+            now = time.monotonic()
+            decision = self._restarts.after(end, kept=kept, where=self._where, now=now)
+            if decision.failure is not None:
+                raise decision.failure
+            pause(decision.pause_s, lambda: self._signals.received is not None)
             if self._signals.received is not None:
                 return "stopped"
             died = end.verdict is Verdict.DIED
+            counts = self._restarts.deaths > before_deaths
             counted = f", restart {self._restarts.deaths} of {self._settings.max_restarts}"
-            self._display.note(f"{in_a_line(end)}: all workers start again{counted * died}")
+            self._display.note(f"{in_a_line(end)}: all workers start again{counted * counts}")
             recorder.start_again(in_a_line(end), died=died)
             self._record = self._record.started_again(died=died)
             self._record.save(self._store)
@@ -197,6 +201,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
             self._signals.received,
             lives=self._record.generation + 1,
             changed=self._record.script.changed() is not None,
+            sure_to_fail=self._sure_to_fail,
         )
 
 
