@@ -56,7 +56,7 @@ def test_a_run_has_all_of_its_results(fast: Path, tmp_path: Path) -> None:
     names = {path.name for path in directory.iterdir()}
     assert names >= {"history.json", "weights.safetensors", "bill.json", "checkpoint", "events"}
     history = json.loads((directory / "history.json").read_text())
-    assert [epoch["epoch"] for epoch in history["epochs"]] == [0, 1]
+    assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2]
     assert len(history["step_loss"]) == 26
     bill = json.loads((directory / "bill.json").read_text())
     assert len(bill["invocations"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -49,11 +50,16 @@ def test_losses_of_a_run_that_goes_on() -> None:
     ]
     assert curves.step_losses(records) == [9.0, 8.0, None, None, 3.0, 2.0]
     assert curves.step_losses([]) == []
-    told = [epoch(1.0, epoch=0, train_loss=3.0), *records, epoch(2.0, epoch=1, train_loss=2.0)]
+
+
+@pytest.mark.parametrize("first", [1, 0], ids=["as they are", "as earlier versions wrote them"])
+def test_epochs_of_a_run_that_goes_on(first: int) -> None:
+    told = [epoch(1.0, epoch=first, train_loss=3.0), epoch(2.0, epoch=first + 1, train_loss=2.0)]
     assert curves.epochs([*told, told[0]]) == [
-        {"epoch": 0, "train_loss": 3.0},
-        {"epoch": 1, "train_loss": 2.0},
+        {"epoch": 1, "train_loss": 3.0},
+        {"epoch": 2, "train_loss": 2.0},
     ]
+    assert curves.epochs([]) == []
 
 
 def test_the_figure_of_a_short_run_has_one_line() -> None:
@@ -78,8 +84,8 @@ def test_the_figure_of_a_long_run_has_its_range_and_its_mean() -> None:
 
 def test_what_was_never_measured_has_no_figure() -> None:
     records = [
-        {"epoch": 0, "train_loss": 2.0, "val_loss": None, "val_accuracy": None, "top_5": 0.5},
-        {"epoch": 1, "train_loss": 1.0, "val_loss": 3.0, "val_accuracy": None, "top_5": 0.75},
+        {"epoch": 1, "train_loss": 2.0, "val_loss": None, "val_accuracy": None, "top_5": 0.5},
+        {"epoch": 2, "train_loss": 1.0, "val_loss": 3.0, "val_accuracy": None, "top_5": 0.75},
     ]
     assert curves.by_epoch(records) == [
         {

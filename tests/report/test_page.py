@@ -17,8 +17,8 @@ from dayfly.runs.report.markup import script_json, shown, spoken, table
 from tests.report import made_up
 
 EPOCHS = [
-    {"epoch": 0, "train_loss": 2.0, "val_loss": 1.5, "val_accuracy": 0.5},
-    {"epoch": 1, "train_loss": 1.0, "val_loss": 0.75, "val_accuracy": 0.875},
+    {"epoch": 1, "train_loss": 2.0, "val_loss": 1.5, "val_accuracy": 0.5},
+    {"epoch": 2, "train_loss": 1.0, "val_loss": 0.75, "val_accuracy": 0.875},
 ]
 BILL = {
     "cost_usd": 0.003,

@@ -99,7 +99,7 @@ class Bar(Lines):
 
 def epoch_line(record: Json) -> str:
     """`epoch 3: loss 0.2154, validation loss 0.1987, accuracy 96.7%`, with the job's metrics."""
-    parts = [f"epoch {record['epoch'] + 1}: loss {_number(record['train_loss'])}"]
+    parts = [f"epoch {record['epoch']}: loss {_number(record['train_loss'])}"]
     if record.get("val_loss") is not None:
         parts.append(f"validation loss {_number(record['val_loss'])}")
     if record.get("val_accuracy") is not None:

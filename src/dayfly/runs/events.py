@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,9 @@ def read_stored_bytes(directory: Path) -> int:
     """The most that the store held at a checkpoint, just before its log was trimmed."""
     found = records(directory / "coordinator.jsonl")
     return max((record.get("stored_bytes") or 0 for record in found), default=0)
+
+
+def epochs_from_1(records: Sequence[Json]) -> list[Json]:
+    """One record an epoch, in order, counted from 1: earlier versions wrote them from 0."""
+    first = records[0]["epoch"] if records else 1
+    return [{**record, "epoch": record["epoch"] + (first == 0)} for record in records]

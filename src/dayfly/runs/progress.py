@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+from dayfly.runs.events import epochs_from_1
 from dayfly.train.state import decode, encode
 
-#: One epoch's results: epoch, train_loss, val_loss, val_accuracy (None: not measured), metrics.
+#: One epoch: epoch (from 1), train_loss, val_loss, val_accuracy (None: not measured), metrics.
 EpochRecord = dict[str, Any]
 
 
@@ -40,7 +41,7 @@ class Progress:
     def end_epoch(self, measured: Mapping[str, float | None]) -> EpochRecord:
         """Close the epoch with what validation measured (nothing, if there was none)."""
         record = {
-            "epoch": len(self.history),
+            "epoch": len(self.history) + 1,
             "train_loss": self.loss_sum / self.samples,
             "val_loss": None,
             "val_accuracy": None,
@@ -57,4 +58,6 @@ class Progress:
     @classmethod
     def load(cls, tree: Any) -> Self:
         """From what `dump` gave, by way of JSON."""
-        return cls(**decode(tree, {}))
+        progress = cls(**decode(tree, {}))
+        progress.history = [dict(one) for one in epochs_from_1(progress.history)]
+        return progress

@@ -223,8 +223,8 @@ class Recorder(Audience):
                 self._not_finite = True
                 if show:
                     self._display.note(f"{record['text']}; it goes on (--on-nan warn)")
-            case "epoch" if record["record"]["epoch"] >= self._shown_epochs:
-                self._shown_epochs = record["record"]["epoch"] + 1
+            case "epoch" if record["record"]["epoch"] > self._shown_epochs:
+                self._shown_epochs = record["record"]["epoch"]
                 if show:
                     self._display.epoch(record["record"])
 

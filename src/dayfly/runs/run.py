@@ -12,6 +12,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.runs.directory import RECORD
+from dayfly.runs.events import epochs_from_1
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import Comparison, compared_in
 from dayfly.runs.result import Result
@@ -49,11 +50,9 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: epoch, train_loss, val_loss, val_accuracy, and the job's metrics."""
-        history: list[dict[str, Any]] = json.loads((self.directory / "history.json").read_text())[
-            "epochs"
-        ]
-        return history
+        """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, and metrics."""
+        whole = json.loads((self.directory / "history.json").read_text())
+        return [dict(record) for record in epochs_from_1(whole["epochs"])]
 
     @property
     def bill(self) -> dict[str, Any]:

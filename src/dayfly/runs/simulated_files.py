@@ -100,7 +100,9 @@ def write_files(
         )
     write_json(store, "bill.json", billed.dump())
     history = {
-        "epochs": [{"epoch": epoch, "ended_s": round(at_s, 6)} for epoch, at_s in outcome.epochs],
+        "epochs": [
+            {"epoch": epoch + 1, "ended_s": round(at_s, 6)} for epoch, at_s in outcome.epochs
+        ],
         "step_loss": [],
         "redone_steps": outcome.redone_steps,
         "rollbacks": outcome.rollbacks,

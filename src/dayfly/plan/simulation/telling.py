@@ -138,7 +138,8 @@ class Telling:
             if turn.validation_N is not None:
                 own_s = min(began_s + float(turn.validation_N[rank]), ended_s)
                 spans = {"validate": [(began_s, own_s)], "wait": [(own_s, ended_s)]}
-            record = {"epoch": turn.epoch, "train_loss": None}
+            assert turn.epoch is not None
+            record: Record = {"epoch": turn.epoch + 1, "train_loss": None}
             record |= {"val_loss": None, "val_accuracy": None}
             self._tell(
                 rank,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dayfly.runs.events import epochs_from_1
+
 Json = Mapping[str, Any]
 Losses = Sequence[float | None]
 
@@ -32,7 +34,7 @@ def epochs(records: Iterable[Json]) -> list[Json]:
     found = {
         record["record"]["epoch"]: record["record"] for record in records if "record" in record
     }
-    return [found[epoch] for epoch in sorted(found)]
+    return epochs_from_1([found[epoch] for epoch in sorted(found)])
 
 
 def smoothed(losses: Losses, reach: int) -> list[float | None]:
@@ -95,7 +97,7 @@ def by_epoch(records: Sequence[Json]) -> list[Json]:
                 "role": "second" if name == "train_loss" else "bold",
                 "dots": True,
                 "line": _rounded(
-                    (record["epoch"] + 1, record[name])
+                    (record["epoch"], record[name])
                     for record in records
                     if isinstance(record.get(name), int | float)
                 ),

@@ -12,7 +12,7 @@ from string import Template
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.runs.events import Json
+from dayfly.runs.events import Json, epochs_from_1
 from dayfly.runs.report import curves, detail, lives, planned, simulation, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
@@ -75,7 +75,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     ended = run.history is not None and run.status not in ("running", "interrupted")
     history = run.history if ended and run.history is not None else {}
     billed = bill or (run.bill if ended else None)
-    epochs = history.get("epochs") or curves.epochs(of_rank_0)
+    epochs = epochs_from_1(history.get("epochs") or []) or curves.epochs(of_rank_0)
     losses = history.get("step_loss") or curves.step_losses(of_rank_0)
     figures = [curves.loss_by_step(losses)] if losses else []
     figures += curves.by_epoch(epochs)
