@@ -7,6 +7,9 @@ functions that live for seconds, and they would die of it.
     alone         |gate, waits ............|----- test, exclusive -----|
     others             waits for the gate ...                          |gate|----- test
 
+Python programs that tests start are forked from one that has torch imported (tests/warm/), but for
+those of tests marked `cold`.
+
 Nor has a test of hypothesis a deadline: it would be the machine's, which may hold up any process
 for seconds. And it tries the same examples each time, so that what was green yesterday is today.
 """
@@ -22,6 +25,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.warm import popen
 
 settings.register_profile("random", deadline=None)  # --hypothesis-profile random looks further
 settings.register_profile("dayfly", deadline=None, derandomize=True)
@@ -50,4 +55,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with ExitStack() as held:
         with _locked(gate):
             held.enter_context(_locked(machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        if item.get_closest_marker("cold") is not None:
+            held.enter_context(popen.cold())
         return (yield)
+
+
+def pytest_configure() -> None:
+    popen.install()

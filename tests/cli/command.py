@@ -31,7 +31,7 @@ def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
 
 def start(*arguments: object, cwd: Path, before: str = "") -> subprocess.Popen[str]:
     """In a process group of its own, as a shell starts it. before: Python that it runs first."""
-    patched = [sys.executable, "-c", f"{before}\nfrom dayfly.cli.app import main; main()"]
+    patched = [sys.executable, str(Path(__file__).with_name("patched.py")), before]
     heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the background it is ignored
     try:
         return subprocess.Popen(

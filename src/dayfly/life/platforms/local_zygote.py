@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dayfly.life.platforms.control import Receiver
@@ -40,6 +40,16 @@ _TUNABLES = "GLIBC_TUNABLES"
 _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
+def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that set libraries up in functions.
+
+    Args:
+        environment: the coordinator's; its tunables of the C library come after ours, and count.
+    """
+    tunables = ":".join(filter(None, (_MALLOC, environment.get(_TUNABLES))))
+    return dict.fromkeys(_ONE_THREAD, "1") | {_TUNABLES: tunables, _BY_NVML: "1"}
+
+
 class LocalZygote:
     """One zygote process. Not thread-safe: its owner holds a lock.
 
@@ -62,10 +72,8 @@ class LocalZygote:
             "python_path": os.environ.get("PYTHONPATH"),
             "preload": list(preload),
         }
-        environment = dict(os.environ) | dict.fromkeys(_ONE_THREAD, "1")
-        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path), _BY_NVML: "1"}
-        # What comes later counts; the user's own are kept.
-        environment[_TUNABLES] = ":".join(filter(None, (_MALLOC, os.environ.get(_TUNABLES))))
+        environment = dict(os.environ) | library_settings(os.environ)
+        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path)}
         module = "dayfly.life.platforms.zygote"
         with theirs, log.open("ab") as output:
             # -P: the current directory is searched only if our sys.path has it.

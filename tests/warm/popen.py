@@ -1,0 +1,230 @@
+"""subprocess.Popen of Python programs, by a fork of a server that has torch imported.
+
+What a test starts with `subprocess` is forked from a server (server.py) if it is a script of this
+interpreter, a module of dayfly, of the tests or of torch, or the command `dayfly`. All else is
+started as ever, also what is given with -c, mostly to see what is imported. So is what begins under
+`cold()`, which `@pytest.mark.cold` holds for a whole test: where the interpreter's start or exact
+memory are the point.
+
+Variables that libraries read while they are loaded must be equal in server and program; those that
+say how many threads or which allocator may be missing, as nothing depends on it in a program that
+does not set them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dayfly.life.platforms.local_zygote import library_settings
+from dayfly.life.platforms.processes import Subreaper
+from tests.warm.server import MOST_BYTES, ROOM, ROOM_BYTES, Request, split
+
+_ROOT = Path(__file__).parents[2]
+_DAYFLY = Path(sys.executable).with_name("dayfly")
+_START_S = 120.0
+_ANSWER_S = 30.0
+
+#: Beginnings of names of variables that are read while an interpreter starts and libraries load.
+_AT_LOAD = (
+    "GLIBC_",
+    "GOMP_",
+    "KMP_",
+    "LANG",
+    "LC_",
+    "LD_",
+    "MALLOC_",
+    "MKL_NUM",
+    "NUMBA_",
+    "NUMEXPR_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "VECLIB_",
+)
+_FREE = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+_MAY_MISS = ("GLIBC_", "MKL_NUM", "NUMEXPR_", "OMP_", "OPENBLAS_", "VECLIB_")
+#: Others, as linters and servers, have no use for what is imported.
+_MODULES = ("dayfly.", "tests.", "torch.")
+_KNOWN_FLAGS = {"-P", "-u", "-B"}
+
+_execute_cold = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+_signature = inspect.signature(_execute_cold)
+_lock = threading.Lock()
+
+
+class Server:
+    """The requester's end of a server; one process's own, which its forks do not use.
+
+    loaded: the variables that were read at load there.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        loaded: Mapping[str, str],
+        process: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        self.owner = os.getpid()
+        self._connection = connection
+        self._connection.settimeout(_START_S)
+        self._loaded = loaded
+        self._process = process
+        self._ready = False
+
+    @classmethod
+    def start(cls, loaded: Mapping[str, str]) -> Server:
+        """A new one, with these variables at load; it imports beside what its owner does."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        dropped = {*at_load(os.environ), "PYTHONPATH"}
+        environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        code = (
+            f"import sys; path = list(sys.path); sys.path.insert(0, {str(_ROOT)!r}); "
+            f"from tests.warm import server; sys.path[:] = path; "
+            f"server.main({theirs.fileno()}, path)"
+        )
+        with theirs, cold():
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code],
+                cwd=_ROOT,
+                env={**environment, **loaded, ROOM: "x" * ROOM_BYTES},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        return cls(ours, loaded, process)
+
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        """Whether libraries would have read in a program's environment what the server's did."""
+        theirs = at_load(environment)
+        missing = self._loaded.keys() - theirs.keys()
+        return all(name.startswith(_MAY_MISS) for name in missing) and all(
+            self._loaded.get(name) == value for name, value in theirs.items()
+        )
+
+    def fork(self, request: Request, fds: Sequence[int]) -> int:
+        """The pid of the program, which is a child of this process."""
+        if not self._ready:
+            self._answer()
+            self._connection.settimeout(_ANSWER_S)
+            self._ready = True
+        Subreaper.hold()
+        try:
+            socket.send_fds(self._connection, [request.dump()], fds)
+            return int(self._answer())
+        finally:
+            Subreaper.release()
+
+    def _answer(self) -> bytes:
+        answer = self._connection.recv(MOST_BYTES)
+        if not answer:
+            raise EOFError("the server of warm programs has ended: its output says why")
+        return answer
+
+
+def at_load(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are read before a program's first line."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_AT_LOAD) and name not in _FREE
+    }
+
+
+#: How many servers a process may start: as many different sets of variables at load.
+_MOST_SERVERS = 2
+_servers: list[Server] = []
+_cold = threading.local()
+
+
+@contextlib.contextmanager
+def cold() -> Iterator[None]:
+    """Programs that this thread starts meanwhile are started as ever."""
+    before = getattr(_cold, "depth", 0)
+    _cold.depth = before + 1
+    try:
+        yield
+    finally:
+        _cold.depth = before
+
+
+def install(*servers: Server) -> None:
+    """Programs of this process are forked where they can be. servers: that are there already."""
+    _servers[:] = servers
+    subprocess.Popen._execute_child = _execute  # type: ignore[attr-defined]
+
+
+def _execute(process: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:
+    """In place of Popen's method, with its parameters, some of which depend on Python's version."""
+    given = _signature.bind(process, *args, **kwargs).arguments
+    words = _words(given)
+    environment = dict(os.environ if given["env"] is None else given["env"])
+    with _lock if words is not None else contextlib.nullcontext():
+        server = _server(environment) if words is not None else None
+        if words is None or server is None:
+            _execute_cold(process, *args, **kwargs)
+            return
+        ends = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+        fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
+        request = Request(
+            arguments=words,
+            environment=environment,
+            cwd=os.path.abspath(given["cwd"] or os.getcwd()),
+            fds=[0, 1, 2, *given["pass_fds"]],
+            ignored=[s for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN],
+            umask=_umask(),
+            new_session=bool(given["start_new_session"]),
+        )
+        process.pid = server.fork(request, [*fds, *given["pass_fds"]])
+    process._child_created = True  # type: ignore[attr-defined]
+    names = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+    process._close_pipe_fds(*(given[name] for name in names))  # type: ignore[attr-defined]
+
+
+def _words(given: Mapping[str, Any]) -> list[str] | None:
+    """What is behind the interpreter; None of a program that is to be started as ever."""
+    if getattr(_cold, "depth", 0) or isinstance(given["args"], (str, bytes, os.PathLike)):
+        return None
+    first, *words = map(os.fsdecode, given["args"])
+    unusual = [given[name] for name in ("executable", "preexec_fn", "shell", "gid", "gids", "uid")]
+    if first == str(_DAYFLY):
+        words = [first, *words]
+    elif first != sys.executable:
+        return None
+    if not words or any(unusual) or given["umask"] != -1 or given.get("process_group", -1) != -1:
+        return None
+    try:
+        flags, program, behind = split(words)
+    except ValueError:
+        return None
+    known = set(flags) <= _KNOWN_FLAGS and program != "-c"
+    known = known and (program != "-m" or behind[0].startswith(_MODULES))
+    return words if known and os.path.isdir(given["cwd"] or ".") else None
+
+
+def _server(environment: Mapping[str, str]) -> Server | None:
+    """A server that fits; a new one, if none does and there may be another."""
+    own = [server for server in _servers if server.owner == os.getpid()]
+    for server in own:
+        if server.fits(environment):
+            return server
+    if len(own) < len(_servers) or len(own) == _MOST_SERVERS:
+        return None
+    fresh = Server.start(at_load({**library_settings({}), **environment}))
+    _servers.append(fresh)
+    return fresh
+
+
+def _umask() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    raise OSError("no Umask in /proc/self/status")
