@@ -48,7 +48,6 @@ PRELOADED = (
     "torch.distributed.optim",
     "torch.distributed.pipelining",
     "torch.distributed.tensor.parallel",
-    "sklearn.datasets",
     "dayfly.cli.app",
     "dayfly.runs.api",
     "dayfly.runs.launch",
