@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import dayfly
 from dayfly.life.faults import Fault
@@ -129,3 +133,52 @@ def test_a_damaged_checkpoint_is_refused_and_named(data: Path, tmp_path: Path) -
     with pytest.raises(dayfly.RequestError, match=f"{part.name} .* was damaged"):
         dayfly.resume(tmp_path, progress=False)
     assert (tmp_path / "run.json").read_bytes() == before
+
+
+def constant(optimizer: Any) -> Any:
+    """A scheduler that does not depend on how long the run is."""
+    return torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+
+def test_a_run_that_is_done_goes_on_to_more_epochs_with_the_same_bits(
+    data: Path, tmp_path: Path
+) -> None:
+    """The arrays were removed; they are taken again, and known by their digest."""
+    own = shutil.copy(data, tmp_path / "own.npz")
+    job = small.job(own, scheduler=constant)
+    longer = dayfly.train(
+        replace(job, epochs=4), workers=2, run_dir=tmp_path / "longer", **small.SETTINGS
+    )
+    first = dayfly.train(
+        replace(job, epochs=2), workers=2, run_dir=tmp_path / "run", **small.SETTINGS
+    )
+    assert first.result.epochs == 2
+    assert not (tmp_path / "run" / "data").exists()
+    with pytest.raises(dayfly.RequestError, match="--epochs 1: the run has done 2 epochs already"):
+        dayfly.resume(first.directory, epochs=1, progress=False)
+
+    random = np.random.default_rng(1)
+    np.savez(own, x_train=random.normal(size=(200, 12)).astype("f4"), y_train=np.arange(200) % 5)
+    with pytest.raises(dayfly.RequestError, match="are others than those that the run began with"):
+        dayfly.resume(first.directory, epochs=4, progress=False)
+    assert not (tmp_path / "run" / "data").exists()
+    assert dayfly.resume(first.directory, progress=False).result == first.result
+
+    shutil.copy(data, own)
+    result = resume(first.directory, "--epochs", "4")
+    assert (result["epochs"], result["steps"]) == (4, 4 * small.STEPS_AN_EPOCH)
+    assert small.bits(first.directory) == small.bits(longer)
+    assert [one["epoch"] for one in dayfly.resume(first.directory).history] == [1, 2, 3, 4]
+
+
+def test_what_a_scheduler_has_no_steps_for_is_refused_on_resume_too(
+    data: Path, tmp_path: Path
+) -> None:
+    def one_cycle(optimizer: Any) -> Any:
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 1)
+
+    run = dayfly.train(
+        small.job(data, scheduler=one_cycle, epochs=1), run_dir=tmp_path, progress=False
+    )
+    with pytest.raises(dayfly.RequestError, match="scheduler fails after epoch 2 of 3"):
+        dayfly.resume(run.directory, epochs=3, progress=False)

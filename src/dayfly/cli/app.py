@@ -168,13 +168,13 @@ def train(
                 "--run-dir": run_dir,
                 "--plan": plan,
             }
-            fixed |= {f"--{name.replace('_', '-')}": value for name, value in of_the_job.items()}
+            fixed |= {"--batch-size": batch_size, "--seed": seed}
             refused = [name for name, value in fixed.items() if value is not None]
             if refused:
                 raise RequestError(
                     f"--resume goes on with what is in the run's directory: leave out {refused[0]}"
                 )
-            return launch.resume(resume, display=display, **given)
+            return launch.resume(resume, epochs=epochs, display=display, **given)
         if job_file is None:
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"

@@ -65,12 +65,18 @@ def train(
     )
 
 
-def resume(run_dir: str | Path, *, progress: bool = True, **changes: Any) -> Run:
-    """Go on with a run that was stopped, failed or lost its coordinator; as `train` otherwise.
+def resume(
+    run_dir: str | Path, *, epochs: int | None = None, progress: bool = True, **changes: Any
+) -> Run:
+    """Go on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
 
-    changes: settings that are to be others from now on, such as workers=.
+    epochs: to which it goes; None: as before. A run that is done is returned as it is, unless it
+    is to go on to a later epoch. changes: settings that are to be others from now on, such as
+    workers=. As `train` otherwise.
     """
-    return _finished(lambda: launch.resume(Path(run_dir), display=_display(progress), **changes))
+    return _finished(
+        lambda: launch.resume(Path(run_dir), epochs=epochs, display=_display(progress), **changes)
+    )
 
 
 def overridden(job: Job, **changes: Any) -> Job:

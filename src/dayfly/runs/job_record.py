@@ -21,7 +21,7 @@ class Record(RunRecord):
     """A job's. Generations are of other lives, and of rollbacks, of which there were so many.
 
     round_bytes: of the messages of a round. pipelining: of a model that is cut. planned: of a run
-    by a plan, which is beside it.
+    by a plan, which is beside it. epochs: to which the run goes, if not to the job's.
     """
 
     kind: ClassVar[str] = JOB
@@ -34,6 +34,7 @@ class Record(RunRecord):
     pipelining: Pipelining | None = None
     rollbacks: int = 0
     planned: Planned | None = None
+    epochs: int | None = None
 
     @classmethod
     def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dayfly.plan.plan import Plan
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
+from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.job_record import Record
 from dayfly.runs.one_life import PRELOAD, OneLife
 from dayfly.runs.planned import PLAN, carried_out, gone_on
@@ -24,7 +25,7 @@ from dayfly.runs.recutting import recut, refitted
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run
 from dayfly.runs.settings import WARN_OF_NAN, Settings
-from dayfly.runs.shipping import receive, ship
+from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.train.arrays import Part, place
@@ -90,19 +91,29 @@ def begin(
 
 
 def resume(
-    directory: Path, *, display: Display, faults: Sequence[Fault] = (), **changes: Any
+    directory: Path,
+    *,
+    epochs: int | None = None,
+    display: Display,
+    faults: Sequence[Fault] = (),
+    **changes: Any,
 ) -> Run:
     """Go on with a run from its last checkpoint; a run that is done is returned as it is.
 
-    changes: settings that are to be others from now on, such as `workers`; None: as before.
-    Raises RequestError if the directory holds no run, or another process runs it.
+    epochs: to which it goes; None: as before. changes: settings that are to be others from now on,
+    such as `workers`; None: as before. Raises RequestError if the directory holds no run, or
+    another process runs it.
     """
     directory = directory.absolute()
     record = Record.load(directory)
     store = FileStore(directory)
-    job = receive(record.shipped, store, scratch=None)
-    if record.status == "done" and record.result is not None:
+    job = stored_job(record, store)
+    known = {name: value for name, value in changes.items() if value is not None}
+    if is_over(record, record.changed_settings(known), job.epochs, epochs):
+        assert record.result is not None
         OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
+        if known or epochs is not None:
+            display.note("it was done already: nothing was started")
         return Run(directory, job, Result(**record.result))
     with (
         StopSignals() as signals,
@@ -112,7 +123,14 @@ def resume(
     ):
         before = Record.load(directory)
         record = before.next_life(last_at(directory / "events"), **changes)
-        check_shares(job, record.settings)
+        if epochs is not None and epochs != job.epochs:
+            job = replace(job, epochs=epochs)
+            check_epochs(before, job, store)
+            record = replace(record, epochs=epochs)
+        if before.status == "done":
+            with being_prepared(directory):
+                take_inputs_again(before, job, store)
+        check_shares(job, record.settings, record.samples)
         for kind in record.settings.kinds:
             allotment(kind)  # before anything is tried
         record = refitted(before.settings, record, job, store)

@@ -73,9 +73,7 @@ class Data:
             tried = dataset_samples(training, "training")
             unseen = dataset_samples(validation, "validation")
             return cls(None, len(training), len(training), len(validation), 0, tried, unseen)
-        name = str(job.data)
-        arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
-        check_arrays(arrays, f"data {name!r}")
+        arrays = arrays_of(job)
         samples, own = len(arrays["x_train"]), "x_val" in arrays
         validation = len(arrays["x_val"]) if own else validation_samples(samples)
         tried = array_samples(arrays, "train", "transform", job.transform)
@@ -84,6 +82,14 @@ class Data:
         trained = samples if own else samples - validation
         row_bytes = sum(arrays[part].nbytes for part in ("x_train", "y_train")) // samples
         return cls(arrays, samples, trained, validation, row_bytes, tried, unseen)
+
+
+def arrays_of(job: Job) -> Arrays:
+    """The arrays that a job names. Raises RequestError if they cannot be trained on."""
+    name = str(job.data)
+    arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
+    check_arrays(arrays, f"data {name!r}")
+    return arrays
 
 
 def check_shares(job: Job, settings: Settings, samples: int | None = None) -> None:

@@ -1,0 +1,91 @@
+"""A run that goes on to another epoch than it was to, also one that is done.
+
+What a run that is done needs no more was removed. Arrays are taken again from where the job says
+they are, and have to be those that the run began with, which their digests tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.life import checkpoints
+from dayfly.runs.job_record import Record
+from dayfly.runs.prepare import arrays_of
+from dayfly.runs.settings import Settings
+from dayfly.runs.shipping import receive
+from dayfly.train.arrays import place
+from dayfly.train.order import Epochs
+from dayfly.train.randomness import DATA, seeded
+from dayfly.train.replica import Replica
+from dayfly.train.schedules import check_scheduler
+from dayfly.wire.store import FileStore
+
+
+def stored_job(record: Record, store: FileStore) -> Job:
+    """The job in a run's directory, with the epochs that the run goes to."""
+    job = receive(record.shipped, store, scratch=None)
+    return job if record.epochs is None else replace(job, epochs=record.epochs)
+
+
+def is_over(record: Record, settings: Settings, job_epochs: int, asked: int | None) -> bool:
+    """Whether a run is done, and stays so with these settings.
+
+    job_epochs: to which it was to go. asked: to which it is to go now; None: as before. Raises
+    RequestError for fewer epochs than it has, and for more than its target lets it begin.
+    """
+    if record.status != "done" or record.result is None:
+        return False
+    done, accuracy = record.result["epochs"], record.result["val_accuracy"]
+    if asked is not None and asked < done:
+        raise _too_few(asked, done)
+    target = settings.target_accuracy
+    reached = target is not None and accuracy is not None and bool(accuracy >= target)
+    if reached and asked not in (None, done, job_epochs):
+        raise RequestError(
+            f"--epochs {asked}: the run ended after {done} epochs, as it reached its target "
+            f"accuracy of {target:g}: give a higher --target-accuracy, too"
+        )
+    return reached or int(asked or job_epochs) <= int(done)
+
+
+def _too_few(epochs: int, done: int) -> RequestError:
+    return RequestError(
+        f"--epochs {epochs}: the run has done {done} epochs already: give a number above that"
+    )
+
+
+def check_epochs(record: Record, job: Job, store: FileStore) -> None:
+    """Raise RequestError if a run cannot go on to the last of the job's epochs."""
+    steps = Epochs(record.samples, job.batch_size, job.seed).steps
+    committed = checkpoints.latest(store)
+    done = 0 if committed is None else committed.step // steps
+    if job.epochs < done:
+        raise _too_few(job.epochs, done)
+    if job.scheduler is not None:
+        with seeded(DATA, job.seed):
+            check_scheduler(job, Replica(job).scheduler, steps)
+
+
+def take_inputs_again(record: Record, job: Job, store: FileStore) -> None:
+    """Put the arrays of a run that was done into its directory again.
+
+    Raises RequestError if they are not those that the run began with.
+    """
+    if not record.parts:
+        return
+    if any(rows.digest is None for part in record.parts for rows in (part.x, part.y)):
+        raise RequestError(
+            "the run was done by an earlier version of dayfly, which did not note by what its "
+            "data can be known again: start it anew with more epochs"
+        )
+    with seeded(DATA, job.seed):
+        arrays = arrays_of(job)
+    # Whether NaN may be among them was decided when the run began.
+    if place(arrays, store, job.seed, note=lambda text: None) != tuple(record.parts):
+        store.delete("data")
+        raise RequestError(
+            f"the data {str(job.data)!r} are others than those that the run began with: put the "
+            "former ones there, or start a run anew (init= takes this one's weights)"
+        )
