@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from benchmarks.parts.memory import growth_bytes
 from benchmarks.parts.predictions import ITEM_BYTES, algorithm
 from dayfly.credentials import channel_password
 from dayfly.errors import RunFailed
+from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Site
@@ -33,11 +34,15 @@ _TINY_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a channel is, for all who open it: `site()`. rendezvous: a directory."""
+    """Where a channel is, for all who open it: `site()`. rendezvous: a directory.
+
+    token: by which its messages are known.
+    """
 
     url: str
     namespace: Namespace
     rendezvous: Path
+    token: str = field(default_factory=new_token, repr=False)
 
     def site(self) -> Site:
         """With the password that this process's environment has."""
@@ -45,6 +50,7 @@ class Place:
             url=self.url,
             namespace=self.namespace,
             rendezvous=FileStore(self.rendezvous),
+            token=self.token,
             password=channel_password(os.environ),
         )
 

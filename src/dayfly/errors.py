@@ -65,6 +65,16 @@ class WireError(DayflyError):
     """A message was missing in time, or was not what its reader expected."""
 
 
+class Forged(WireError):
+    """A message is not authentic: it was altered, or is not one of this run's under its key."""
+
+
+def named(what: object, error: WireError) -> WireError:
+    """Returns an error of the same kind whose text begins with what it is about."""
+    text = str(error)
+    return error if text.startswith(str(what)) else type(error)(f"{what}: {text}")
+
+
 class NoRoom(WireError):
     """A channel is full for now: there is room again once messages are dropped."""
 

@@ -17,6 +17,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.store import FileStore
+from tests.channels.names import TOKEN
 from tests.channels.places import NAMESPACE, SOON_S, put
 
 MIB = 2**20
@@ -26,7 +27,7 @@ SUM = Key(0, "grad-sum-0", SERVER, -1)
 
 def site(root: Path, url: str) -> Site:
     """A channel's site whose addresses are kept below `root`."""
-    return Site(url=url, namespace=NAMESPACE, rendezvous=FileStore(root))
+    return Site(url=url, namespace=NAMESPACE, rendezvous=FileStore(root), token=TOKEN)
 
 
 def plan(senders: int, budget_bytes: int = 64 * MIB, ahead_bytes: int = MIB) -> Plan:

@@ -21,7 +21,7 @@ from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.store import FileStore
-from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,16 @@ class RedisPlace:
     def only_events(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(redis_channel, "_LOOK_EVERY_S", 300.0)
 
-    def site(self, namespace: Namespace = NAMESPACE) -> Site:
+    def site(self, namespace: Namespace = NAMESPACE, token: str = TOKEN) -> Site:
         """What the channel's ends need to meet."""
         nowhere = FileStore(Path("/nonexistent"))
-        return Site(url=self.url, namespace=namespace, rendezvous=nowhere, password=self.password)
+        return Site(
+            url=self.url,
+            namespace=namespace,
+            rendezvous=nowhere,
+            token=token,
+            password=self.password,
+        )
 
     def layout(self, namespace: Namespace = NAMESPACE) -> Layout:
         """Where the messages of the channel that was made are."""

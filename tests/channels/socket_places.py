@@ -21,6 +21,7 @@ from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.store import FileStore
+from tests.channels.names import TOKEN
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class SocketPlace:
     def site(self, namespace: Namespace) -> Site:
         """With a free port at the loopback address."""
         store = FileStore(self.root / namespace.run)
-        return Site(url=self.url, namespace=namespace, rendezvous=store)
+        return Site(url=self.url, namespace=namespace, rendezvous=store, token=TOKEN)
 
     def raw(self, namespace: Namespace, key: Key) -> bytes:
         with self._client(namespace, key) as client:
@@ -57,7 +58,7 @@ class SocketPlace:
         coordinator = meeting.wait_for(COORDINATOR, 0)
         home = self._home(key)
         record = coordinator if home == COORDINATOR else meeting.wait_for(home, 0)
-        return Client(address_in(record), coordinator["token"], COORDINATOR)
+        return Client(address_in(record), meeting.authenticator(TOKEN).handshake, COORDINATOR)
 
     def _home(self, key: Key) -> int:
         return COORDINATOR
@@ -111,7 +112,6 @@ class DirectPlace(SocketPlace):
         return DirectChannel(
             site,
             reader,
-            token=record["token"],
             world_size=record["world_size"],
             server=self.outboxes.get(namespace, {}).get(reader),
             owned=False,

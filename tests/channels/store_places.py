@@ -27,7 +27,7 @@ from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.store import FileStore
-from tests.channels.names import NAMESPACE, SENDERS
+from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ObjectPlace:
 
     def _past(self, namespace: Namespace) -> ObjectChannel:
         os.environ.update(self.environment)
-        return ObjectChannel(self.url, namespace)
+        return ObjectChannel(site(self.url, namespace))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class DynamoPlace:
 
     def _past(self, namespace: Namespace) -> DynamoChannel:
         os.environ.update(self.environment)
-        return DynamoChannel(self.table, namespace)
+        return DynamoChannel(site(f"dynamodb://{self.table}", namespace))
 
 
 def _path(channel: ObjectChannel, key: Key) -> str:
@@ -115,7 +115,7 @@ def _path(channel: ObjectChannel, key: Key) -> str:
 
 def site(url: str, namespace: Namespace = NAMESPACE) -> Site:
     """Where a channel without a meeting point is."""
-    return Site(url=url, namespace=namespace, rendezvous=FileStore(Path("/nowhere")))
+    return Site(url=url, namespace=namespace, rendezvous=FileStore(Path("/nowhere")), token=TOKEN)
 
 
 def made(url: str, namespace: Namespace, environment: Mapping[str, str]) -> Channel:

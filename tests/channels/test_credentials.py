@@ -160,6 +160,7 @@ def test_the_password_is_in_the_environment_and_in_no_text() -> None:
         url="redis://host",
         namespace=Namespace("run", 0),
         rendezvous=open_store("file:///tmp"),
+        token=SECRET,
         password=SECRET,
     )
     assert SECRET not in repr(site)

@@ -204,7 +204,7 @@ def test_everything_expires(place: DynamoPlace) -> None:
     """Read by DynamoDB alone, which removes items some time after that second."""
     with place.make(NAMESPACE):
         before_s = time.time()
-        with DynamoChannel(place.table, NAMESPACE) as worker:
+        with DynamoChannel(site(f"dynamodb://{place.table}")) as worker:
             worker.put_bytes(Key(1, "a", 1, 0), b"x")
             put(worker, KEY, tensor((LARGE,), torch.uint8))
             kept_s = {round(float(item["expires"]["N"]) - before_s, -2) for item in items(worker)}

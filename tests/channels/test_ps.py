@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError, WaitTimeout, WireError
+from dayfly.wire.authentication import Authenticator
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kinds.parameter_server import ParameterServer
@@ -35,6 +36,7 @@ from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
 from dayfly.wire.tensors import as_bytes
 from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
+from tests.channels.names import NAMESPACE, TOKEN
 from tests.channels.places import SOON_S, put, tensor
 
 KIND = ParameterServer()
@@ -243,9 +245,11 @@ def test_what_is_no_contribution_is_refused(channels: list[Channel]) -> None:
     with pytest.raises(WireError, match="found 16 bytes of other"):
         put(channels[0], part(0, step), value, "other")
     header = Header("grad-part-0", torch.float32, (4,))
-    whole = bytearray(header.pack(as_bytes(value)) + bytes(as_bytes(value)))
+    by = Authenticator(TOKEN, NAMESPACE.run, NAMESPACE.generation)
+    sealed = header.seal(as_bytes(value), part(0, step), by)
+    whole = bytearray(sealed + bytes(as_bytes(value)))
     whole[-1] ^= 1
-    with pytest.raises(WireError, match="checksum"):
+    with pytest.raises(WireError, match="not authentic"):
         channels[0]._client.put(part(0, step), bytes(whole))  # type: ignore[attr-defined]
     assert push(channels[0], 0, value, step)  # none of them counted
 
@@ -319,7 +323,10 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
         with pytest.raises(WaitTimeout):
             worker.get_bytes(Key(0, "b", 0, 1), 0)
         folder = tmp_path / "sockets"
-        assert folder.stat().st_mode & 0o077 == 0, "the token is for its owner alone"
+        assert folder.stat().st_mode & 0o077 == 0
+        for record in folder.rglob("*.json"):
+            assert TOKEN not in record.read_text()
+            assert worker._by.handshake not in record.read_text()  # type: ignore[attr-defined]
         made.destroy()
         assert not list(tmp_path.rglob("*.json"))
     assert not handles() - before
@@ -369,7 +376,8 @@ def test_a_server_that_does_not_start_is_named(
 def test_many_sums_at_once_from_many_threads() -> None:
     """The adding thread takes what others bring meanwhile; nothing is lost or counted twice."""
     table = Table(lambda key: set(range(8)), limit_bytes=2**30, full="")
-    adds = sums.Sums(table, 8)
+    by = Authenticator(TOKEN, "run", 0)
+    adds = sums.Sums(table, 8, by)
     chance = random.Random(3)
     work = [(rank, step) for rank in range(8) for step in range(20)]
     chance.shuffle(work)
@@ -380,7 +388,8 @@ def test_many_sums_at_once_from_many_threads() -> None:
         for rank, step in some:
             value = torch.full((5000,), rank + step)
             header = Header("grad-part-0", value.dtype, (5000,))
-            blob = memoryview(bytearray(header.pack(as_bytes(value)) + bytes(as_bytes(value))))
+            sealed = header.seal(as_bytes(value), part(rank, step), by)
+            blob = memoryview(bytearray(sealed + bytes(as_bytes(value))))
             table.reserve(blob.nbytes)
             assert adds.push(part(rank, step), blob)
 

@@ -95,7 +95,8 @@ def test_a_writer_that_dies_half_way_stored_nothing(place: RedisPlace, sent_shar
     """Its connection ends before its message did: at any byte, readers see nothing of it."""
     with place.make(NAMESPACE), place.open(NAMESPACE, 0) as reader, place.client() as client:
         before = client.keys()
-        header = Header("a", LARGE.dtype, tuple(LARGE.shape)).pack(as_bytes(LARGE))
+        header = Header("a", LARGE.dtype, tuple(LARGE.shape))
+        header = header.seal(as_bytes(LARGE), KEY, place.site().authenticator)
         packet = place.layout().put(KEY, split(header, as_bytes(LARGE)), LARGE.nbytes, "word")
         whole = b"".join(packet)
         writer = Connection(Address.parse(place.url), Secret(variable=""))

@@ -187,6 +187,7 @@ class _Member:
 def _task(rank: int, line: Pipelining, root: Path) -> Task:
     return Task(
         run="run",
+        token="00" * 32,
         generation=0,
         rank=rank,
         attempt=0,

@@ -86,6 +86,7 @@ def test_a_task_that_is_too_large_is_refused_before_anything_starts(
 def task(workers: int) -> Task:
     return Task(
         run="run-1",
+        token="00" * 32,
         generation=0,
         rank=0,
         attempt=0,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayfly.errors import WireError
 from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.message import DTYPES, Header, verify
+from dayfly.wire.message import DTYPES, Header, checksum, verify
 from dayfly.wire.tensors import as_bytes
 
 operations = st.from_regex(r"[a-z][a-z0-9-]{0,39}", fullmatch=True)
@@ -21,15 +21,20 @@ def payload_of(header: Header) -> memoryview:
     return memoryview(bytes(number % 251 for number in range(header.nbytes)))
 
 
+def packed(header: Header, payload: memoryview) -> bytes:
+    """The header of a message with a checksum."""
+    first, seed = header.summed(payload.nbytes)
+    return first + checksum(payload, seed).to_bytes(8, "little")
+
+
 def test_the_layout() -> None:
-    """The bytes themselves: old messages are read by new code only if these never change."""
     payload = memoryview(b"\1\0\0\0\2\0\0\0")
-    raw = Header("sum", torch.int32, (2, 1)).pack(payload)
-    assert raw[:8] == b"dfly" + bytes([1, 7, 2, 0])
+    raw = packed(Header("sum", torch.int32, (2, 1)), payload)
+    assert raw[:8] == b"dfly" + bytes([2, 7, 2, 0])
     assert raw[8:48] == b"sum".ljust(40, b"\0")
-    assert raw[48:112] == b"\2".ljust(8, b"\0") + b"\1".ljust(56, b"\0")
-    assert raw[112:120] == b"\x08".ljust(8, b"\0")
-    assert raw[120:].hex() == "5519cbbaf293e350"
+    assert raw[48:96] == b"\2".ljust(6, b"\0") + b"\1".ljust(42, b"\0")
+    assert raw[96:120] == bytes(24)
+    assert raw[120:].hex() == "8507fe3d556d2278"
     assert len(raw) == HEADER_BYTES == 128
 
 
@@ -46,7 +51,7 @@ def test_a_type_keeps_its_number_for_ever() -> None:
 @given(headers)
 def test_a_header_is_read_back(header: Header) -> None:
     payload = payload_of(header)
-    raw = header.pack(payload)
+    raw = packed(header, payload)
     assert len(raw) == HEADER_BYTES
     assert Header.unpack(raw) == header
     verify(raw, payload)
@@ -56,7 +61,7 @@ def test_a_header_is_read_back(header: Header) -> None:
 def test_a_payload_of_another_size_is_not_packed(header: Header, data: st.DataObject) -> None:
     size = data.draw(st.integers(0, 2 * header.nbytes + 1).filter(lambda n: n != header.nbytes))
     with pytest.raises(WireError, match=f"payload has {size} bytes, not {header.nbytes}"):
-        header.pack(memoryview(bytes(size)))
+        packed(header, memoryview(bytes(size)))
 
 
 def accepted(raw: bytes, payload: bytes, expected: Header) -> bool:
@@ -74,7 +79,7 @@ def accepted(raw: bytes, payload: bytes, expected: Header) -> bool:
 def test_any_single_byte_that_changes_is_noticed(shape: tuple[int, ...], flip: int) -> None:
     header = Header("grad-part", torch.float32, shape)
     payload = payload_of(header)
-    whole = header.pack(payload) + bytes(payload)
+    whole = packed(header, payload) + bytes(payload)
     assert accepted(whole[:HEADER_BYTES], whole[HEADER_BYTES:], header)
     for position in range(len(whole)):
         damaged = bytearray(whole)
@@ -90,7 +95,7 @@ def test_the_checksum_is_of_header_and_payload_together() -> None:
     """A whole payload under another message's whole header is not accepted."""
     one, other = Header("a", torch.uint8, (4,)), Header("b", torch.uint8, (4,))
     payload = payload_of(one)
-    raw_one, raw_other = one.pack(payload), other.pack(payload)
+    raw_one, raw_other = packed(one, payload), packed(other, payload)
     with pytest.raises(WireError, match="checksum"):
         verify(raw_other[:120] + raw_one[120:], payload)
 
@@ -101,26 +106,20 @@ def test_garbage_is_no_header(raw: bytes) -> None:
         Header.unpack(raw)
 
 
-def test_a_size_that_is_not_the_shapes_is_refused() -> None:
-    raw = bytearray(Header("a", torch.uint8, (4,)).pack(memoryview(bytes(4))))
-    raw[112] = 5
-    with pytest.raises(WireError, match="says 5 bytes, its shape needs 4"):
-        Header.unpack(raw)
-
-
 @pytest.mark.parametrize(
     "header",
     [
         Header("a", torch.uint8, (1,) * 9),
+        Header("a", torch.uint8, (0, 2**48)),
         Header("a", torch.quint8, ()),
         Header("a" * 41, torch.uint8, ()),
         Header("é", torch.uint8, ()),
     ],
-    ids=["9 dims", "quantized", "long", "not ASCII"],
+    ids=["9 dims", "long dim", "quantized", "long", "not ASCII"],
 )
 def test_what_does_not_fit_the_layout_is_refused(header: Header) -> None:
     with pytest.raises(WireError, match="at most"):
-        header.pack(memoryview(bytes(header.nbytes)))
+        packed(header, memoryview(bytes(header.nbytes)))
 
 
 def test_as_bytes_is_the_tensor_itself() -> None:

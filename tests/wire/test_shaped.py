@@ -81,7 +81,9 @@ def test_what_goes_to_everyone_directly_leaves_once_a_reader(
     tmp_path: Path, destination: int, copies: int
 ) -> None:
     kind = Direct()
-    site = Site(url="tcp://", namespace=Namespace("run", 0), rendezvous=FileStore(tmp_path))
+    site = Site(
+        url="tcp://", namespace=Namespace("run", 0), rendezvous=FileStore(tmp_path), token="00" * 32
+    )
     plan = Plan(senders=4, budget_bytes=2**26, ahead_bytes=2**23)
     with kind.create(site, plan) as coordinators, kind.open(site, 0) as plain:
         channel = ShapedChannel(plain, Way(RATES))

@@ -334,13 +334,13 @@ class Coordinator:
         self._faults.at(step, "trim")
         checkpoints.discard_others(self._store, self._checkpoint)
         self._trimmed_step = step
-        self._channel.put_bytes(trimmed(step), b"")
+        self._channel.tell(trimmed(step))
 
     def _stop_overdue(self) -> bool:
         """Pass a wish to stop on to the workers; whether they had their time."""
         if self._stop_by is None:
             if self._stop_asked():
-                self._channel.put_bytes(STOP, b"")
+                self._channel.tell(STOP)
                 self._audience.stopping()
                 self._stop_by = time.monotonic() + STOP_GRACE_S
             return False

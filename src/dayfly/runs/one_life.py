@@ -171,6 +171,7 @@ class OneLife(RunLife[Recorder, Run]):
         settings, record = self._settings, self._record
         return Task(
             run=record.run_id,
+            token=self._workplace.token,
             generation=record.generation,
             rank=rank,
             attempt=attempt,

@@ -169,7 +169,8 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         """The run, when this life is over."""
 
     def _site(self, url: str) -> Site:
-        return site_of(url, self._store, self._record.run_id, self._record.generation)
+        record = self._record
+        return site_of(url, self._store, record.run_id, record.generation, self._workplace.token)
 
     def _fresh_channel(self, recorder: Recorder) -> AbstractContextManager[Channel]:
         """The coordinator's end of a generation's channel."""

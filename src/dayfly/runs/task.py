@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from dayfly.life import checkpoints
@@ -23,6 +23,8 @@ RENDEZVOUS = "rendezvous"
 class Task:
     """One attempt of one worker.
 
+    token: by which its messages are known to be the run's.
+
     store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
     epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
@@ -37,6 +39,7 @@ class Task:
     """
 
     run: str
+    token: str = field(repr=False)
     generation: int
     rank: int
     attempt: int

@@ -14,7 +14,6 @@ with its peers, which noticed nothing but a slow worker.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +21,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
@@ -44,7 +42,8 @@ from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import Spans
 from dayfly.runs.staging import CUT
-from dayfly.runs.task import RENDEZVOUS, Task
+from dayfly.runs.task import Task
+from dayfly.runs.workplace import site_of
 from dayfly.train.devices import device_of_function
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.finite import trained_names
@@ -54,9 +53,8 @@ from dayfly.train.slices import Slices
 from dayfly.train.sources import BOTH, Sides, open_sources
 from dayfly.train.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Channel, Messages, Namespace
+from dayfly.wire.channels.base import Channel, Messages
 from dayfly.wire.channels.group import GroupChannel
-from dayfly.wire.channels.kind import Site
 from dayfly.wire.collectives import Collective, collective
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.engine import Engine
@@ -80,12 +78,7 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.checkpoint.step, "start")
-    site = Site(
-        url=task.channel,
-        namespace=Namespace(task.run, task.generation),
-        rendezvous=open_store(task.store).below(RENDEZVOUS),
-        password=channel_password(os.environ),
-    )
+    site = site_of(task.channel, open_store(task.store), task.run, task.generation, task.token)
     here = channel_kind(task.channel).open(site, task.rank)
     with shaped_channel(here, way) as channel:
         worker = make(task, context, store, channel, faults)
@@ -305,7 +298,7 @@ class Worker:
         every_s = LOOK_FOR_STOP_S if self._channel.immediate else LOOK_FOR_STOP_OVER_LINK_S
         if task.rank == 0 and now - self._looked_for_stop > every_s:
             self._looked_for_stop = now
-            wishes.stop = bool(self._channel.stored([STOP]))
+            wishes.stop = self._channel.told(STOP)
         return wishes
 
     def _wait_for_room(self) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dayfly.credentials import channel_password
@@ -18,6 +18,7 @@ from dayfly.life.platforms.memory_limits import check_machine, machine_mib
 from dayfly.life.sessions import Session
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import RENDEZVOUS
+from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Plan, Site
@@ -26,12 +27,16 @@ from dayfly.wire.store import FileStore
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What a life needs of this machine; opened early, so that the platform warms up meanwhile."""
+    """What a life needs of this machine; opened early, so that the platform warms up meanwhile.
+
+    token: of this coordinator, by which its run's messages are known; no store ever holds it.
+    """
 
     session: Session
     platform: LocalPlatform
     signals: StopSignals
     directory: Path
+    token: str = field(default_factory=new_token, repr=False)
 
     @classmethod
     @contextmanager
@@ -133,11 +138,12 @@ def _stays(site: Site, error: DayflyError) -> str:
     return f"what is left of the run at {site.url} stays there: {error}"
 
 
-def site_of(url: str, store: FileStore, run: str, generation: int) -> Site:
-    """Where the channel of a generation is. store: the run's."""
+def site_of(url: str, store: FileStore, run: str, generation: int, token: str) -> Site:
+    """Where the channel of a generation is. store: the run's. token: the coordinator's."""
     return Site(
         url=url,
         namespace=Namespace(run, generation),
         rendezvous=store.below(RENDEZVOUS),
+        token=token,
         password=channel_password(os.environ),
     )

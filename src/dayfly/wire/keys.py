@@ -9,6 +9,7 @@ the channel's (see `channels.base.Namespace`), the same for all messages of one 
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 
 #: Reader of a message that every worker reads.
@@ -19,6 +20,10 @@ COORDINATOR = -2
 SERVER = -3
 #: The step of a message that no trim removes, such as a request to stop.
 FOREVER = 10**9 - 1
+
+_PACKED = struct.Struct("<I40sii")
+#: Bytes of a key, packed.
+KEY_BYTES = _PACKED.size
 
 _OPERATION = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _NAME = re.compile(
@@ -74,6 +79,16 @@ class Key:
         step, operation, source = match.groups()
         number = _PARTY_NUMBERS.get(source)
         return cls(int(step), operation, int(source) if number is None else number, destination)
+
+    def pack(self) -> bytes:
+        """`KEY_BYTES`: step 4, operation 40 (ASCII, zero-padded), source 4, destination 4."""
+        return _PACKED.pack(self.step, self.operation.encode(), self.source, self.destination)
+
+    @classmethod
+    def unpack(cls, raw: bytes | bytearray) -> Key:
+        """From what `pack` gave. Raises ValueError if the bytes are no key."""
+        step, operation, source, destination = _PACKED.unpack(raw)
+        return cls(step, operation.rstrip(b"\0").decode("ascii"), source, destination)
 
     def __str__(self) -> str:
         return (

@@ -1,24 +1,13 @@
-"""The header that goes before every message: what the bytes are, and that they are whole.
+"""Headers of messages: what the bytes are, and whether they are what was sent.
 
-Tensors never travel as pickle: a message is a fixed header of 128 bytes and raw bytes.
-
-    offset  bytes  field
-         0      4  magic `dfly`
-         4      1  version of this layout
-         5      1  dtype, a number of `DTYPES`
-         6      1  number of dimensions, at most 8
-         7      1  zero
-         8     40  operation, ASCII, zero-padded
-        48     64  shape, 8 unsigned 64-bit numbers, zero beyond the dimensions
-       112      8  payload's size in bytes
-       120      8  checksum: XXH3-64 of the payload, seeded with XXH3-64 of bytes 0 to 119
-All numbers are little-endian.
+Their layout is told in `header`. In memory that is its user's alone a checksum seals a message
+against damage; what others can write to is sealed by `authentication`.
 """
 
 from __future__ import annotations
 
 import math
-import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,12 +15,12 @@ import torch
 import xxhash
 
 from dayfly.errors import WireError
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.authentication import Authenticator, Checking
+from dayfly.wire.header import AUTHENTICATED, CHECKSUM, HEADER_BYTES, Fields
+from dayfly.wire.keys import Key
 
-_SEALED_BYTES = HEADER_BYTES - 8
-_LAYOUT = struct.Struct("<4sBBBx40s8QQQ")
-_MAGIC = b"dfly"
-_VERSION = 1
+#: Bytes of the header before its checksum.
+_SUMMED_BYTES = HEADER_BYTES - 8
 
 #: Element types that travel, by the number in the header; a type keeps its number for ever.
 DTYPES: tuple[torch.dtype, ...] = (
@@ -73,42 +62,43 @@ class Header:
         """Size of the payload in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def pack(self, payload: memoryview) -> bytes:
-        """The 128 header bytes for this payload. Raises WireError if its size does not fit."""
-        first, seed = self.sealed(payload.nbytes)
-        return first + checksum(payload, seed).to_bytes(8, "little")
-
-    def sealed(self, size: int) -> tuple[bytes, int]:
+    def summed(self, size: int) -> tuple[bytes, int]:
         """Header bytes 0 to 119, and the seed of the checksum of a payload of `size` bytes.
 
         Raises WireError if the payload's size does not fit.
         """
-        if size != self.nbytes:
-            raise WireError(f"{self}: payload has {size} bytes, not {self.nbytes}")
-        return _sealed(self)
+        self._check_size(size)
+        return _summed(self)
+
+    def covered(self, size: int) -> bytes:
+        """The bytes before the seal of an authenticated message. Raises WireError as `summed`."""
+        self._check_size(size)
+        return _covered(self, AUTHENTICATED)
+
+    def seal(self, payload: memoryview, key: Key, by: Authenticator) -> bytes:
+        """The whole header of an authenticated message. Raises WireError as `summed`."""
+        return by.seal(key, self.covered(payload.nbytes), payload)
 
     @classmethod
     def unpack(cls, raw: bytes | bytearray | memoryview) -> Header:
         """Read a header. Raises WireError if the bytes are no header of this version."""
-        if len(raw) < HEADER_BYTES:
-            raise WireError(f"a message of {len(raw)} bytes is shorter than its header")
-        magic, version, number, ndim, operation, *rest = _LAYOUT.unpack_from(raw)
-        if magic != _MAGIC or version != _VERSION or number >= len(DTYPES) or ndim > 8:
-            raise WireError(f"no dayfly message of version {_VERSION}: {bytes(raw[:8])!r}")
-        text = operation.rstrip(b"\0").decode("ascii", "replace")
-        header = cls(text, DTYPES[number], tuple(rest[:ndim]))
-        if header.nbytes != rest[8]:
-            raise WireError(f"{header}: says {rest[8]} bytes, its shape needs {header.nbytes}")
-        return header
+        fields = Fields.unpack(raw)
+        if fields.dtype >= len(DTYPES):
+            raise WireError(f"no dayfly message: its dtype is {fields.dtype}")
+        return cls(fields.operation, DTYPES[fields.dtype], fields.shape)
+
+    def _check_size(self, size: int) -> None:
+        if size != self.nbytes:
+            raise WireError(f"{self}: payload has {size} bytes, not {self.nbytes}")
 
     def __str__(self) -> str:
         return f"{self.operation} {str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
 
 
 def verify(raw_header: bytes | bytearray | memoryview, payload: memoryview) -> None:
-    """Raise WireError unless the payload and its header are what was sent."""
-    sent = int.from_bytes(raw_header[_SEALED_BYTES:HEADER_BYTES], "little")
-    seed = xxhash.xxh3_64_intdigest(bytes(raw_header[:_SEALED_BYTES]))
+    """Raise WireError unless a payload and its header have the checksum that was sent."""
+    sent = int.from_bytes(raw_header[_SUMMED_BYTES:HEADER_BYTES], "little")
+    seed = xxhash.xxh3_64_intdigest(bytes(raw_header[:_SUMMED_BYTES]))
     compare(checksum(payload, seed), sent)
 
 
@@ -120,16 +110,19 @@ def expected_header(raw: bytes | bytearray | memoryview, expected: object) -> He
         raise WireError(f"expected {expected}, found {error}") from error
 
 
-def check_header(raw: bytes | bytearray, expected: Header, sealed: bytes) -> None:
+def check_header(raw: bytes | bytearray, expected: Header, wanted: bytes) -> None:
     """Raise WireError unless a message begins with the header that is expected.
 
-    raw: its first bytes, as far as they came. sealed: of `expected`; see `Header.sealed`.
+    raw: its first bytes, as far as they came. wanted: of `expected`, the bytes that are the same in
+    each of its messages; see `Header.summed` and `Header.covered`.
     """
-    if not raw.startswith(sealed):
+    if not raw.startswith(wanted):
         header = expected_header(raw, expected)
         if header != expected:
             raise WireError(f"expected {expected}, found {header}")
         raise WireError(f"expected {expected}, found its header damaged")
+    if len(raw) < HEADER_BYTES:
+        raise WireError(f"expected {expected}, found its header cut short")
 
 
 def header_of_bytes(raw: bytes | bytearray | memoryview, operation: str) -> Header:
@@ -141,14 +134,37 @@ def header_of_bytes(raw: bytes | bytearray | memoryview, operation: str) -> Head
     return header
 
 
-def plain_payload(raw: bytes, operation: str) -> bytes:
-    """The payload of a whole message of bytes. Raises WireError if it is none, or damaged."""
+def plain_payload(raw: bytes, operation: str, check: Callable[[bytes, memoryview], None]) -> bytes:
+    """The payload of a whole message of bytes.
+
+    Raises WireError if it is none, and what `check` raises, which gets the header and the payload.
+    """
     header = header_of_bytes(raw, operation)
     payload = memoryview(raw)[HEADER_BYTES:]
     if payload.nbytes != header.nbytes:
         raise WireError(f"expected {header}, found {payload.nbytes} bytes of it")
-    verify(raw, payload)
+    check(raw[:HEADER_BYTES], payload)
     return bytes(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a reader opens the authenticated message of a key."""
+
+    key: Key
+    by: Authenticator
+
+    def begin(self, raw: bytes | bytearray, expected: Header) -> Checking:
+        """The check of the payload that follows a header. Raises WireError for another header."""
+        size = expected.nbytes
+        check_header(raw, expected, expected.covered(size))
+        return self.by.checking(self.key, raw, size)
+
+    def plain(self, raw: bytes) -> bytes:
+        """The payload of a whole message of bytes, of any size. Raises WireError."""
+        return plain_payload(
+            raw, self.key.operation, lambda head, rest: self.by.check(self.key, head, rest)
+        )
 
 
 def checksum(payload: memoryview, seed: int) -> int:
@@ -163,15 +179,14 @@ def compare(found: int, sent: int) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _sealed(header: Header) -> tuple[bytes, int]:
+def _summed(header: Header) -> tuple[bytes, int]:
     """Kept, as most messages of a step have the headers of the step before."""
-    shape, dtype = header.shape, header.dtype
-    if len(shape) > 8 or dtype not in _NUMBERS:
-        raise WireError(f"{header}: at most 8 dimensions, and one of {DTYPES}")
-    if len(header.operation) > 40 or not header.operation.isascii():
-        raise WireError(f"{header}: an operation has at most 40 characters, all of them ASCII")
-    sizes = (*shape, *([0] * (8 - len(shape))))
-    number, operation = _NUMBERS[dtype], header.operation.encode("ascii")
-    raw = _LAYOUT.pack(_MAGIC, _VERSION, number, len(shape), operation, *sizes, header.nbytes, 0)
-    first = raw[:_SEALED_BYTES]
+    first = _covered(header, CHECKSUM).ljust(_SUMMED_BYTES, b"\0")
     return first, xxhash.xxh3_64_intdigest(first)
+
+
+@lru_cache(maxsize=2048)
+def _covered(header: Header, seal: int) -> bytes:
+    if header.dtype not in _NUMBERS:
+        raise WireError(f"{header}: at most elements of {DTYPES}")
+    return Fields(seal, _NUMBERS[header.dtype], header.operation, header.shape).pack()

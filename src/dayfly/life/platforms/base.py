@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class Invocation:
     function: str
     attempt: int
     handler: str
-    payload: Json
+    payload: Json = field(repr=False)  # it has the coordinator's token
     limits: Limits
 
 

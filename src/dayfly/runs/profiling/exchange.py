@@ -14,7 +14,6 @@ without end.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +24,12 @@ from typing import Any, Self
 
 import torch
 
-from dayfly.credentials import channel_password
 from dayfly.life.platforms.base import Context, Json
 from dayfly.runs.profiling.passes import pass_of
-from dayfly.runs.task import RENDEZVOUS, Task
+from dayfly.runs.task import Task
+from dayfly.runs.workplace import site_of
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.kind import Site
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives import collective
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key
@@ -96,12 +94,7 @@ def main(payload: Json, context: Context) -> Json:
     task = Task.load(payload["task"])
     request = Request(**{**payload["request"], "sizes": tuple(payload["request"]["sizes"])})
     way = Way(task.rates) if task.rates is not None else None
-    site = Site(
-        url=task.channel,
-        namespace=Namespace(task.run, task.generation),
-        rendezvous=open_store(task.store).below(RENDEZVOUS),
-        password=channel_password(os.environ),
-    )
+    site = site_of(task.channel, open_store(task.store), task.run, task.generation, task.token)
     with shaped_channel(channel_kind(task.channel).open(site, task.rank), way) as channel:
         end = _End(task, request, channel)
         measured = end.lead() if task.rank == 0 else end.follow()

@@ -319,7 +319,7 @@ class _Bench:
         """A fresh one. Its URL, and the run's and the generation's names, are in the tasks."""
         self._generation += 1
         url = self._url(settings)
-        site = site_of(url, self._store, self._run, self._generation)
+        site = site_of(url, self._store, self._run, self._generation, self._workplace.token)
         plan = Plan(senders=senders, budget_bytes=_CHANNEL_BYTES, ahead_bytes=_AHEAD_BYTES)
         with self._workplace.fresh_channel(site, plan) as channel:
             yield channel
@@ -337,6 +337,7 @@ class _Bench:
     ) -> Task:
         return Task(
             run=self._run,
+            token=self._workplace.token,
             generation=self._generation,
             rank=rank,
             attempt=0,

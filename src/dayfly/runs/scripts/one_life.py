@@ -154,6 +154,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         record = self._record
         return ScriptTask(
             run=record.run_id,
+            token=self._workplace.token,
             generation=record.generation,
             rank=rank,
             world_size=self._settings.workers,

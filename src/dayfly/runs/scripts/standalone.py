@@ -21,6 +21,7 @@ from typing import Any
 from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError, RequestError
 from dayfly.life.sessions import Session
+from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.kind import Plan, Site
@@ -100,6 +101,7 @@ class _Standalone:
             url = os.environ.get(CHANNEL) or f"file://{session.root}/channel"
             run = f"group-{secrets.token_hex(8)}"
             address = {"url": url, "run": run, "rendezvous": f"file://{session.root}/rendezvous"}
+            address["token"] = new_token()
             site = _site(address)
             kind = channel_kind(url)
             if (directory := kind.directory(url)) is not None:
@@ -133,5 +135,6 @@ def _site(address: dict[str, str]) -> Site:
         url=address["url"],
         namespace=Namespace(address["run"], 0),
         rendezvous=open_store(address["rendezvous"]),
+        token=address["token"],
         password=channel_password(os.environ),
     )

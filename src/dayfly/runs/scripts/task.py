@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from dayfly.life.faults import Fault
@@ -16,7 +16,9 @@ class ScriptTask:
     """One rank of one generation.
 
     restarts: how often all workers started anew before; max_restarts: how often they may after
-    deaths. store, channel: URLs. script: the file, absolute; module: its name if it was asked for
+    deaths. token: by which its messages are known to be the run's.
+
+    store, channel: URLs. script: the file, absolute; module: its name if it was asked for
     as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
     command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
     keeps, which later generations find again. rates: of its way to the channel; None: not limited.
@@ -24,6 +26,7 @@ class ScriptTask:
     """
 
     run: str
+    token: str = field(repr=False)
     generation: int
     rank: int
     world_size: int

@@ -48,7 +48,7 @@ def main(payload: Json, context: Context) -> Json:
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.generation, "start")
     source = _source(task)
-    site = site_of(task.channel, store, task.run, task.generation)
+    site = site_of(task.channel, store, task.run, task.generation, task.token)
     way = Way(task.rates) if task.rates is not None else None
     channel = shaped_channel(channel_kind(task.channel).open(site, task.rank), way)
     join(

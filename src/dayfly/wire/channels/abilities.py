@@ -19,7 +19,8 @@ class Abilities:
     `keys.SERVER`. direct: messages go from worker to worker, so one to everyone leaves its sender
     once a reader. in_flight: requests at once, each way, with which one worker uses its link well.
     chunk_bytes: what is worth a message of its own. list_every_s: least time between two listings
-    of a box that nothing calls for, as a store may bill them.
+    of a box that nothing calls for, as a store may bill them. authenticated: others can write to
+    where messages are, so each carries AES-GMAC (see `wire.authentication`); else a checksum.
     """
 
     largest_bytes: int | None = None
@@ -31,6 +32,7 @@ class Abilities:
     in_flight: int = 1
     chunk_bytes: int = 64 * 1024
     list_every_s: float = 0.0
+    authenticated: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,13 @@ from threading import Lock
 import torch
 
 from dayfly.closing import Closing
+from dayfly.errors import WireError
 from dayfly.wire.channels.abilities import COUNTERS, Abilities
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 
+#: Longest time to read a note that is there, in seconds.
+_NOTE_S = 30.0
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -137,6 +140,26 @@ class Messages(ABC):
     def wake(self) -> None:
         """End gets that wait by asking again and again now; they raise WaitTimeout."""
         return None
+
+    def told(self, key: Key) -> bool:
+        """Whether a note of no bytes is there (see `tell`).
+
+        One that is not authentic is none; nor is one that cannot be read, as whoever goes on with
+        such a channel is told why.
+        """
+        if not self.stored([key]):
+            return False
+        try:
+            self.get_bytes(key, _NOTE_S)
+        except WireError:
+            return False
+        return True
+
+    def tell(self, key: Key) -> None:
+        """Put a note of no bytes, whose presence is all that it says; in place of a forged one."""
+        if not self.put_bytes(key, b"") and not self.told(key):
+            self.drop([key])
+            self.put_bytes(key, b"")
 
     def put_bytes(self, key: Key, data: bytes) -> bool:
         """`put` for plain bytes, such as a report in JSON."""

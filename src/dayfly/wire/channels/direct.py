@@ -28,13 +28,13 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from dayfly.errors import WaitTimeout, WireError
+from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.direct import Direct
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key, party_name
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, Opening
 from dayfly.wire.sockets.client import Client
 from dayfly.wire.sockets.meeting import Meeting
 from dayfly.wire.sockets.peers import Absent, Peers
@@ -82,7 +82,6 @@ class DirectChannel(Channel):
         site: Site,
         rank: int,
         *,
-        token: str,
         world_size: int,
         server: Server | None,
         owned: bool = True,
@@ -91,7 +90,9 @@ class DirectChannel(Channel):
         self._rank = rank
         self._world_size = world_size
         self._meeting = Meeting(site.rendezvous, site.namespace)
-        self._peers = Peers(self._meeting, token, rank)
+        self._token = site.token
+        self._by = self._meeting.authenticator(site.token)
+        self._peers = Peers(self._meeting, self._by.handshake, rank)
         self._server = server
         self._owned = owned
         self._lock = threading.Lock()
@@ -109,18 +110,19 @@ class DirectChannel(Channel):
             if (table := self._own(home)) is not None:
                 won = self._put_here(table, key, header, payload)
             else:
-                sealed = header.pack(payload)
+                sealed = header.seal(payload, key, self._by)
                 won = self._peers.ask(home, lambda client: client.put(key, sealed, payload))
         except WireError as error:
-            raise WireError(f"{key}: {error}") from error
+            raise named(key, error) from error
         self.traffic.count(up=size * self.copies(key) if won else 0)
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        take = into_tensor(key, into)
+        opening = Opening(key, self._by)
+        take = into_tensor(opening, into)
 
         def here(blob: memoryview) -> None:
-            copy_into_tensor(key, blob, into)
+            copy_into_tensor(opening, blob, into)
 
         def there(client: Client, some_s: float) -> tuple[None, float]:
             return client.get(key, some_s, take)
@@ -130,10 +132,11 @@ class DirectChannel(Channel):
         return there_s
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        take = as_plain_bytes(key)
+        opening = Opening(key, self._by)
+        take = as_plain_bytes(opening)
 
         def here(blob: memoryview) -> bytes:
-            return plain_bytes(key, blob)
+            return plain_bytes(opening, blob)
 
         def there(client: Client, some_s: float) -> tuple[bytes, float]:
             return client.get(key, some_s, take)
@@ -195,7 +198,7 @@ class DirectChannel(Channel):
         return total
 
     def destroy(self) -> None:
-        self._meeting.destroy()
+        self._meeting.destroy(self._token)
 
     def close(self) -> None:
         """Waits until peers have read this worker's last messages, for LINGER_S at most."""
@@ -221,7 +224,7 @@ class DirectChannel(Channel):
             return False
         table.reserve(HEADER_BYTES + payload.nbytes)
         try:
-            blob = pack(header, payload)
+            blob = pack(header, payload, Opening(key, self._by))
         except BaseException:
             table.release(HEADER_BYTES + payload.nbytes)
             raise
@@ -261,8 +264,7 @@ class DirectChannel(Channel):
                             break
                     time.sleep(min(_POLL_S, left_s))
         except WireError as error:
-            said = str(error)
-            raise (error if said.startswith(str(key)) else WireError(f"{key}: {said}")) from error
+            raise named(key, error) from error
         raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s{why}")
 
     def _note_taken(self, key: Key) -> None:
@@ -309,24 +311,22 @@ class DirectEnds(Ends):
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous.root}")
-        token = secrets.token_hex(32)
         table = Table(
             lambda key: None, limit_bytes=plan.budget_bytes, full="raise --log-budget to keep more"
         )
         host = Place.parse(site.url, Direct.usage).host
         own = {
-            "token": token,
             "world_size": plan.senders,
             "outbox_bytes": max(_LEAST_OUTBOX_BYTES, 2 * plan.ahead_bytes),
         }
-        server = _serve(meeting, COORDINATOR, table, host, token, own)
-        return DirectChannel(site, COORDINATOR, token=token, world_size=plan.senders, server=server)
+        server = _serve(meeting, site, COORDINATOR, table, host, own)
+        return DirectChannel(site, COORDINATOR, world_size=plan.senders, server=server)
 
     def open(self, site: Site, reader: int) -> Channel:
         """`reader` announces its own address, in place of that of an earlier attempt."""
         meeting = Meeting(site.rendezvous, site.namespace)
         met = meeting.wait_for(COORDINATOR, MEET_S)
-        token, world_size = str(met["token"]), int(met["world_size"])
+        world_size = int(met["world_size"])
 
         def readers(key: Key) -> set[int] | None:
             everyone = set(range(world_size)) - {key.source}
@@ -339,18 +339,19 @@ class DirectEnds(Ends):
             full="are those workers alive?",
         )
         host = _address_towards(str(met["host"]))
-        server = _serve(meeting, reader, table, host, token, {})
-        return DirectChannel(site, reader, token=token, world_size=world_size, server=server)
+        server = _serve(meeting, site, reader, table, host, {})
+        return DirectChannel(site, reader, world_size=world_size, server=server)
 
     def remove(self, site: Site) -> None:
-        Meeting(site.rendezvous, site.namespace).destroy()
+        Meeting(site.rendezvous, site.namespace).destroy(site.token)
 
 
 def _serve(
-    meeting: Meeting, party: int, table: Table, host: str, token: str, more: Mapping[str, Any]
+    meeting: Meeting, site: Site, party: int, table: Table, host: str, more: Mapping[str, Any]
 ) -> Server:
     # An attempt's own name: an address that another has taken over is not mistaken for it.
     audience = meeting.audience(f"{party_name(party)}/{secrets.token_hex(8)}")
+    token = meeting.authenticator(site.token).handshake
     server = Server(table, host=host, token=token, audience=audience)
     try:
         place = {"host": server.host, "port": server.port, "audience": audience}

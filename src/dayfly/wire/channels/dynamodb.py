@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.dynamodb_table import (
     ITEM_BYTES,
     PARTS,
@@ -59,10 +59,9 @@ class DynamoChannel(PolledChannel):
 
     abilities = DynamoDB.abilities
 
-    def __init__(
-        self, table: str, namespace: Namespace, clock: Callable[[], float] = time.time
-    ) -> None:
-        super().__init__(namespace, f"dynamodb://{table}")
+    def __init__(self, site: Site, clock: Callable[[], float] = time.time) -> None:
+        table, namespace = table_of(site.url), site.namespace
+        super().__init__(site, f"dynamodb://{table}")
         try:
             self._table = Table(table, connections=2 * IN_FLIGHT)
         except Exception as error:
@@ -130,7 +129,7 @@ class DynamoChannel(PolledChannel):
         if not won:
             # It may be this very message, whose answer was lost.
             there = self._insist(key, lambda: self._table.get((box, name)))
-            won = there is not None and there["nonce"]["S"] == nonce
+            won = there is not None and there.get("nonce") == item["nonce"]
         if not won:
             self._erase([self._part((box, name), nonce, one) for one in range(len(parts))])
         return won, 1 + len(parts)
@@ -281,15 +280,15 @@ class DynamoDBEnds(Ends):
 
     def create(self, site: Site, plan: Plan) -> Channel:
         refuse_large(plan)
-        channel = DynamoChannel(table_of(site.url), site.namespace)
+        channel = DynamoChannel(site)
         return ready(channel, lambda: channel.make(plan.senders))
 
     def open(self, site: Site, reader: int) -> Channel:
-        channel = DynamoChannel(table_of(site.url), site.namespace)
+        channel = DynamoChannel(site)
         return ready(channel, channel.find)
 
     def remove(self, site: Site) -> None:
-        with DynamoChannel(table_of(site.url), site.namespace) as channel:
+        with DynamoChannel(site) as channel:
             channel.remove()
 
 

@@ -28,7 +28,7 @@ from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.files import Files
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
-from dayfly.wire.message import Header, check_header, checksum, compare, plain_payload
+from dayfly.wire.message import Header, check_header, checksum, compare, plain_payload, verify
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.pool import Pool, failure, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
@@ -91,7 +91,7 @@ class FileChannel(Channel):
             raise
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        sealed, seed = header.sealed(payload.nbytes)
+        sealed, seed = header.summed(payload.nbytes)
         address, digest = layout.address_of(key)
         size = HEADER_BYTES + payload.nbytes
         segment = self._segment_of(key)
@@ -113,7 +113,7 @@ class FileChannel(Channel):
         expected = Header(key.operation, into.dtype, tuple(into.shape))
         size = into.nbytes
         target = address_of(into)
-        sealed, seed = expected.sealed(size)
+        sealed, seed = expected.summed(size)
 
         def copy(segment: Segment, found: Found) -> None:
             _check_header(segment, found, expected, sealed)
@@ -123,7 +123,7 @@ class FileChannel(Channel):
 
     def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         size = expected.nbytes
-        sealed, seed = expected.sealed(size)
+        sealed, seed = expected.summed(size)
 
         def view(segment: Segment, found: Found) -> torch.Tensor:
             _check_header(segment, found, expected, sealed)
@@ -140,7 +140,7 @@ class FileChannel(Channel):
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         def copy(segment: Segment, found: Found) -> bytes:
             raw = segment.map[found.at : found.at + found.size]
-            return plain_payload(raw, key.operation)
+            return plain_payload(raw, key.operation, verify)
 
         return self._read(key, timeout_s, copy)[0]
 

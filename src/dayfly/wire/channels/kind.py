@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dayfly.wire.channels.abilities import Abilities, Cost
 
 if TYPE_CHECKING:
+    from dayfly.wire.authentication import Authenticator
     from dayfly.wire.channels.base import Channel, Namespace
     from dayfly.wire.store import FileStore
 
@@ -24,14 +25,23 @@ class Site:
     """Where a channel is: what its two ends need to meet.
 
     url: as the user gave it, without secrets. rendezvous: a store in which processes that dayfly
-    starts, and workers that reach each other directly, leave their addresses. password: of the
-    store, never written anywhere.
+    starts, and workers that reach each other directly, leave their addresses. token: of the
+    coordinator, see `authentication`. password: of the store. Neither is ever written anywhere.
     """
 
     url: str
     namespace: Namespace
     rendezvous: FileStore
+    token: str = field(repr=False)
     password: str | None = field(default=None, repr=False)
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Of the messages of the namespace."""
+        # Here, as plans have no messages.
+        from dayfly.wire.authentication import Authenticator
+
+        return Authenticator(self.token, self.namespace.run, self.namespace.generation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

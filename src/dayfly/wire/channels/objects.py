@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from dayfly import owned
 from dayfly.errors import WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.objects import Objects
 from dayfly.wire.channels.object_stores import (
@@ -57,10 +57,9 @@ class ObjectChannel(PolledChannel):
 
     abilities = Objects.abilities
 
-    def __init__(
-        self, url: str, namespace: Namespace, environment: Mapping[str, str] = os.environ
-    ) -> None:
-        super().__init__(namespace, url)
+    def __init__(self, site: Site, environment: Mapping[str, str] = os.environ) -> None:
+        url, namespace = site.url, site.namespace
+        super().__init__(site, url)
         place = Place.parse(url)
         self._root = place.root
         self._store = _opened(url, lambda: open_objects(place, environment))
@@ -240,15 +239,15 @@ class ObjectsEnds(Ends):
     """Of `Objects`."""
 
     def create(self, site: Site, plan: Plan) -> Channel:
-        channel = ObjectChannel(site.url, site.namespace)
+        channel = ObjectChannel(site)
         return ready(channel, channel.make)
 
     def open(self, site: Site, reader: int) -> Channel:
-        channel = ObjectChannel(site.url, site.namespace)
+        channel = ObjectChannel(site)
         return ready(channel, channel.find)
 
     def remove(self, site: Site) -> None:
-        with ObjectChannel(site.url, site.namespace) as channel:
+        with ObjectChannel(site) as channel:
             channel.remove()
 
 

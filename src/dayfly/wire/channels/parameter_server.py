@@ -15,19 +15,18 @@ read it. So nothing can be replayed, and after a death all workers go back to th
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 
-from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.errors import WaitTimeout, WireError, named
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.parameter_server import ParameterServer
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, Opening
 from dayfly.wire.sockets.client import Address, Client
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.place import Place
@@ -47,32 +46,33 @@ class ParameterServerChannel(Channel):
     def __init__(
         self,
         meeting: Meeting,
-        namespace: Namespace,
+        site: Site,
         address: Address,
-        token: str,
         reader: int,
         process: ServerProcess | None = None,
     ) -> None:
-        super().__init__(namespace)
+        super().__init__(site.namespace)
         self._meeting = meeting
-        self._client = Client(address, token, reader)
+        self._token = site.token
+        self._by = meeting.authenticator(site.token)
+        self._client = Client(address, self._by.handshake, reader)
         self._process = process
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         with self._naming(str(key)):
-            won = self._client.put(key, header.pack(payload), payload)
+            won = self._client.put(key, header.seal(payload, key, self._by), payload)
         self.traffic.count(up=HEADER_BYTES + payload.nbytes if won else 0)
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         with self._naming(str(key), timeout_s):
-            _, there_s = self._client.get(key, timeout_s, into_tensor(key, into))
+            _, there_s = self._client.get(key, timeout_s, into_tensor(Opening(key, self._by), into))
         self.traffic.count(down=HEADER_BYTES + into.nbytes)
         return there_s
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         with self._naming(str(key), timeout_s):
-            data, _ = self._client.get(key, timeout_s, as_plain_bytes(key))
+            data, _ = self._client.get(key, timeout_s, as_plain_bytes(Opening(key, self._by)))
         self.traffic.count(down=HEADER_BYTES + len(data))
         return data
 
@@ -99,7 +99,7 @@ class ParameterServerChannel(Channel):
             return self._client.size_bytes()
 
     def destroy(self) -> None:
-        self._meeting.destroy()
+        self._meeting.destroy(self._token)
 
     def close(self) -> None:
         """The server ends with the coordinator's end; its messages with it."""
@@ -126,8 +126,7 @@ class ParameterServerChannel(Channel):
                 "are gone with it: all workers go back to the run checkpoint"
             ) from error
         except WireError as error:
-            said = str(error)
-            raise (error if said.startswith(what) else WireError(f"{what}: {said}")) from error
+            raise named(what, error) from error
 
 
 class ParameterServerEnds(Ends):
@@ -138,11 +137,13 @@ class ParameterServerEnds(Ends):
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has a parameter server already")
-        token, audience = secrets.token_hex(32), meeting.audience("server")
+        audience = meeting.audience("server")
         order = Order(
             host=place.host,
             port=place.port,
-            token=token,
+            token=site.token,
+            run=site.namespace.run,
+            generation=site.namespace.generation,
             audience=audience,
             world_size=plan.senders,
             limit_bytes=plan.budget_bytes,
@@ -150,12 +151,10 @@ class ParameterServerEnds(Ends):
         process = ServerProcess(order)
         try:
             address = Address(host=process.host, port=process.port, audience=audience)
-            channel = ParameterServerChannel(
-                meeting, site.namespace, address, token, COORDINATOR, process
-            )
+            channel = ParameterServerChannel(meeting, site, address, COORDINATOR, process)
             channel.size_bytes()  # it answers
             record = {"host": address.host, "port": address.port, "audience": audience}
-            meeting.announce(COORDINATOR, {**record, "token": token})
+            meeting.announce(COORDINATOR, record)
         except BaseException:
             process.close()
             raise
@@ -164,9 +163,7 @@ class ParameterServerEnds(Ends):
     def open(self, site: Site, reader: int) -> Channel:
         meeting = Meeting(site.rendezvous, site.namespace)
         record = meeting.wait_for(COORDINATOR, MEET_S)
-        return ParameterServerChannel(
-            meeting, site.namespace, address_in(record), str(record["token"]), reader
-        )
+        return ParameterServerChannel(meeting, site, address_in(record), reader)
 
     def remove(self, site: Site) -> None:
-        Meeting(site.rendezvous, site.namespace).destroy()
+        Meeting(site.rendezvous, site.namespace).destroy(site.token)

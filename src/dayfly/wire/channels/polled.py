@@ -24,15 +24,16 @@ from typing import TypeVar
 
 import torch
 
-from dayfly.errors import DayflyError, WaitTimeout, WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.errors import DayflyError, WaitTimeout, WireError, named
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.drops import Drops
+from dayfly.wire.channels.kind import Site
 from dayfly.wire.channels.patience import Backoff, Outage, Patience, Trouble
 from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
 from dayfly.wire.channels.turns import Turns
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, Opening
 
 Result = TypeVar("Result")
 
@@ -68,8 +69,9 @@ def ready(channel: PolledChannel, prepare: Callable[[], object]) -> PolledChanne
 class PolledChannel(Channel):
     """A channel over a store that is asked. place: what errors call it."""
 
-    def __init__(self, namespace: Namespace, place: str) -> None:
-        super().__init__(namespace)
+    def __init__(self, site: Site, place: str) -> None:
+        super().__init__(site.namespace)
+        self._by = site.authenticator
         self.look_every_s = LOOK_EVERY_S
         self._place = place
         self._patience = Patience()
@@ -116,7 +118,7 @@ class PolledChannel(Channel):
         """Remove all generations of the run: markers first, then messages until there are none."""
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        head = header.pack(payload)
+        head = header.seal(payload, key, self._by)
         self._refuse_if_gone(key)
         self._drops.settle([key])
         won, requests = self._insist(key, lambda: self._create(key, head, payload))
@@ -128,14 +130,14 @@ class PolledChannel(Channel):
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        opening = Opening(key, self._by)
         return self._receive(
-            key, timeout_s, lambda incoming: receive_tensor(incoming, into, key.operation)
+            key, timeout_s, lambda incoming: receive_tensor(incoming, into, opening)
         )[1]
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        return self._receive(
-            key, timeout_s, lambda incoming: receive_bytes(incoming, key.operation)
-        )[0]
+        opening = Opening(key, self._by)
+        return self._receive(key, timeout_s, lambda incoming: receive_bytes(incoming, opening))[0]
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         wanted = list(dict.fromkeys(keys))
@@ -249,7 +251,7 @@ class PolledChannel(Channel):
             self.traffic.count()
             return None
         except WireError as error:
-            raise WireError(f"{key}: {error}") from error
+            raise named(key, error) from error
         self.traffic.count(down=incoming.size, requests=incoming.requests)
         return result, there_s
 

@@ -18,13 +18,13 @@ from typing import TypeVar
 import torch
 
 from dayfly.credentials import PASSWORD_VARIABLE
-from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.errors import WaitTimeout, WireError, named
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.redis import Redis
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, Opening
 from dayfly.wire.redis import layout
 from dayfly.wire.redis.address import Address, Secret
 from dayfly.wire.redis.connection import Connection, Passing
@@ -49,9 +49,11 @@ class RedisChannel(Channel):
 
     abilities = Redis.abilities
 
-    def __init__(self, pool: Pool, namespace: Namespace, life: str) -> None:
+    def __init__(self, pool: Pool, site: Site, life: str) -> None:
+        namespace = site.namespace
         super().__init__(namespace)
         self._pool = pool
+        self._by = site.authenticator
         self._where = str(pool.address)
         self._layout = Layout(namespace.run, namespace.generation, life)
         # Of this channel's puts, by which a put that is tried again knows what it stored itself.
@@ -60,11 +62,12 @@ class RedisChannel(Channel):
         self._look_at_s = 0.0
 
     @classmethod
-    def make(cls, pool: Pool, namespace: Namespace, budget_bytes: int) -> RedisChannel:
+    def make(cls, pool: Pool, site: Site, budget_bytes: int) -> RedisChannel:
         """Look whether the server will do, and begin a life of the generation there.
 
         Raises WireError, also if there is one. Nothing is tried twice.
         """
+        namespace = site.namespace
         life, run = uuid.uuid4().hex[:12], layout.lives_of(namespace.run)
         generation = layout.generation_name(namespace.generation)
 
@@ -78,11 +81,12 @@ class RedisChannel(Channel):
 
         if not pool.ask(begin, f"beginning run {namespace.run}", patience_s=0.0):
             raise WireError(f"{pool.address} holds messages of run {namespace.run} already")
-        return cls(pool, namespace, life)
+        return cls(pool, site, life)
 
     @classmethod
-    def open(cls, pool: Pool, namespace: Namespace) -> RedisChannel:
+    def open(cls, pool: Pool, site: Site) -> RedisChannel:
         """Open one that was made. Raises WireError if there is none."""
+        namespace = site.namespace
         run, generation = layout.lives_of(namespace.run), namespace.generation
         (life,) = pool.ask(
             lambda connection: connection.ask(("HGET", run, layout.generation_name(generation))),
@@ -93,12 +97,12 @@ class RedisChannel(Channel):
                 f"{pool.address} has nothing of run {namespace.run}, generation {generation}: it "
                 "is over, or the server started again and has lost it"
             )
-        return cls(pool, namespace, _text(life))
+        return cls(pool, site, _text(life))
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         """As `Channel.put`. Tried again after an outage, it knows its own message by its word."""
         size = HEADER_BYTES + payload.nbytes
-        parts = layout.split(header.pack(payload), payload)
+        parts = layout.split(header.seal(payload, key, self._by), payload)
         packet = self._layout.put(key, parts, size, f"{self._word}.{next(self._puts)}")
         queued = 3 + len(parts) // 2
 
@@ -119,11 +123,12 @@ class RedisChannel(Channel):
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        opening = Opening(key, self._by)
         expected = Header(key.operation, into.dtype, tuple(into.shape))
-        return self._read(key, lambda: Into(expected, as_bytes(into)), timeout_s)[1]
+        return self._read(key, lambda: Into(opening, expected, as_bytes(into)), timeout_s)[1]
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        return self._read(key, lambda: Bytes(key.operation), timeout_s)[0].content()
+        return self._read(key, lambda: Bytes(Opening(key, self._by)), timeout_s)[0].content()
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         asked = list(keys)
@@ -183,8 +188,7 @@ class RedisChannel(Channel):
         try:
             return self._pool.ask(ask, str(what))
         except WireError as error:
-            text = str(error)
-            raise WireError(text if text.startswith(str(what)) else f"{what}: {text}") from error
+            raise named(what, error) from error
 
     def _commands(self, what: Key | str, *commands: Sequence[str | int]) -> list[Value]:
         return self._ask(what, lambda connection: connection.ask(*commands))
@@ -237,7 +241,7 @@ class RedisEnds(Ends):
     def create(self, site: Site, plan: Plan) -> Channel:
         pool = _pool(site)
         try:
-            return RedisChannel.make(pool, site.namespace, plan.budget_bytes)
+            return RedisChannel.make(pool, site, plan.budget_bytes)
         except BaseException:
             pool.close()
             raise
@@ -245,7 +249,7 @@ class RedisEnds(Ends):
     def open(self, site: Site, reader: int) -> Channel:
         pool = _pool(site)
         try:
-            return RedisChannel.open(pool, site.namespace)
+            return RedisChannel.open(pool, site)
         except BaseException:
             pool.close()
             raise

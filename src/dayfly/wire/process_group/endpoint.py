@@ -57,7 +57,7 @@ def leave() -> None:
         for group in here.groups:
             group.shutdown()
         with suppress(DayflyError):  # the store may be gone
-            here.endpoint.channel.put_bytes(left_key(here.endpoint.rank), b"")
+            here.endpoint.channel.tell(left_key(here.endpoint.rank))
 
 
 def joined() -> Endpoint | None:

@@ -76,7 +76,7 @@ class MembersChannel(GroupChannel):
         now = time.monotonic()
         due, pause_s = self._looks.get(source, (now + _FIRST_LOOK_S, _FIRST_LOOK_S))
         if now >= due:
-            if self._world.stored([left_key(self._rank(source))]):
+            if self._world.told(left_key(self._rank(source))):
                 self._gone.add(source)
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             due = now + pause_s

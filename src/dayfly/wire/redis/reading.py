@@ -10,11 +10,9 @@ import time
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-import xxhash
-
 from dayfly.errors import WireError
 from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.message import Header, check_header, compare, expected_header, header_of_bytes
+from dayfly.wire.message import Header, Opening, header_of_bytes
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, command
@@ -23,12 +21,14 @@ from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, command
 class Sink(ABC):
     """Where a message goes, and what it is to be. size: bytes of it that came, header included."""
 
-    def __init__(self) -> None:
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
         self.size = 0
 
     @abstractmethod
-    def begin(self, raw: bytes, pieces: int) -> memoryview:
-        """Look at the header; returns where the payload belongs, which is in so many pieces.
+    def begin(self, raw: bytes, pieces: int) -> tuple[Header, memoryview]:
+        """Look at the header; returns what is expected to follow, in so many pieces, and where it
+        belongs.
 
         Raises WireError, saying what was expected and found.
         """
@@ -37,32 +37,28 @@ class Sink(ABC):
 class Into(Sink):
     """A message whose header is known, for memory of its size."""
 
-    def __init__(self, expected: Header, into: memoryview) -> None:
-        super().__init__()
+    def __init__(self, opening: Opening, expected: Header, into: memoryview) -> None:
+        super().__init__(opening)
         self._expected = expected
         self._into = into
-        self._sealed, self._seed = expected.sealed(into.nbytes)
 
-    def begin(self, raw: bytes, pieces: int) -> memoryview:
-        check_header(raw, self._expected, self._sealed)
-        expected_header(raw, self._expected)  # whole
-        return self._into
+    def begin(self, raw: bytes, pieces: int) -> tuple[Header, memoryview]:
+        return self._expected, self._into
 
 
 class Bytes(Sink):
     """A message of bytes, of any size."""
 
-    def __init__(self, operation: str) -> None:
-        super().__init__()
-        self._operation = operation
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
         self._content = bytearray()
 
-    def begin(self, raw: bytes, pieces: int) -> memoryview:
-        header = header_of_bytes(raw, self._operation)
+    def begin(self, raw: bytes, pieces: int) -> tuple[Header, memoryview]:
+        header = header_of_bytes(raw, self.opening.key.operation)
         if header.nbytes > pieces * PIECE_BYTES:
             raise WireError(f"expected {header}, found it cut short")
         self._content = bytearray(header.nbytes)
-        return memoryview(self._content)
+        return header, memoryview(self._content)
 
     def content(self) -> bytes:
         """The payload, once it was read."""
@@ -102,27 +98,24 @@ def read_message(
 
 
 def _read_pieces(reader: Reader, pieces: int, sink: Sink) -> None:
-    left = memoryview(b"")
-    raw = b""
-    total = xxhash.xxh3_64()
+    size = _begin_piece(reader)
+    raw = bytearray(min(size, HEADER_BYTES))
+    reader.fill(memoryview(raw))
+    expected, left = sink.begin(bytes(raw), pieces)
+    checking = sink.opening.begin(raw, expected)
+    sink.size, size = HEADER_BYTES + len(left), size - HEADER_BYTES
     for number in range(pieces):
-        size = _begin_piece(reader)
-        if number == 0:
-            first = bytearray(min(size, HEADER_BYTES))
-            reader.fill(memoryview(first))
-            raw, size = bytes(first), size - len(first)
-            left = sink.begin(raw, pieces)
-            sink.size = HEADER_BYTES + len(left)
-            total = xxhash.xxh3_64(seed=xxhash.xxh3_64_intdigest(raw[: HEADER_BYTES - 8]))
+        if number:
+            size = _begin_piece(reader)
         if size > len(left):
-            raise WireError(f"expected {Header.unpack(raw)}, found {size - len(left)} bytes more")
+            raise WireError(f"expected {expected}, found {size - len(left)} bytes more")
         reader.fill(left[:size])
-        total.update(left[:size])
+        checking.update(left[:size])
         left = left[size:]
         reader.end()
     if len(left):
-        raise WireError(f"expected {Header.unpack(raw)}, found it cut short")
-    compare(total.intdigest(), int.from_bytes(raw[-8:], "little"))
+        raise WireError(f"expected {expected}, found it cut short")
+    checking.finish()
 
 
 def _begin_piece(reader: Reader) -> int:

@@ -8,6 +8,7 @@ import signal
 import sys
 
 from dayfly.errors import WireError
+from dayfly.wire.authentication import Authenticator
 from dayfly.wire.keys import EVERYONE, SERVER, Key
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.sockets.sums import Sums
@@ -24,6 +25,7 @@ def main() -> None:
             return None
         return set(range(world_size)) - {key.source}
 
+    by = Authenticator(order["token"], order["run"], int(order["generation"]))
     table = Table(
         readers, limit_bytes=int(order["limit_bytes"]), full="raise --log-budget to keep more"
     )
@@ -32,9 +34,9 @@ def main() -> None:
             table,
             host=order["host"],
             port=order["port"],
-            token=order["token"],
+            token=by.handshake,
             audience=order["audience"],
-            sums=Sums(table, world_size),
+            sums=Sums(table, world_size, by),
         )
     except WireError as error:
         print(json.dumps({"error": str(error)}), flush=True)

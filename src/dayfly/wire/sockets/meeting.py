@@ -1,9 +1,10 @@
 """Where servers leave their addresses, in the run's store: one record a server and generation.
 
-    <rendezvous>/sockets/000000/coordinator.json   host, port, token, world size, ...
+    <rendezvous>/sockets/000000/coordinator.json   host, port, who it is, world size, ...
     <rendezvous>/sockets/000000/rank-3.json        host, port, who it is
 
-The folder is for its owner alone, as the coordinator's record holds the run's token.
+Addresses are no secrets: who listens there and who connects show each other that they know the
+run's token.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from dayfly.errors import WireError
+from dayfly.wire.authentication import Authenticator
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.sockets.client import Address, Client
@@ -37,6 +39,10 @@ class Meeting:
     def audience(self, who: str) -> str:
         """Who a server is, as its clients have to name it."""
         return f"{self._namespace.run}/{self._namespace.generation}/{who}"
+
+    def authenticator(self, token: str) -> Authenticator:
+        """Of the namespace's messages and connections."""
+        return Authenticator(token, self._namespace.run, self._namespace.generation)
 
     def announce(self, party: int, record: Mapping[str, Any]) -> None:
         """Leave a party's record, in place of its earlier one. Raises WireError."""
@@ -88,16 +94,17 @@ class Meeting:
                     found.append(json.loads(self._store.get(f"{self._folder}/{name}")))
         return [record for record in found if isinstance(record, dict)]
 
-    def destroy(self) -> None:
+    def destroy(self, token: str) -> None:
         """Tell the servers of the run, of all generations, that it is over; forget where they were.
 
-        Those that listen no more have nothing left.
+        Those that listen no more have nothing left. Those of a coordinator with another token,
+        which is dead, are left to end with its workers.
         """
         for one in self.generations():
-            token = str((one.find(COORDINATOR) or {}).get("token", ""))
+            secret = one.authenticator(token).handshake
             for record in one.records():
                 address = address_in(record)
-                with suppress(Unreachable, Gone), Client(address, token, COORDINATOR) as server:
+                with suppress(Unreachable, Gone), Client(address, secret, COORDINATOR) as server:
                     server.destroy()
             self._store.delete(one._folder)
 

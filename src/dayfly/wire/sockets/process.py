@@ -18,7 +18,7 @@ import subprocess
 import sys
 import weakref
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dayfly.closing import Closing
@@ -31,11 +31,13 @@ _END_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a server process is to serve; see `Server` and `Sums`."""
+    """What a server process is to serve; see `Server`, `Sums` and `Authenticator`."""
 
     host: str
     port: int
-    token: str
+    token: str = field(repr=False)
+    run: str
+    generation: int
     audience: str
     world_size: int
     limit_bytes: int

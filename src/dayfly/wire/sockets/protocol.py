@@ -12,7 +12,7 @@ are bounded all the same. Nothing is unpickled or evaluated.
 
     request  operation 1, zeros 7, number 8, seconds 8, body's length 8, key 52
     reply    status 1, whether to acknowledge 1, zeros 6, body's length 8
-    key      step 4, operation 40 (ASCII, zero-padded), source 4, destination 4
+    key      see `Key.pack`
 All numbers are little-endian. This module is imported by servers, so it does without torch.
 """
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from dayfly.errors import WireError
-from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.keys import COORDINATOR, KEY_BYTES, Key
 
 #: Longest body of a request or a reply, in bytes.
 LARGEST_BYTES = 2**36
@@ -50,7 +50,6 @@ _NONCE_BYTES = 32
 _GREETING_BYTES = len(_MAGIC) + _NONCE_BYTES
 _RANK = struct.Struct("<i")
 _MAC_BYTES = 32
-_KEY = struct.Struct("<I40sii")
 _REQUEST = struct.Struct("<B7xqdQ52s")
 _REPLY = struct.Struct("<BB6xQ")
 #: What a reader says when a message that is freed by reading arrived whole.
@@ -100,7 +99,7 @@ class Request:
 
     def pack(self) -> bytes:
         """As it travels."""
-        raw = pack_key(self.key) if self.key is not None else b""
+        raw = self.key.pack() if self.key is not None else b""
         return _REQUEST.pack(self.asked, self.number, self.seconds, self.length, raw)
 
 
@@ -115,7 +114,7 @@ def read_request(sock: socket.socket) -> Request | None:
     asked, number, seconds, length, key = _REQUEST.unpack(raw)
     try:
         known = Asked(asked)
-        named = unpack_key(key) if known in (Asked.PUT, Asked.GET) else None
+        named = Key.unpack(key) if known in (Asked.PUT, Asked.GET) else None
     except ValueError as error:
         raise WireError(f"no request: {error}") from error
     if length > LARGEST_BYTES or not 0 <= seconds <= LONGEST_WAIT_S:
@@ -138,35 +137,24 @@ def read_reply(sock: socket.socket) -> tuple[Status, bool, int]:
     return Status(status), bool(acknowledge), length
 
 
-def pack_key(key: Key) -> bytes:
-    """52 bytes."""
-    return _KEY.pack(key.step, key.operation.encode("ascii"), key.source, key.destination)
-
-
-def unpack_key(raw: bytes | bytearray) -> Key:
-    """From 52 bytes. Raises ValueError if they are no key."""
-    step, operation, source, destination = _KEY.unpack(raw)
-    return Key(step, operation.rstrip(b"\0").decode("ascii"), source, destination)
-
-
 def pack_keys(keys: Iterable[Key]) -> bytes:
     """One after another."""
-    return b"".join(pack_key(key) for key in keys)
+    return b"".join(key.pack() for key in keys)
 
 
 def unpack_keys(raw: bytes | bytearray) -> list[Key]:
     """From what `pack_keys` gave. Raises WireError."""
-    if len(raw) % _KEY.size:
+    if len(raw) % KEY_BYTES:
         raise WireError(f"no keys: {len(raw)} bytes")
     try:
-        return [unpack_key(raw[at : at + _KEY.size]) for at in range(0, len(raw), _KEY.size)]
+        return [Key.unpack(raw[at : at + KEY_BYTES]) for at in range(0, len(raw), KEY_BYTES)]
     except ValueError as error:
         raise WireError(f"no keys: {error}") from error
 
 
 def keys_bytes(count: int) -> int:
     """Bytes of so many keys."""
-    return count * _KEY.size
+    return count * KEY_BYTES
 
 
 def prepare(sock: socket.socket) -> None:

@@ -20,23 +20,21 @@ even.
 
 from __future__ import annotations
 
+import math
 import re
-import struct
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from dayfly.errors import WireError
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.authentication import Authenticator
+from dayfly.wire.header import HEADER_BYTES, Fields
 from dayfly.wire.keys import EVERYONE, SERVER, Key
 from dayfly.wire.sockets.table import Table
 
-_SEALED_BYTES = HEADER_BYTES - 8
-_SEALED = struct.Struct("<4sBBBx40s8QQ")
 #: Element types by their number in the header: of `dayfly.wire.message.DTYPES`, which goes on with
 #: those that torch does not add, or NumPy does not know.
 DTYPES = (
@@ -88,10 +86,14 @@ class _Sum:
 
 
 class Sums:
-    """Adds contributions of `world_size` ranks, and stores the sums in `table`."""
+    """Adds contributions of `world_size` ranks, and stores the sums in `table`.
 
-    def __init__(self, table: Table, world_size: int) -> None:
+    by: checks the contributions, and seals the sums.
+    """
+
+    def __init__(self, table: Table, world_size: int, by: Authenticator) -> None:
         self._table = table
+        self._by = by
         self._world_size = world_size
         self._lock = threading.Lock()
         self._sums: dict[Key, _Sum] = {}
@@ -128,7 +130,9 @@ class Sums:
         target = sum_key(key)
         if not 0 <= key.source < self._world_size:
             raise WireError(f"{key}: of {self._world_size} ranks")
-        layout = _checked(key, blob)
+        fields = _fields(key, blob)
+        self._by.check(key, blob, blob[HEADER_BYTES:])
+        layout = fields.dtype, fields.shape
         with self._lock:
             if (why := self._table.failure(target)) is not None:
                 raise WireError(why)
@@ -187,7 +191,9 @@ class Sums:
                 self._table.release(blob.nbytes)
             pending.following += 1
         assert pending.total is not None
-        _seal(pending.total, target.operation)
+        fields = replace(Fields.unpack(pending.total), operation=target.operation)
+        payload = pending.total[HEADER_BYTES:]
+        pending.total[:HEADER_BYTES] = self._by.seal(target, fields.pack(), payload)
         self._table.put(target, pending.total)
 
 
@@ -220,41 +226,22 @@ def _to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
-def _checked(key: Key, blob: memoryview) -> tuple[int, tuple[int, ...]]:
-    """Type and shape of a contribution. Raises WireError unless it is one, and whole."""
-    if blob.nbytes < HEADER_BYTES:
-        raise WireError(f"{key}: a message of {blob.nbytes} bytes is shorter than its header")
-    magic, version, number, ndim, operation, *rest = _SEALED.unpack_from(blob)
-    if magic != b"dfly" or version != 1 or ndim > 8:
-        raise WireError(f"{key}: no dayfly message of version 1: {bytes(blob[:8])!r}")
-    if number >= len(DTYPES):
-        raise WireError(f"{key}: elements of type {number} are not added: send {DTYPES}")
-    name = operation.rstrip(b"\0").decode("ascii", "replace")
-    shape, payload = tuple(rest[:ndim]), blob[HEADER_BYTES:]
-    elements = 1
-    for length in shape:
-        elements *= length
-    size = elements * (2 if number == _BFLOAT16 else np.dtype(DTYPES[number]).itemsize)
-    if name != key.operation or rest[8] != size or payload.nbytes != size:
+def _fields(key: Key, blob: memoryview) -> Fields:
+    """What the header of a contribution says. Raises WireError unless it is one, of its size."""
+    try:
+        fields = Fields.unpack(blob)
+    except WireError as error:
+        raise WireError(f"{key}: {error}") from error
+    if fields.dtype >= len(DTYPES):
+        raise WireError(f"{key}: elements of type {fields.dtype} are not added: send {DTYPES}")
+    elements = math.prod(fields.shape)
+    itemsize = 2 if fields.dtype == _BFLOAT16 else np.dtype(DTYPES[fields.dtype]).itemsize
+    size, found = elements * itemsize, blob.nbytes - HEADER_BYTES
+    if fields.operation != key.operation or found != size:
         raise WireError(
-            f"{key}: expected {size} bytes of it, found {payload.nbytes} bytes of {name}"
+            f"{key}: expected {size} bytes of it, found {found} bytes of {fields.operation}"
         )
-    sent = int.from_bytes(blob[_SEALED_BYTES:HEADER_BYTES], "little")
-    found = _checksum(blob)
-    if found != sent:
-        raise WireError(f"{key}: checksum {found:016x} of the message is not {sent:016x} as sent")
-    return number, shape
-
-
-def _seal(blob: memoryview, operation: str) -> None:
-    """Make the header of a contribution that of the sum: another operation and checksum."""
-    blob[8:48] = operation.encode("ascii").ljust(40, b"\0")
-    blob[_SEALED_BYTES:HEADER_BYTES] = _checksum(blob).to_bytes(8, "little")
-
-
-def _checksum(blob: memoryview) -> int:
-    seed = xxhash.xxh3_64_intdigest(blob[:_SEALED_BYTES])
-    return xxhash.xxh3_64_intdigest(blob[HEADER_BYTES:], seed=seed)
+    return fields
 
 
 def _in_words(layout: tuple[int, tuple[int, ...]]) -> str:

@@ -16,7 +16,7 @@ class Files(ChannelKind):
 
     schemes = ("file",)
     usage = "file:///path"
-    abilities = Abilities()
+    abilities = Abilities(authenticated=False)
     immediate = True
 
     def check(self, url: str) -> None:
