@@ -67,6 +67,10 @@ class _Package(ModuleType):
             raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
         return getattr(importlib.import_module(_HOMES[name]), name)
 
+    def __dir__(self) -> list[str]:
+        """The public names, without what this file imports."""
+        return sorted([*__all__, *(name for name in self.__dict__ if name.startswith("__"))])
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Jobs that refer to dayfly travel by cloudpickle, which takes plain modules only."""
         return importlib.import_module, (self.__name__,)

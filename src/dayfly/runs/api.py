@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
@@ -15,37 +15,44 @@ from dayfly.life.faults import Fault
 from dayfly.plan.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
+from dayfly.runs.keywords import SettingKeywords, check_names, shows_settings
 from dayfly.runs.planning import settings_of
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
 
 
+@shows_settings
 def train(
     job: Job,
     *,
     plan: Plan | str | Path | None = None,
-    workers: int | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
     run_dir: str | Path | None = None,
     progress: bool = True,
     faults: Sequence[Fault] = (),
-    **settings: Any,
+    **settings: Unpack[SettingKeywords],
 ) -> Run:
     """Train a job on short-lived functions; returns when it is done.
 
-    plan: what to carry out, or its file (docs/planning.md); what is given beside it goes before it.
-    workers: functions that train at once; 1 without a plan. epochs, batch_size, seed: in place of
-    the job's. run_dir: default `runs/<run id>`. progress: show it on standard error. settings: see
-    `dayfly.runs.settings.Settings`, such as memory_mib=, lifetime_s=, channel=. faults: for tests.
+    Args:
+        job: what to train.
+        plan: what to carry out, or its file (docs/planning.md); what is given beside it overrides
+            it.
+        epochs, batch_size, seed: in place of the job's.
+        run_dir: default `runs/<run id>`.
+        progress: show it on standard error.
+        faults: for tests.
+        settings: such as workers= (1 without a plan), memory_mib=, lifetime_s=, channel=;
+            `dayfly.runs.settings.Settings` says what each means. None: as if it was not given.
 
     Raises RequestError if the request is wrong (nothing was started), RunFailed with the cause if
     the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
     run's directory has what was reached, and `resume` goes on from there.
     """
-    given = settings if workers is None else {"workers": workers, **settings}
+    given = {name: value for name, value in settings.items() if value is not None}
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
     if carried is None:
@@ -65,15 +72,26 @@ def train(
     )
 
 
+@shows_settings
 def resume(
-    run_dir: str | Path, *, epochs: int | None = None, progress: bool = True, **changes: Any
+    run_dir: str | Path,
+    *,
+    epochs: int | None = None,
+    progress: bool = True,
+    **changes: Unpack[SettingKeywords],
 ) -> Run:
     """Go on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
 
     epochs: to which it goes; None: as before. A run that is done is returned as it is, unless it
     is to go on to a later epoch. changes: settings that are to be others from now on, such as
-    workers=. As `train` otherwise.
+    workers=; None: as before. As `train` otherwise.
     """
+    for name in ("batch_size", "seed", "plan"):
+        if name in changes:
+            raise RequestError(
+                f"resume goes on with what is in the run's directory: leave out {name}"
+            )
+    check_names(changes, Settings.__dataclass_fields__)
     return _finished(
         lambda: launch.resume(Path(run_dir), epochs=epochs, display=_display(progress), **changes)
     )
@@ -88,12 +106,11 @@ def overridden(job: Job, **changes: Any) -> Job:
 
 def checked_settings(**settings: Any) -> Settings:
     """Settings of these. Raises RequestError for one that is not known, or not of its kind."""
+    check_names(settings, Settings.__dataclass_fields__)
     try:
         return Settings(**settings)
     except TypeError as error:
-        unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
-        text = f"there is no setting {', '.join(unknown)}" if unknown else str(error)
-        raise RequestError(f"{text}: see dayfly.runs.settings.Settings") from error
+        raise RequestError(f"{error}: see dayfly.runs.settings.Settings") from error
 
 
 def opened(file: str | Path) -> tuple[Plan, str]:

@@ -1,0 +1,71 @@
+"""The settings of a run as keywords of `dayfly.train` and `dayfly.resume`, for editors and `help`.
+
+`Settings` says what each means; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
+
+from dayfly.errors import RequestError
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+class SettingKeywords(TypedDict, total=False):
+    """As the fields of `dayfly.runs.settings.Settings`."""
+
+    workers: int
+    platform: str
+    channel: str | None
+    memory_mib: int | None
+    lifetime_s: float | None
+    cpu_cores: float | None
+    uplink_mb_per_s: float | None
+    downlink_mb_per_s: float | None
+    latency_ms: float | None
+    cold_start_s: float | None
+    payload_kb: float | None
+    gpu_share: float | None
+    imitate: str | None
+    log_budget_mib: int | None
+    wait_timeout_s: float
+    catalogue: str | None
+    sync: str
+    k: int | Literal["epoch"] | None
+    collective: str | None
+    aggregators: int | None
+    compress: str
+    target_accuracy: float | None
+    checkpoint_every_s: float
+    micro_batches: int | None
+    on_nan: str
+    cut: tuple[int, ...]
+    replicas: int | None
+    schedule: str
+    stage_memory_mib: tuple[int, ...]
+
+
+def shows_settings(function: AnyFunction) -> AnyFunction:
+    """Has the signature name each setting in place of `**settings`; None: as it would be."""
+    whole = inspect.signature(function)
+    own = [one for one in whole.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in get_type_hints(SettingKeywords).items()
+    ]
+    signature = whole.replace(parameters=[*own, *named])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+def check_names(given: Collection[str], known: Collection[str], what: str = "setting") -> None:
+    """Raise RequestError for a name that is not known, with the one that may be meant."""
+    for name in sorted(set(given) - set(known)):
+        longer = [one for one in known if one.startswith(f"{name}_")]
+        near = longer or get_close_matches(name, known, n=1)
+        meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(known)}"
+        raise RequestError(f"there is no {what} {name}{meant}")
