@@ -1,4 +1,5 @@
-"""How samples are shared out: epochs in steps, steps in slices, slices in micro-batches.
+"""How samples are shared out: epochs in steps, steps in slices, slices in micro-batches; validation
+in blocks.
 
 Rules of arithmetic alone, which those who train and those who predict go by alike.
 """
@@ -6,6 +7,7 @@ Rules of arithmetic alone, which those who train and those who predict go by ali
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 def share(total: int, part: int, parts: int) -> range:
@@ -84,22 +86,45 @@ def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tupl
     return tuple(MicroBatch(number, size) for number, size in enumerate(sizes) if size)
 
 
-def validation_rounds(
-    samples: int, replica: int, replicas: int, micro_batches: int, batch_size: int
-) -> list[list[range]]:
-    """Validation of a cut model: positions of a replica's micro-batches, round by round.
+#: Least samples of a block of validation, unless the batch is smaller.
+_BLOCK_SAMPLES = 16
+#: Numbers that validation sums of a block; see `train.evaluation`.
+BLOCK_NUMBERS = 4
 
-    A micro-batch is as large as training's are at most, and a round has as many. All replicas have
-    as many rounds; the last ones may be empty.
+
+def block_samples(batch_size: int) -> int:
+    """Samples of a block of validation: an eighth of the batch, at least 16, at most the batch."""
+    return min(batch_size, max(_BLOCK_SAMPLES, -(-batch_size // 8)))
+
+
+def validation_blocks(samples: int, batch_size: int) -> list[range]:
+    """Cuts validation into blocks, which depend on the job alone, not on workers and stages.
+
+    The model sees one block at a time, so its outputs are the same bits whoever computes them.
     """
-    largest = -(-batch_size // replicas)
-    micro_samples = -(-largest // micro_batches)
-    mine = share(samples, replica, replicas)
-    each = micro_samples * micro_batches
-    longest = -(-samples // replicas)
-    rounds = []
-    for number in range(-(-longest // each)):
-        whole = mine[number * each : (number + 1) * each]
-        cuts = range(0, len(whole), micro_samples)
-        rounds.append([whole[at : at + micro_samples] for at in cuts])
-    return rounds
+    size = block_samples(batch_size)
+    return [range(first, min(first + size, samples)) for first in range(0, samples, size)]
+
+
+def block_shares(blocks: list[range], workers: int) -> list[list[range]]:
+    """Each worker's blocks, in their order; numbers differ by one at most, the first have more."""
+    least, more = divmod(len(blocks), workers)
+    starts = [worker * least + min(worker, more) for worker in range(workers + 1)]
+    return [blocks[first:stop] for first, stop in pairwise(starts)]
+
+
+def covered(blocks: list[range]) -> range:
+    """The samples of blocks that follow each other."""
+    return range(blocks[0].start, blocks[-1].stop) if blocks else range(0)
+
+
+def validation_rounds(
+    samples: int, replicas: int, micro_batches: int, batch_size: int
+) -> list[list[list[range]]]:
+    """Validation of a cut model: of each round, in their order, each replica's blocks.
+
+    A replica has at most as many blocks in a round as micro-batches in a step of training.
+    """
+    blocks = validation_blocks(samples, batch_size)
+    each = replicas * micro_batches
+    return [block_shares(blocks[at : at + each], replicas) for at in range(0, len(blocks), each)]

@@ -78,5 +78,5 @@ def measure_whole(job: Job, model: nn.Module, data: Pairs) -> dict[str, float]:
     return {
         "val_loss": loss_of(outputs, data.y).item(),
         "val_accuracy": right.item(),
-        **{name: float(metric(outputs, data.y)) for name, metric in job.metrics.items()},
+        **{name: float(metric(outputs.float(), data.y)) for name, metric in job.metrics.items()},
     }

@@ -142,7 +142,7 @@ class _Member:
                 slices=slices,
                 channel=channel,
                 validation=DatasetSource(unseen, job.seed),
-                evaluation=Evaluation(job),
+                evaluation=Evaluation(job, len(unseen)),
                 engine=stack.enter_context(
                     self.engine(channel, rank, self.world_size, k_reduce(1))
                 ),

@@ -102,8 +102,8 @@ def test_one_worker_does_one_thing_after_another() -> None:
         "transfer": 0.0,
         "sync": 0.0,
     }
-    # 100 samples in batches of 40, 40 and 20, forward only, of which reading is the half.
-    validation_s = 3 * 0.01 + 100 * 0.0001 + 100 * 2 * 0.001
+    # 100 samples in six blocks of 16 and one of 4, forward only, of which reading is the half.
+    validation_s = 7 * 0.01 + 100 * 0.0001 + 100 * 2 * 0.001
     assert found.epoch_s == pytest.approx(26 * step_s + validation_s)
     assert found.run_s == pytest.approx(0.25 + 0.5 + 26 * step_s + validation_s + 0.125)
 

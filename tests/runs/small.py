@@ -84,6 +84,14 @@ class Slowly:
         return self.transform(x)
 
 
+def macro_f1(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    """No mean over samples: 1 of a class that is always and only found, their mean."""
+    predicted, classes = outputs.argmax(1), range(outputs.shape[1])
+    found = [int(((predicted == c) & (targets == c)).sum()) for c in classes]
+    sizes = [int((predicted == c).sum() + (targets == c).sum()) for c in classes]
+    return sum(2 * f / s if s else 0.0 for f, s in zip(found, sizes, strict=True)) / len(found)
+
+
 def write_data(directory: Path) -> Path:
     """Points of five noisy clusters, as one .npz; returns its path."""
     random = np.random.default_rng(7)
@@ -103,6 +111,7 @@ def job(data: Path, **changes: Any) -> dayfly.Job:
         "scheduler": cosine,
         "transform": noisy,
         "clip_norm": 1.0,
+        "metrics": {"macro_f1": macro_f1},
         "batch_size": BATCH,
         "epochs": EPOCHS,
         **changes,
@@ -164,7 +173,16 @@ IN_EVERY_STEP = (
 #: As well, in the steps of local SGD; those of the wire and after it, once a round.
 IN_LOCAL_STEPS = ("stepped", "kept")
 #: As well, in the last step of an epoch.
-AT_EPOCH_ENDS = ("val-put-part", "val-hold", "val-reduce", "val-put-sum", "val-get", "epoch")
+AT_EPOCH_ENDS = (
+    "evaluated",
+    "gathered",
+    "val-put-part",
+    "val-hold",
+    "val-reduce",
+    "val-put-sum",
+    "val-get",
+    "epoch",
+)
 #: As well, when the checkpoint before a step is written.
 AT_CHECKPOINTS = ("checkpoint", "written", "told")
 

@@ -60,3 +60,19 @@ def test_a_single_worker_goes_on_from_its_checkpoint(
     )
     assert run.result.restarts == 2
     assert small.bits(run) == small.bits(undisturbed(1))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_whoever_dies_in_validation_leaves_the_same_metrics(
+    rank: int, data: Path, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Rank 0 computes them, of what the others handed in, which may be dead meanwhile."""
+    ends = [small.STEPS_AN_EPOCH * epoch - 1 for epoch in (1, 2, 3)]
+    places = ("evaluated", "gathered", "val-get")
+    faults = [Fault(rank, step, place) for step, place in zip(ends, places, strict=True)]
+    run = dayfly.train(
+        small.job(data), workers=3, run_dir=tmp_path, faults=faults, **small.SETTINGS
+    )
+    assert run.result.restarts == len(faults)
+    assert small.bits(run) == small.bits(undisturbed(3))
+    assert all(0 < record["macro_f1"] <= 1 for record in run.history)

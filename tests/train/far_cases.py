@@ -253,7 +253,8 @@ def validation_measures_the_same() -> None:
     for device in (CPU, FAR):
         replica = Replica(made(changes), device=device)
         source = DatasetSource(DATA, 0)
-        found.append(Evaluation(made(changes)).sums(replica.model, source, 0, 1))
+        evaluation = Evaluation(made(changes), source.samples)
+        found.append(evaluation.measure(replica.model, source, evaluation.blocks))
     assert found[0].is_cpu
     assert found[1].is_cpu
     assert found[0].tolist() == found[1].tolist()

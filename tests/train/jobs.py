@@ -18,6 +18,7 @@ from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
 from dayfly.train.sources import DatasetSource
 from dayfly.train.synchronous import Synchronous
+from dayfly.train.weighting import SAMPLES, Weighting
 
 
 class Pairs:
@@ -69,12 +70,19 @@ class World:
     """N replicas of a job over the same data, on a device; `step` is what N workers do."""
 
     def __init__(
-        self, job: Job, dataset: Any, workers: int, *, begin: int = 0, device: torch.device = CPU
+        self,
+        job: Job,
+        dataset: Any,
+        workers: int,
+        *,
+        begin: int = 0,
+        device: torch.device = CPU,
+        weighting: Weighting = SAMPLES,
     ) -> None:
         self.job = job
         self.workers = workers
         self.replicas = [Replica(job, device=device) for _ in range(workers)]
-        self.steps = [Synchronous(job, replica) for replica in self.replicas]
+        self.steps = [Synchronous(job, replica, weighting=weighting) for replica in self.replicas]
         self.epochs = Epochs(len(dataset), job.batch_size, job.seed)
         self.sources = [DatasetSource(dataset, job.seed) for _ in range(workers)]
         self.at = begin

@@ -14,6 +14,7 @@ from dayfly.train.order import Epochs, Rounds
 from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Slices
 from dayfly.train.sources import DatasetSource
+from dayfly.train.weighting import SAMPLES, Weighting
 from tests.train.jobs import sum_by_hand
 
 
@@ -28,6 +29,7 @@ class LocalWorld:
         k: int | None,
         after_merge: Callable[[Replica], None] = lambda replica: None,
         device: torch.device = CPU,
+        weighting: Weighting = SAMPLES,
     ) -> None:
         self.job = job
         self.workers = workers
@@ -41,7 +43,7 @@ class LocalWorld:
             replica = Replica(job, device=device)
             fresh, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
-            own = LocalSgd(job, replica, self.epochs, self.rounds, rank, workers)
+            own = LocalSgd(job, replica, self.epochs, self.rounds, rank, workers, weighting)
             replica.load_state(fresh, kept)
             self.replicas.append(replica)
             self.locals.append(own)

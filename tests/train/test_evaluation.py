@@ -11,20 +11,28 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from dayfly.batches import block_shares
 from dayfly.train.arrays import place
+from dayfly.train.combining import weighting_of
 from dayfly.train.evaluation import Evaluation, right_answers
 from dayfly.train.replica import build_model
 from dayfly.train.sources import ArraySource, DatasetSource
+from dayfly.train.weighting import SAMPLES, Weighting
 from tests.train.jobs import Pairs, clusters, job
 from tests.train.stores import new_store
 
 
-def measured(asked: Any, dataset: Any, world_size: int) -> dict[str, float | None]:
-    evaluation, model = Evaluation(asked), build_model(asked)
-    total = evaluation.empty()
-    for rank in range(world_size):
-        total += evaluation.sums(model, DatasetSource(dataset, 0), rank, world_size)
-    return evaluation.means(total)
+def measured(
+    asked: Any, dataset: Any, world_size: int, weighting: Weighting = SAMPLES
+) -> dict[str, float | None]:
+    """What so many workers measure: their sums added up, the metrics of all that they handed in."""
+    evaluation, model = Evaluation(asked, len(dataset), weighting), build_model(asked)
+    total = evaluation.empty(len(evaluation.blocks))
+    source, rows = DatasetSource(dataset, 0), evaluation.rows(range(len(dataset)))
+    for blocks in block_shares(evaluation.blocks, world_size):
+        total += evaluation.measure(model, source, blocks, rows)
+    values = evaluation.no_values() if rows is None else evaluation.values(rows)
+    return evaluation.record(total, values)
 
 
 def top_2(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -119,7 +127,7 @@ def test_validation_draws_the_same_numbers_whatever_came_before() -> None:
         return F.cross_entropy(model(x + torch.rand_like(x)), y)
 
     asked = job(loss=None, step=noisy, eval_transform=None)
-    evaluation, model = Evaluation(asked), build_model(asked)
+    evaluation, model = Evaluation(asked, 60), build_model(asked)
     arrays = {"x_train": clusters(60).x.numpy(), "y_train": clusters(60).y.numpy()}
     with new_store() as store:
         _, part = place(arrays, store, seed=0)
@@ -127,14 +135,91 @@ def test_validation_draws_the_same_numbers_whatever_came_before() -> None:
         for state in range(2):
             torch.manual_seed(state)
             source = ArraySource(store, part, None, seed=0)
-            sums.append(evaluation.sums(model, source, 0, 2).tolist())
+            sums.append(evaluation.measure(model, source, evaluation.blocks[:2]).tolist())
     assert sums[0] == sums[1]
 
 
 def test_validation_does_not_train_or_move_anything() -> None:
     asked = job(model=lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 4)))
-    evaluation, model = Evaluation(asked), build_model(asked)
+    evaluation, model = Evaluation(asked, 12), build_model(asked)
     before = [tensor.clone() for tensor in model.state_dict().values()]
-    first = evaluation.sums(model, DatasetSource(clusters(12), 0), 0, 1)
-    assert torch.equal(first, evaluation.sums(model, DatasetSource(clusters(12), 0), 0, 1))
+    first, second = (
+        evaluation.measure(model, DatasetSource(clusters(12), 0), evaluation.blocks)
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
     assert all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values(), strict=True))
+
+
+def f1(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    found = outputs.argmax(1) == 1
+    right = int((found & (targets == 1)).sum())
+    return 2 * right / int(found.sum() + (targets == 1).sum())
+
+
+def auc(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    """How often a sample of class 1 has a higher score than another one."""
+    score = outputs[:, 1]
+    ahead = score[targets == 1][:, None] - score[targets != 1]
+    return float((ahead > 0).float().mean() + 0.5 * (ahead == 0).float().mean())
+
+
+def class_weights(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(outputs, targets, weight=torch.tensor([3.0, 1.0, 0.5, 7.0]))
+
+
+def ignored(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """All of some blocks is ignored."""
+    return F.cross_entropy(outputs, targets.masked_fill(outputs[:, 0] < 0.1, -1), ignore_index=-1)
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, class_weights, ignored])
+def test_every_number_is_that_of_one_process_to_the_bit_whatever_the_workers(loss: Any) -> None:
+    data = clusters(169)
+    asked = job(loss=loss, batch_size=48, metrics={"f1": f1, "auc": auc})
+    weighting = weighting_of(asked, build_model(asked), [data[at] for at in range(8)])
+    found = [measured(asked, data, workers, weighting) for workers in (1, 2, 4, 7, 30)]
+    assert len({repr(one) for one in found}) == 1
+    with torch.no_grad():
+        outputs = build_model(asked).eval()(data.x)
+    assert found[0] == {
+        "val_loss": pytest.approx(loss(outputs, data.y).item(), rel=1e-6),
+        "val_accuracy": pytest.approx((outputs.argmax(1) == data.y).float().mean().item()),
+        "f1": pytest.approx(f1(outputs, data.y), rel=1e-6),
+        "auc": pytest.approx(auc(outputs, data.y), rel=1e-6),
+    }
+
+
+class Dicts:
+    """A Dataset whose samples are mappings."""
+
+    def __init__(self, data: Pairs, key: str) -> None:
+        self.data, self.key = data, key
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        x, y = self.data[index]
+        return {"x": x, self.key: y}
+
+
+@pytest.mark.parametrize("key", ["y", "target", "targets", "label", "labels", "else"])
+def test_batches_of_dicts_have_metrics_and_accuracy(key: str) -> None:
+    def step(model: nn.Module, batch: Any) -> Any:
+        outputs = model(batch["x"])
+        loss = F.cross_entropy(outputs, batch[key])
+        if key == "else":  # nobody can guess it, so the step says it
+            return {"loss": loss, "outputs": outputs, "targets": batch[key]}
+        return loss, outputs
+
+    data = clusters(23)
+    asked = job(loss=None, step=step, metrics={"f1": f1})
+    plain = measured(job(metrics={"f1": f1}), data, 1)
+    assert measured(asked, Dicts(data, key), 2) == plain
+
+
+def test_a_loss_without_any_counted_target_has_no_value() -> None:
+    data = Pairs(clusters(5).x, torch.full((5,), -100))
+    found = measured(job(), data, 2, Weighting("torch"))
+    assert repr(found["val_loss"]) == "nan"

@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayfly.batches import Batches, Rounds, micro_batches, share
+from dayfly.batches import (
+    BLOCK_NUMBERS,
+    Batches,
+    Rounds,
+    block_samples,
+    block_shares,
+    micro_batches,
+    validation_blocks,
+)
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, Flat, averaged, flat
@@ -163,22 +171,18 @@ def _averaging(
 
 
 def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
-    """All workers validating, and how often: once. Each its slice, in batches as large as
-    training's whole ones; then the sums of all."""
+    """All workers validating, and how often: once. Each its blocks, then the sums of all."""
     size = stage_size(profile, c, 0)
+    shares = block_shares(validation_blocks(profile.validation_samples, c.batch_size), c.workers)
     made = []
     for rank in range(c.workers):
-        mine = len(share(profile.validation_samples, rank, c.workers))
-        full, rest = divmod(mine, c.batch_size)
-        seconds = size.speed * (
-            full * _evaluated(size, c.batch_size) + (_evaluated(size, rest) if rest else 0.0)
-        )
+        seconds = size.speed * sum(_evaluated(size, len(block)) for block in shares[rank])
         sums = all_reduce(
             c.collective,
             c.aggregators,
             rank,
             c.workers,
-            profile.measures,
+            summed_numbers(profile, c.batch_size),
             means,
             name="val",
             after=((0, None),),
@@ -191,6 +195,19 @@ def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[l
     if c.collective == "push-pull" and c.workers > 1:
         ranks.append(server(size, means, c.workers, made[0]))
     return [(ranks, 1)]
+
+
+def summed_numbers(profile: Profile, batch_size: int) -> int:
+    """Numbers that all workers of a validation sum: some of each block, and each metric."""
+    blocks = -(-profile.validation_samples // block_samples(batch_size))
+    return BLOCK_NUMBERS * blocks + profile.measures - BLOCK_NUMBERS
+
+
+def validating_s(size: SizeProfile, samples: int, batch_size: int, workers: int) -> float:
+    """Seconds of the worker that has the most blocks of a validation of so many samples."""
+    block = block_samples(batch_size)
+    blocks = -(-samples // block)
+    return -(-blocks // workers) * _evaluated(size, min(block, samples))
 
 
 def _evaluated(size: SizeProfile, samples: int) -> float:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dayfly.batches import share
+from dayfly.batches import BLOCK_NUMBERS, share
 from dayfly.catalogue.metering import Moved
 from dayfly.plan import data_parallel, staged
 from dayfly.plan.channels import Means
@@ -189,22 +189,21 @@ def many_validation(
     if c.cut:
         seconds, found = 0.0, [Moved()] * c.workers
         size = stage_size(profile, c, 0)
-        whole = _beside_all(profile, c)
+        mine = -(-profile.validation_samples // c.replicas)
+        whole = replace(_beside_all(profile, c), validation_samples=mine)
         for ranks, count in staged.validation(whole, _one_replica(c), means):
             seconds += count * timed(ranks, 1, lambda number: False).step_s
             moved = [moved_by(rank, means) for rank in ranks for _ in range(c.replicas)]
-            tail = _shared([_tail(profile.measures, c, means, size)], c.workers)
+            numbers = BLOCK_NUMBERS * c.replicas * c.micro_batches
+            tail = _shared([_tail(numbers, c, means, size)], c.workers)
             once = [together(pair) for pair in zip(moved, tail, strict=True)]
             for _ in range(count):
                 found = [together(pair) for pair in zip(found, once, strict=True)]
         return seconds, found
     size = stage_size(profile, c, 0)
-    full, rest = divmod(-(-profile.validation_samples // c.workers), c.batch_size)
-    sizes = [c.batch_size] * full + [rest] * bool(rest)
-    seconds = sum(size.data(n) + passed(size.forward, n) for n in sizes)
-    summed = sum_of(
-        c.collective, c.aggregators, c.workers, profile.measures, means, size, itemsize=8
-    )
+    seconds = data_parallel.validating_s(size, profile.validation_samples, c.batch_size, c.workers)
+    numbers = data_parallel.summed_numbers(profile, c.batch_size)
+    summed = sum_of(c.collective, c.aggregators, c.workers, numbers, means, size, itemsize=8)
     return seconds + summed.seconds, _shared([summed], c.workers)
 
 

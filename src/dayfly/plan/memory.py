@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dayfly.batches import Batches, Rounds
+from dayfly.batches import Batches, Rounds, block_samples
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, averaged, elements, flat, moving
@@ -134,7 +134,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     largest = max((ITEM_BYTES * size for one in layers for size in elements(one)), default=0)
     samples = -(-c.batch_size // members)
     micro = -(-samples // c.micro_batches)
-    validated = min(c.batch_size, -(-profile.validation_samples // members))
+    validated = min(block_samples(c.batch_size), profile.validation_samples)
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
     work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)

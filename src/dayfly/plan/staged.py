@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from dayfly.batches import MicroBatch, micro_batches, validation_rounds
+from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
 from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import Flat, elements, flat
@@ -57,15 +57,11 @@ def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[l
     """All workers validating, round by round: each kind of round, and how often it comes."""
     layout = Layout(c.stages, c.replicas)
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
-    of_replica = [
-        validation_rounds(
-            profile.validation_samples, replica, c.replicas, c.micro_batches, c.batch_size
-        )
-        for replica in range(c.replicas)
-    ]
     kinds: dict[tuple[tuple[int, ...], ...], int] = {}
-    for rounds in zip(*of_replica, strict=True):
-        kind = tuple(tuple(map(len, positions)) for positions in rounds)
+    for rounds in validation_rounds(
+        profile.validation_samples, c.replicas, c.micro_batches, c.batch_size
+    ):
+        kind = tuple(tuple(map(len, blocks)) for blocks in rounds)
         kinds[kind] = kinds.get(kind, 0) + 1
     found = []
     for kind, count in kinds.items():
@@ -73,7 +69,7 @@ def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[l
         for number in range(c.workers):
             place = layout.place(number)
             stage = _Stage(profile, c, means, place, sizes)
-            made.append(limited(stage.size, means, number, stage.validating(kind[place.replica])))
+            made.append(limited(stage.size, means, number, stage.validating(kind)))
         found.append((made, count))
     return found
 
@@ -149,12 +145,14 @@ class _Stage:
         streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
         return streams
 
-    def validating(self, positions: Sequence[int]) -> list[Stream]:
-        """Streams of a round of validation, of micro-batches of so many samples."""
-        micros = tuple(MicroBatch(number, some) for number, some in enumerate(positions))
+    def validating(self, sizes: Sequence[Sequence[int]]) -> list[Stream]:
+        """Streams of a round of validation, of blocks of so many samples for each replica."""
+        mine = sizes[self._place.replica]
+        micros = tuple(MicroBatch(number, some) for number, some in enumerate(mine))
         plan, _ = self._passes(None, micros, self._flat, learns=False)
         passage = self._passage(plan, "eval", (), self._seconds(micros, None))
-        return [passage, self._of_all("val", 0, self._profile.measures, ((0, None),))]
+        numbers = BLOCK_NUMBERS * sum(map(len, sizes))
+        return [passage, self._of_all("val", 0, numbers, ((0, None),))]
 
     def _of_all(
         self, name: str, step: int, length: int, after: tuple[tuple[int, int | None], ...]

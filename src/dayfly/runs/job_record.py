@@ -14,6 +14,7 @@ from dayfly.runs.record import JOB, RunRecord
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
+from dayfly.train.weighting import SAMPLES, Weighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class Record(RunRecord):
     """A job's. Generations are of other lives, and of rollbacks, of which there were so many.
 
     round_bytes: of the messages of a round. pipelining: of a model that is cut. planned: of a run
-    by a plan, which is beside it. epochs: to which the run goes, if not to the job's.
+    by a plan, which is beside it. epochs: to which the run goes, if not to the job's. weighting:
+    how losses of parts of a batch are combined.
     """
 
     kind: ClassVar[str] = JOB
@@ -35,6 +37,7 @@ class Record(RunRecord):
     rollbacks: int = 0
     planned: Planned | None = None
     epochs: int | None = None
+    weighting: Weighting = SAMPLES
 
     @classmethod
     def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,6 +47,7 @@ class Record(RunRecord):
             "parts": tuple(Part.load(part) for part in tree["parts"]),
             "round_bytes": RoundBytes(**tree["round_bytes"]),
             "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
+            "weighting": Weighting(**tree.get("weighting", {})),
             "planned": Planned.load(of) if (of := tree.get("planned")) else None,
         }
 

@@ -85,6 +85,7 @@ def begin(
                 planned=planned,
                 round_bytes=prepared.round_bytes,
                 pipelining=prepared.pipelining,
+                weighting=prepared.weighting,
                 made_with=made_with(),
             )
         return OneLife(job, record, store, display, faults, workplace, plan).start()

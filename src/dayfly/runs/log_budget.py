@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +34,8 @@ class RoundBytes:
     sent: by the one that sends the most, about. kept: of all, as long as the message log has the
     round. passing: of all beside that, at most, while a round is under way. summed: of the buffer
     that a worker sums with others. between: messages between stages, of all workers; 0 if the model
-    is not cut. largest: bytes of the largest of these.
+    is not cut. largest: bytes of the largest of these. measured: of the sums of a validation, which
+    are kept. gathered: of its outputs and targets, if metrics need them, while it is under way.
     """
 
     sent: int
@@ -43,11 +44,17 @@ class RoundBytes:
     summed: int
     between: int = 0
     largest: int = 0
+    measured: int = 0
+    gathered: int = 0
 
     @classmethod
     def of_sums(cls, nbytes: int, workers: int) -> Self:
         """Of a buffer of so many bytes that all workers sum: contributions pass, sums are kept."""
         return cls(sent=nbytes, kept=nbytes, passing=(workers - 1) * nbytes, summed=nbytes)
+
+    def validating_as(self, other: Self) -> Self:
+        """The same with the validation of another one, as the job's is, whatever its workers."""
+        return replace(self, measured=other.measured, gathered=other.gathered)
 
 
 def budget_bytes(settings: FunctionSettings, url: str) -> int:
@@ -63,9 +70,9 @@ def channel_plan(settings: Settings, url: str, round_bytes: RoundBytes) -> Plan:
     budget = budget_bytes(settings, url)
     if settings.log_budget_mib is None:
         budget = min(budget, _BUDGET_BYTES)
-    return Plan(
-        senders=settings.workers, budget_bytes=budget, ahead_bytes=round_bytes.sent + _AHEAD_BYTES
-    )
+    # Of a validation each worker hands in about its share.
+    sent = max(round_bytes.sent, -(-round_bytes.gathered // settings.members))
+    return Plan(senders=settings.workers, budget_bytes=budget, ahead_bytes=sent + _AHEAD_BYTES)
 
 
 def replays(settings: Settings, url: str) -> bool:
@@ -89,8 +96,9 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: RoundBytes
     kind = channel_kind(url)
     messages = _messages(settings, kind, round_bytes)
     overhead = messages * (HEADER_BYTES + ALIGN_BYTES) + _SMALL_MESSAGES_BYTES
-    whole = round_bytes.kept + overhead
+    whole = round_bytes.kept + round_bytes.measured + overhead
     passing = round_bytes.passing + (settings.members - 1) * overhead
+    passing += (settings.workers - 1) * round_bytes.measured + round_bytes.gathered
     try:
         room = kind.room(plan)
         rounds = (room.nbytes - passing) // whole

@@ -201,6 +201,7 @@ class OneLife(RunLife[Recorder, Run]):
             on_nan=settings.on_nan,
             rates=self._allotment_of(rank).rates,
             pipelining=self._pipelining(),
+            weighting=record.weighting,
         )
 
     def _pipelining(self) -> Pipelining | None:

@@ -16,6 +16,7 @@ from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.plan.profile import Profile
 from dayfly.runs.log_budget import RoundBytes
+from dayfly.runs.measured import measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiled import check_profiled
 from dayfly.runs.progress import Progress
@@ -31,6 +32,7 @@ from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.schedules import check_scheduler
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
+from dayfly.train.weighting import Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Prepared:
 
     arrays: the data, if it is arrays. training_samples: before any are split off. states: before
     step 0, of each stage, which is one if the model is not cut. round_bytes: of the messages of a
-    round, which is a step under bsp. pipelining: of a model that is cut.
+    round, which is a step under bsp. pipelining: of a model that is cut. weighting: how losses of
+    parts of a batch are combined.
     """
 
     arrays: Arrays | None
@@ -47,6 +50,7 @@ class Prepared:
     states: Sequence[State]
     round_bytes: RoundBytes
     pipelining: Pipelining | None
+    weighting: Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
-        probe(job, replica, data.tried, data.unseen, alone=alone)
+        tried = probe(job, replica, data.tried, data.unseen, alone=alone)
+        state_bytes = sum(tensor.nbytes for tensor in kept.values())
+        measured = measuring(job, settings, data.validation, tried.row_bytes, state_bytes)
         if replica.scheduler is not None:
             steps = Epochs(data.trained, job.batch_size, job.seed).steps
             check_scheduler(job, replica.scheduler, steps)
@@ -158,7 +164,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, own)
         replica.model.zero_grad()
-    return Prepared(data.arrays, data.samples, states, round_bytes, line)
+    return Prepared(
+        data.arrays, data.samples, states, measured.add_to(round_bytes), line, tried.weighting
+    )
 
 
 def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:

@@ -38,14 +38,14 @@ def refitted(before: Settings, record: Record, job: Job, store: FileStore) -> Re
         if before.cut:
             rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
             nbytes = PROTOCOLS[settings.sync].round_bytes(job, Replica(job), rounds)
-        return replace(
-            record, pipelining=None, round_bytes=RoundBytes.of_sums(nbytes, settings.workers)
-        )
+        fresh = RoundBytes.of_sums(nbytes, settings.workers)
+        return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
     fitting = ("cut", "replicas", "micro_batches", "schedule")
     if all(getattr(settings, name) == getattr(before, name) for name in fitting):
         return record
     staging = _staged(record, job, store)
-    return replace(record, pipelining=staging.pipelining, round_bytes=staging.round_bytes)
+    round_bytes = staging.round_bytes.validating_as(record.round_bytes)
+    return replace(record, pipelining=staging.pipelining, round_bytes=round_bytes)
 
 
 def recut(record: Record, job: Job, store: FileStore) -> None:

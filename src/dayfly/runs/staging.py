@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from dayfly.batches import micro_batches
+from dayfly.batches import block_samples, micro_batches
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
@@ -96,7 +96,8 @@ def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> 
     between = line.replicas * sum(sizes)
     # A reader may drop a step's messages, or those of a validation's round, only when the next
     # one's are under way already.
-    validating = 2 * line.replicas * sum(map(sum, ahead))
+    validated = sum(form.nbytes(block_samples(batch_size)) for form in line.forms)
+    validating = 2 * line.replicas * line.micro_batches * validated
     training = 2 * between + (line.replicas - 1) * sum(summed)
     return RoundBytes(
         sent=max(sent),

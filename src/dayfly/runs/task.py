@@ -13,6 +13,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
 from dayfly.train.arrays import Part
+from dayfly.train.weighting import SAMPLES, Weighting
 from dayfly.wire.shaping import Rates
 
 #: Where in the run's store the ends of a channel find each other.
@@ -35,7 +36,7 @@ class Task:
 
     compress: how gradients are made smaller; see `train.compression.compression`. pieces: in which
     a worker computes its share of a batch, one after another. pipelining: of a model that is cut.
-    on_nan: see `runs.settings.Settings`.
+    on_nan: see `runs.settings.Settings`. weighting: how losses of parts of a batch are combined.
     """
 
     run: str
@@ -69,6 +70,7 @@ class Task:
     on_nan: str = STOP_ON_NAN
     rates: Rates | None = None
     pipelining: Pipelining | None = None
+    weighting: Weighting = SAMPLES
 
     @property
     def writer(self) -> Writer:
@@ -97,5 +99,6 @@ class Task:
             "faults": tuple(Fault(**fault) for fault in tree["faults"]),
             "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
             "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
+            "weighting": Weighting(**tree["weighting"]),
         }
         return cls(**{**tree, **made})

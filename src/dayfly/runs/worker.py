@@ -152,7 +152,7 @@ class Worker:
             slices=self._slices,
             channel=channel,
             validation=validation,
-            evaluation=Evaluation(job),
+            evaluation=Evaluation(job, validation.samples, task.weighting),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,

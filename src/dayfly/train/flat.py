@@ -130,6 +130,10 @@ class FlatBuffer:
             parameter.grad = gradient.view_as(parameter).to(parameter.dtype) if users else None
         self._buffer_moves.apply(self._moves_there)
 
+    def found(self) -> list[torch.Tensor]:
+        """The gradients that the parameters have, after `spread`."""
+        return [p.grad for p in self.parameters if p.grad is not None]
+
     def unreached(self, bucket: int) -> list[Span]:
         """Where the gradients of a whole bucket are that this worker's backward pass left out."""
         missed = [

@@ -12,16 +12,19 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from dayfly.job import Job
 from dayfly.train.averaging import Averaging
 from dayfly.train.devices import to_device
+from dayfly.train.forward import forward
 from dayfly.train.order import Epochs, Rounds, share
 from dayfly.train.randomness import DROPOUT, seed_generators
-from dayfly.train.replica import Replica, Wishes, forward
+from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Piece
 from dayfly.train.state import Tensors, decode, encode
+from dayfly.train.weighting import SAMPLES, Weighting, Weights, divide
 
 
 class LocalSgd:
@@ -31,7 +34,14 @@ class LocalSgd:
     """
 
     def __init__(
-        self, job: Job, replica: Replica, epochs: Epochs, rounds: Rounds, rank: int, world_size: int
+        self,
+        job: Job,
+        replica: Replica,
+        epochs: Epochs,
+        rounds: Rounds,
+        rank: int,
+        world_size: int,
+        weighting: Weighting = SAMPLES,
     ) -> None:
         self._job = job
         self._replica = replica
@@ -39,8 +49,10 @@ class LocalSgd:
         self._rounds = rounds
         self._rank = rank
         self._world_size = world_size
+        self._weighting = weighting
         self._losses: list[float] = []
-        self.averaging = Averaging(replica, rounds.longest)
+        self._weights: list[float] = []
+        self.averaging = Averaging(replica, rounds.longest * (2 if weighting.own else 1))
 
     @property
     def done(self) -> int:
@@ -56,6 +68,7 @@ class LocalSgd:
         """All replicas are equal."""
         self.averaging.begin()
         self._losses = []
+        self._weights = []
 
     def step(self, pieces: Iterable[Piece], step: int) -> float | None:
         """Take a step alone; returns the mean loss of the own slice, None if it is empty."""
@@ -64,19 +77,28 @@ class LocalSgd:
         for parameter in model.parameters():
             parameter.grad = None
         total = 0.0
+        weights = Weights(self._weighting)
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, self._rank, piece.number)
-            loss, _ = forward(self._job, model, to_device(piece.batch, self._replica.device))
-            weight = piece.samples / own
-            (loss * weight).backward()  # type: ignore[no-untyped-call]
-            total += loss.item() * weight
+            batch = to_device(piece.batch, self._replica.device)
+            passed = forward(self._job, model, batch, self._weighting)
+            weight = weights.part(piece.samples / own, passed.weight, piece.samples)
+            if weight:
+                (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
+                total += passed.loss.item() * weight
+        of_batch = own / len(self._epochs.batch(step))
+        self._losses.append(total * of_batch)
+        self._weights.append(weights.weight * of_batch)
         if own:
+            total = divide(total, weights.tail, self._gradients)
             if self._job.clip_norm is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), self._job.clip_norm)
             self._replica.step()
-        self._losses.append(total * own / len(self._epochs.batch(step)))
         self._end_step(took=own > 0)
         return total if own else None
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self._replica.model.parameters() if p.grad is not None]
 
     def skip(self, step: int) -> None:
         """Pass over a step whose round's mean is in the message log: only schedules move on."""
@@ -87,24 +109,37 @@ class LocalSgd:
         steps = self._rounds.steps(first)
         own = sum(self._own(step) for step in steps)
         every = sum(len(self._epochs.batch(step)) for step in steps)
-        self.averaging.contribute(own / every, self._losses, wishes)
+        losses = self._losses
+        if self._weighting.own:  # each in its half
+            unused = [0.0] * (self._rounds.longest - len(losses))
+            losses = [*losses, *unused, *self._weights]
+        self.averaging.contribute(own / every, losses, wishes)
 
     def adopt(self, first: int) -> tuple[Sequence[float], Wishes]:
         """Become the mean; returns the mean loss of each batch of the round, and what to do."""
-        losses, wishes = self.averaging.adopt()
-        return losses[: len(self._rounds.steps(first))], wishes
+        sums, wishes = self.averaging.adopt()
+        losses = sums[: len(self._rounds.steps(first))]
+        if self._weighting.own:
+            weights = sums[self._rounds.longest :]
+            losses = [
+                loss / weight if weight else math.nan
+                for loss, weight in zip(losses, weights, strict=False)
+            ]
+        return losses, wishes
 
     def state(self) -> tuple[Any, Tensors]:
         """State within a round, as JSON and tensors: this replica's alone."""
         tree, tensors = self._replica.state()
         start = {f"start.{n}": tensor for n, tensor in enumerate(self.averaging.start)}
-        losses = encode(self._losses, "losses", {})
-        return {"replica": tree, "losses": losses}, {**tensors, **start}
+        own = {"losses": self._losses, "weights": self._weights}
+        kept = {name: encode(values, name, {}) for name, values in own.items()}
+        return {"replica": tree, **kept}, {**tensors, **start}
 
     def load_state(self, tree: Any, tensors: Tensors) -> None:
         """Go on within a round, as the replica whose `state` this is."""
         self._replica.load_state(tree["replica"], tensors)
         self._losses = decode(tree["losses"], {})
+        self._weights = decode(tree["weights"], {})
         count = sum(name.startswith("start.") for name in tensors)
         self.averaging.start = [tensors[f"start.{n}"] for n in range(count)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,11 +22,14 @@ from torch.utils.data import default_collate
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job, Metric, Transform
 from dayfly.train.arrays import Arrays
+from dayfly.train.combining import weighting_of
 from dayfly.train.evaluation import Evaluation
 from dayfly.train.finite import first_bad_row
 from dayfly.train.flat import sparse
+from dayfly.train.forward import forward
 from dayfly.train.randomness import DROPOUT, seeded
-from dayfly.train.replica import Replica, forward
+from dayfly.train.replica import Replica
+from dayfly.train.weighting import Weighting
 
 #: Samples that are tried.
 _SAMPLES = 8
@@ -33,9 +37,21 @@ _SAMPLES = 8
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What one batch showed.
+
+    weighting: how losses of parts of a batch are combined. row_bytes: of a sample's outputs and
+    targets, as metrics need them; 0 without metrics.
+    """
+
+    weighting: Weighting
+    row_bytes: int
+
+
 def probe(
     job: Job, replica: Replica, samples: list[Any], validation: list[Any], *, alone: bool = False
-) -> None:
+) -> Tried:
     """Take one training step and one validation on these samples, changing the replica.
 
     samples, validation: from `array_samples` or `dataset_samples`. alone: whether a worker will
@@ -56,16 +72,10 @@ def probe(
         _try_training(job, replica, batch)
         if alone:
             _try_alone(job, replica, default_collate(samples[:1]))
-        _try_mean(job, replica, samples)
-        measure = Evaluation(job)
-        replica.model.eval()
-        with torch.no_grad():
-            outputs = _try("validation fails", lambda: forward(job, replica.model, unseen))[1]
-            targets = measure.targets(unseen)
-            for name, metric in job.metrics.items():
-                _try(f"its metric {name!r} fails", partial(_number, metric, outputs, targets))
-            _try("validation fails", lambda: measure.measure(replica.model, unseen, 1))
+        weighting = weighting_of(job, replica.model, samples)
+        row_bytes = _try_validation(job, replica, unseen, len(validation), weighting)
         replica.state()
+        return Tried(weighting, row_bytes)
 
 
 def array_samples(
@@ -118,11 +128,11 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
         )
         loss = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
-            lambda: forward(job, replica.model, batch)[0],
+            lambda: forward(job, replica.model, batch).loss,
             _advice_on_labels(outputs, y),
         )
     else:
-        loss = _try("its step fails", lambda: forward(job, replica.model, batch)[0])
+        loss = _try("its step fails", lambda: forward(job, replica.model, batch).loss)
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
         raise RequestError(
             f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
@@ -162,24 +172,34 @@ def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
         ) from error
 
 
-def _loss_of(job: Job, replica: Replica, samples: list[Any]) -> float:
-    batch = default_collate(samples)
-    what = "its loss fails in evaluation"
-    return _try(what, lambda: float(forward(job, replica.model, batch)[0]))
-
-
-def _try_mean(job: Job, replica: Replica, samples: list[Any]) -> None:
-    """Refuse a loss that sums: with every sample twice, a mean stays and a sum doubles."""
-    if job.step is not None:
-        return
+def _try_validation(
+    job: Job, replica: Replica, batch: Any, samples: int, weighting: Weighting
+) -> int:
+    """Validates a batch; returns the bytes of a sample's outputs and targets, 0 without metrics."""
+    evaluation = Evaluation(job, samples, weighting)
     replica.model.eval()
     with torch.no_grad():
-        once, twice = (_loss_of(job, replica, some) for some in (samples, samples * 2))
-    if once and math.isclose(twice / once, 2, rel_tol=1e-3):
+        passed = _try("validation fails", lambda: forward(job, replica.model, batch, weighting))
+    table = evaluation.empty(1)
+    _try("validation fails", lambda: evaluation.note(table, 0, passed, samples))
+    rows = evaluation.rows(range(samples))
+    if rows is None:
+        return 0
+    if passed.outputs is None:
         raise RequestError(
-            "the job's loss is a sum over its samples: make it their mean (reduction='mean'), "
-            "as the workers' shares are weighted by their sizes"
+            "the job has metrics, and its step returns no outputs: return (loss, outputs)"
         )
+    rows.write(range(samples), passed.outputs, passed.targets)
+    outputs, targets = rows.tree()
+    advice = ""
+    if passed.targets is None:
+        advice = (
+            "it is given None as targets, as a batch has none under targets, target, labels, "
+            "label or y: let the step return a mapping of loss, outputs and targets"
+        )
+    for name, metric in job.metrics.items():
+        _try(f"its metric {name!r} fails", partial(_number, metric, outputs, targets), advice)
+    return rows.sample_bytes
 
 
 def _advice_on_x(x: Any, needed: torch.dtype) -> str:

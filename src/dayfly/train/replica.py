@@ -198,18 +198,3 @@ def _built(what: str, build: Any, *arguments: Any) -> Any:
         raise
     except Exception as error:
         raise RequestError(f"the job's {what} cannot be built: {in_short(error)}") from error
-
-
-def forward(job: Job, model: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
-    """The loss of a batch, and the outputs (None if a custom step gives none)."""
-    if job.step is not None:
-        result = job.step(model, batch)
-        if isinstance(result, tuple) and len(result) != 2:
-            raise RequestError(
-                f"the job's step returned a tuple of {len(result)}: return the loss, or "
-                "(loss, outputs)"
-            )
-        return result if isinstance(result, tuple) else (result, None)
-    x, y = batch
-    outputs = model(x)
-    return cast("Any", job.loss)(outputs, y), outputs

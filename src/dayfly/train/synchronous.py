@@ -15,22 +15,34 @@ from torch import nn
 from dayfly.job import Job
 from dayfly.train.devices import to_device
 from dayfly.train.flat import FlatBuffer
+from dayfly.train.forward import forward
 from dayfly.train.randomness import DROPOUT, seed_generators
-from dayfly.train.replica import Replica, Wishes, forward
+from dayfly.train.replica import Replica, Wishes
 from dayfly.train.slices import Piece
+from dayfly.train.weighting import SAMPLES, Weighting, Weights, divide
 
 
 class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
-    apart: whether what is no gradient is a bucket of its own. own_loss: this worker's share of the
-    loss of the step that it computed last.
+    The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
+    more (see `train.weighting`). apart: whether what is no gradient is a bucket of its own.
+    own_loss: this worker's share of the loss of the step that it computed last.
     """
 
-    def __init__(self, job: Job, replica: Replica, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        job: Job,
+        replica: Replica,
+        *,
+        apart: bool = False,
+        weighting: Weighting = SAMPLES,
+    ) -> None:
         self._job = job
         self._replica = replica
-        self.flat = FlatBuffer(replica.model, tail=3, apart=apart)
+        self._weighting = weighting
+        tail = 3 + len(Weights(weighting).tail)
+        self.flat = FlatBuffer(replica.model, tail=tail, apart=apart)
         self.own_loss = 0.0
 
     def compute(
@@ -51,28 +63,33 @@ class Synchronous:
         flat.begin()
         samples = 0
         losses: list[tuple[torch.Tensor, float]] = []
+        weights = Weights(self._weighting)
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
-            loss, _ = forward(self._job, model, to_device(piece.batch, self._replica.device))
-            weight = piece.samples / batch_samples
+            batch = to_device(piece.batch, self._replica.device)
+            passed = forward(self._job, model, batch, self._weighting)
+            weight = weights.part(piece.samples / batch_samples, passed.weight, piece.samples)
             if piece.last:
                 flat.announce(ready)
-            (loss * weight).backward()  # type: ignore[no-untyped-call]
-            losses.append((loss.detach(), weight))
+            if weight:  # else all its targets are ignored: torch's loss is NaN
+                (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
+                losses.append((passed.loss.detach(), weight))
             samples += piece.samples
         if not samples:
             flat.announce(ready)
         flat.end(samples / batch_samples)
         # Only now: to ask a GPU for a number is to wait for it, and buckets may go out meanwhile.
         self.own_loss = sum((loss.item() * weight for loss, weight in losses), 0.0)
-        flat.tail.copy_(torch.tensor([self.own_loss, wishes.checkpoint, wishes.stop]))
+        tail = [self.own_loss, wishes.checkpoint, wishes.stop, *weights.tail]
+        flat.tail.copy_(torch.tensor(tail))
 
     def apply(self) -> tuple[float, Wishes]:
         """Take the summed step; returns the batch's mean loss and what is to be done after it."""
         self.flat.spread()
+        loss, checkpoint, stop, *weights = self.flat.tail.tolist()
+        loss = divide(loss, weights, self.flat.found)
         if self._job.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
         self._replica.step()
         self._replica.end_step()
-        loss, checkpoint, stop = self.flat.tail.tolist()
         return loss, Wishes(checkpoint > 0, stop > 0)

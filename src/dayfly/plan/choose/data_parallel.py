@@ -30,7 +30,7 @@ from dayfly.plan.choose.from_profile import allowed, limited, most_at_once, usd_
 from dayfly.plan.choose.front import Front, Point
 from dayfly.plan.choose.in_words import counted
 from dayfly.plan.configuration import Configuration
-from dayfly.plan.data_parallel import TAIL
+from dayfly.plan.data_parallel import TAIL, summed_numbers, validating_s
 from dayfly.plan.flat import Flat, flat
 from dayfly.plan.lives import told_by
 from dayfly.plan.many import Sum, sum_of
@@ -175,8 +175,8 @@ class _Ways:
                 each[elements] = sum_of(name, k, workers, elements, self._means, self._size)
         sums = [each[elements] for elements in self.flat.buckets]
         later = list(accumulate(one.carried_s for one in reversed(sums)))[::-1]
-        measures = self._problem.profile.measures
-        measured = sum_of(name, k, workers, measures, self._means, self._size, itemsize=8)
+        numbers = summed_numbers(self._problem.profile, self._problem.batch_size)
+        measured = sum_of(name, k, workers, numbers, self._means, self._size, itemsize=8)
         return _Way(
             name,
             k,
@@ -231,9 +231,8 @@ def _points(
     whole_s = computed_s - np.array(left_s[: len(ways.flat.buckets)])
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
-    validated = -(-profile.validation_samples // workers)
     validations = -(-p.epochs // p.validate_every)
-    validation_s = size.data(validated) + passed(size.forward, validated)
+    validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
     own_usd = usd_per_s(p.platform, memory_mib)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     limits = _limits(p, workers, memory_mib, size)

@@ -21,8 +21,8 @@ from dayfly.errors import RequestError, in_short
 from dayfly.job import Job
 from dayfly.plan.figures import Affine
 from dayfly.runs.profiling.layers import Layers
+from dayfly.train.forward import forward
 from dayfly.train.randomness import DROPOUT, seeded
-from dayfly.train.replica import forward
 
 
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:

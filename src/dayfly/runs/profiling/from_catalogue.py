@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from dayfly.batches import BLOCK_NUMBERS
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -23,7 +24,6 @@ from dayfly.plan.profile import Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.flops import layer_flops
 from dayfly.runs.profiling.layers import Layers, layer_bytes
-from dayfly.train.evaluation import Evaluation
 from dayfly.train.randomness import DATA, seeded
 from dayfly.train.replica import build_optimizer
 from dayfly.train.stages.build import build_skeleton
@@ -71,7 +71,7 @@ def job_facts(job: Job, name: str) -> JobFacts:
         state_per_trained_byte=_state_per_trained_byte(job, model),
         layers=layer_bytes(job, model, data.tried),
         flops=layer_flops(job, model, data.tried),
-        measures=len(Evaluation(job).empty()),
+        measures=BLOCK_NUMBERS + len(job.metrics),
         batch_size=job.batch_size,
         epochs=job.epochs,
         accumulate=job.accumulate,

@@ -22,8 +22,8 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.plan.profile import LayerBytes
 from dayfly.train.devices import device_of
+from dayfly.train.forward import forward
 from dayfly.train.randomness import DROPOUT, seeded
-from dayfly.train.replica import forward
 from dayfly.train.stages.layers import check_held, layers_of
 
 
@@ -182,7 +182,7 @@ def _passed(job: Job, found: Layers, batch: Any) -> list[_Passed]:
                 stack.callback(module.register_forward_hook(leave).remove)
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
         model.train()
-        _, outputs = forward(job, model, batch)
+        outputs = forward(job, model, batch).outputs
     if found.listed and number + 1 != len(passed):
         raise RequestError(
             f"the job's model has {len(passed)} layers, but its forward applied {number + 1}: let "

@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from dayfly.batches import BLOCK_NUMBERS
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -131,7 +132,7 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
-        measures=4 + len(job.metrics),
+        measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
         machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),

@@ -30,9 +30,10 @@ from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.shipping import receive
 from dayfly.runs.task import Task
 from dayfly.train.devices import to_device
+from dayfly.train.forward import forward
 from dayfly.train.order import Epochs
 from dayfly.train.randomness import DROPOUT, seed_generators
-from dayfly.train.replica import Replica, forward
+from dayfly.train.replica import Replica
 from dayfly.train.slices import Slices
 from dayfly.train.sources import Source, open_sources
 from dayfly.train.synchronous import Synchronous
@@ -122,7 +123,7 @@ class Passes:
             if by_layer and self.layers.listed:
                 self._watch(marks, stack)
             marks.start = clock()
-            loss, _ = forward(self._job, model, to_device(batch, self._replica.device))
+            loss = forward(self._job, model, to_device(batch, self._replica.device)).loss
             marks.loss = clock()
         flat.announce(lambda bucket: None)
         began = clock()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dayfly.runs.protocols.base import WholeModel
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
+from dayfly.runs.protocols.whole_model import WholeModel
 
 #: Protocols by the name that `--sync` takes.
 PROTOCOLS: dict[str, type[WholeModel]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}

@@ -13,7 +13,7 @@ from dayfly.job import Job
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
-from dayfly.runs.catch_up import CatchUp, Sum
+from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.spans import Spans
@@ -127,29 +127,3 @@ class Protocol(Closing):
     def close(self) -> None:
         """End its threads."""
         return None
-
-
-class WholeModel(Protocol):
-    """A protocol whose workers each hold all of the model."""
-
-    @staticmethod
-    @abstractmethod
-    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
-        """Size of what a round sums over the workers; may change the replica."""
-
-    def validate(self, step: int) -> dict[str, float | None]:
-        """Measure the model after an epoch's last step: each worker its slice, summed up by all."""
-        here = self.station
-        here.places.operation = "val"
-        sums = here.evaluation.empty()
-        one = Sum(here.engine, "val", sums)
-        (stored,) = here.catch_up.stored(step, [one])
-        if one.reads_buffer(stored):
-            with here.spans.during("validate"):
-                sums.copy_(
-                    here.evaluation.sums(
-                        here.replica.model, here.validation, here.task.rank, here.task.world_size
-                    )
-                )
-        one.take(step, stored)
-        return here.evaluation.means(sums)

@@ -17,8 +17,9 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.runs.protocols.base import Station, WholeModel
+from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.buckets import Buckets
+from dayfly.runs.protocols.whole_model import WholeModel
 from dayfly.train.compression import compression
 from dayfly.train.order import Rounds
 from dayfly.train.replica import Replica, Wishes
@@ -34,7 +35,9 @@ class Bsp(WholeModel):
         # With one worker nothing travels.
         asked = compression(station.task.compress if station.task.world_size > 1 else "none")
         compressed = asked.method != "none"
-        self.steps = Synchronous(station.job, station.replica, apart=compressed)
+        self.steps = Synchronous(
+            station.job, station.replica, apart=compressed, weighting=station.task.weighting
+        )
         self._exchange = asked.exchange(self.steps.flat, station.job.seed, station.engine.schedule)
         self._buckets = Buckets(station.engine, self._exchange)
 

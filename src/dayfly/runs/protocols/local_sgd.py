@@ -16,7 +16,8 @@ from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
 from dayfly.runs.catch_up import Sum
 from dayfly.runs.progress import Progress
-from dayfly.runs.protocols.base import Station, WholeModel
+from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.whole_model import WholeModel
 from dayfly.train.averaging import Averaging
 from dayfly.train.local_sgd import LocalSgd
 from dayfly.train.order import Rounds
@@ -41,6 +42,7 @@ class LocalSgdRounds(WholeModel):
             station.rounds,
             task.rank,
             task.world_size,
+            task.weighting,
         )
         self._own = station.store.below(f"{PRIVATE}/worker-{task.rank}")
         self._kept_at = time.monotonic()

@@ -40,6 +40,7 @@ from dayfly.train.stages.build import StageModel
 from dayfly.train.stages.clipping import Norms
 from dayfly.train.stages.compute import Micro, Stage
 from dayfly.train.state import Tensors
+from dayfly.train.weighting import divide
 from dayfly.wire.pipelines.orders import FORWARD, ORDERS
 from dayfly.wire.schedule import Work
 
@@ -60,10 +61,13 @@ class Pipeline(Protocol):
         self._line = line
         self._place = line.layout.place(station.task.rank)
         stage = self._place.stage
-        self._stage = Stage(station.job, built, line.received(stage), line.sent(stage))
+        weighting = station.task.weighting
+        self._stage = Stage(
+            station.job, built, line.received(stage), line.sent(stage), weighting=weighting
+        )
         self._group = station.among(f"s{stage}", line.layout.stage_ranks(stage))
         self._buckets = Buckets(self._group, Exchange(self._stage.flat))
-        self._tail = Sum(station.engine, "tail", torch.zeros(3, dtype=torch.float64))
+        self._tail = Sum(station.engine, "tail", self._tail_of([]))
         self._norms = Norms(built.model, built.trained)
         self._norm = Sum(station.engine, "norm", self._norms.summed)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-tail")
@@ -72,6 +76,11 @@ class Pipeline(Protocol):
         self._passes = station.among(None, everybody)
         self._passage = Passage(line, self._place, self._passes, station.channel)
         self._validation = StagedValidation(station, self._stage, self._passage)
+
+    def _tail_of(self, values: list[float]) -> torch.Tensor:
+        """Loss, wishes, and what the loss is divided by: as `Synchronous` has them."""
+        every = [*(values or [0.0] * 3), *self._stage.weights.tail]
+        return torch.tensor(every, dtype=torch.float64)
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         self.station.replica.load_state(tree, tensors)
@@ -101,6 +110,8 @@ class Pipeline(Protocol):
         reduced = time.monotonic()
         here.faults.at(step, "reduced")
         self._stage.flat.spread()
+        loss, checkpoint, stop, *weights = self._tail.like_P.tolist()
+        loss = divide(loss, weights, self._stage.flat.found)
         if clip_norm is not None:
             self._norms.measure(speaks=self._place.replica == 0)
             self._norm.take(step, *of_norm)
@@ -109,7 +120,6 @@ class Pipeline(Protocol):
         with here.spans.during("apply"):
             here.replica.step()
             here.replica.end_step()
-        loss, checkpoint, stop = self._tail.like_P.tolist()
         here.faults.at(step, "applied")
         if computed and here.task.replays and self._line.replicas > 1:
             run.drop_inputs()
@@ -146,7 +156,7 @@ class Pipeline(Protocol):
 
         def sum_tail() -> None:
             values = [stage.loss, float(wishes.checkpoint), float(wishes.stop)]
-            self._tail.like_P.copy_(torch.tensor(values, dtype=torch.float64))
+            self._tail.like_P.copy_(self._tail_of(values))
             coming.append(self._beside.submit(self._tail.take, step, of_tail))
 
         samples = self._samples(step, batch, micros)
@@ -206,7 +216,7 @@ class Pipeline(Protocol):
             )
 
     def validate(self, step: int) -> dict[str, float | None]:
-        return self.station.evaluation.means(self._validation.sums(step))
+        return self._validation.validate(step)
 
     def close(self) -> None:
         self._beside.shutdown(wait=True, cancel_futures=True)

@@ -1,10 +1,13 @@
-"""Validation of a cut model: its samples flow through the stages as micro-batches do.
+"""Validation of a cut model: its blocks flow through the stages as micro-batches do.
 
-    round 0   |f0 f1 f2 f3| sums |      of every replica M micro-batches, then the sums of all
+    round 0   |f0 f1 f2 f3| sums |      of every replica M blocks, then the sums of all
     round 1                      |f0 f1 f2 f3| sums | ...
+    metrics                                          | sums |
 
 A worker that starts again skips the rounds whose sums are in the message log. What a round sent is
-dropped by its readers when its sums are read, so the log holds no more than one round's.
+dropped by its readers when its sums are read, so the log holds no more than one round's. If the job
+has metrics, replicas of the last stage hand in each round's outputs to the first of them before the
+round's sums, and it keeps its own in the log, too: they stay until the metrics are stored.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import time
 
 import torch
 
-from dayfly.batches import MicroBatch, validation_rounds
+from dayfly.batches import MicroBatch, covered, validation_rounds
 from dayfly.runs.catch_up import Sum
 from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.gathering import Gathering
 from dayfly.runs.protocols.passage import Passage
 from dayfly.train.evaluation import validation_batch
+from dayfly.train.rows import Rows
 from dayfly.train.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work
@@ -30,41 +35,72 @@ class StagedValidation:
         self._station = station
         self._stage = stage
         self._passage = passage
-
-    def sums(self, step: int) -> torch.Tensor:
-        """The sums over all samples, the same at every worker; see `Evaluation`."""
-        here, line = self._station, self._passage.line
-        rounds = validation_rounds(
-            here.validation.samples,
-            self._passage.place.replica,
+        line = passage.line
+        self._rounds = validation_rounds(
+            station.validation.samples,
             line.replicas,
             line.micro_batches,
-            here.epochs.batch_size,
+            station.epochs.batch_size,
         )
-        total = here.evaluation.empty()
-        for number, positions in enumerate(rounds):
-            total += self._round(step, number, positions)
-        return total
+        self._members = line.layout.stage_ranks(line.layout.stages - 1)
+        self._root = self._members[0]
 
-    def _round(self, step: int, number: int, positions: list[range]) -> torch.Tensor:
-        here = self._station
+    def validate(self, step: int) -> dict[str, float | None]:
+        """Measures the model, the same at every worker; see `Evaluation.record`."""
+        here, evaluation = self._station, self._station.evaluation
         here.places.operation = "val"
-        one = Sum(here.engine, f"val-{number}", here.evaluation.empty())
+        gathering = Gathering(here, self._root, step)
+        whole = None
+        if here.task.rank == self._root:
+            whole = evaluation.rows(range(here.validation.samples))
+        tables, missing = [], []
+        for number in range(len(self._rounds)):
+            table, measured = self._round(step, number, whole, gathering)
+            tables.append(table)
+            if not measured:
+                missing.append(number)
+        values = evaluation.no_values()
+        if evaluation.metrics:
+            one = Sum(here.engine, "val-metrics", values)
+            (stored,) = here.catch_up.stored(step, [one])
+            if whole is not None and one.reads_buffer(stored):
+                self._collect(whole, gathering, missing)
+                values.copy_(evaluation.values(whole))
+                here.faults.at(step, "measured")
+            one.take(step, stored)
+            gathering.drop()
+        return evaluation.record(torch.cat(tables), values)
+
+    def _round(
+        self, step: int, number: int, whole: Rows | None, gathering: Gathering
+    ) -> tuple[torch.Tensor, bool]:
+        """The sums of a round's blocks, and whether they were computed, not read.
+
+        whole: room for the rows of all samples, which the root has.
+        """
+        here, evaluation = self._station, self._station.evaluation
+        shares = self._rounds[number]
+        replica = self._passage.place.replica
+        mine, first = shares[replica], sum(map(len, shares[:replica]))
+        one = Sum(here.engine, f"val-{number}", evaluation.empty(sum(map(len, shares))))
         (stored,) = here.catch_up.stored(step, [one])
         if not one.reads_buffer(stored):
             one.take(step, stored)
-            return one.like_P
+            return one.like_P, False
+        rows = whole
+        if self._passage.last and rows is None:
+            rows = evaluation.rows(covered(mine))
         run = self._passage.run(
             step,
             f"eval-{number}",
             forward_only,
-            [MicroBatch(micro, len(some)) for micro, some in enumerate(positions)],
+            [MicroBatch(micro, len(some)) for micro, some in enumerate(mine)],
             learns=False,
             again=stored is not None,
         )
 
         def work(what: Work, received: torch.Tensor | None) -> torch.Tensor | None:
-            some = positions[what.micro_batch]
+            some = mine[what.micro_batch]
             began = time.monotonic()
             x, y = self._batch(some)
             micro = Micro(number=what.micro_batch, samples=len(some), weight=1.0, x=x, y=y)
@@ -74,15 +110,44 @@ class StagedValidation:
             if not self._passage.last:
                 assert isinstance(out, torch.Tensor), "a stage sends bytes"
                 return out
-            y = self._stage.here(y)
-            loss = self._stage.loss_of(out, y)
-            one.like_P.add_(here.evaluation.measured(loss, out, y, len(some)))
+            passed = self._stage.passed(out, y)
+            evaluation.note(one.like_P, first + what.micro_batch, passed, len(some))
+            if rows is not None:
+                rows.write(some, passed.outputs, passed.targets)
             return None
 
         run.carry_out(work)
+        if rows is not None:
+            self._gather(number, rows, gathering)
+            here.faults.at(step, f"gathered-{number}")
         one.take(step, stored)
         run.drop_inputs()
-        return one.like_P
+        return one.like_P, True
+
+    def _gather(self, number: int, rows: Rows, gathering: Gathering) -> None:
+        """Hands in this replica's rows of a round; the root collects those of the others."""
+        here, parts = self._station, self._parts(number)
+        if here.task.rank != self._root:
+            gathering.hand_in(number, rows, parts[here.task.rank])
+            return
+        own = parts.pop(self._root)
+        if here.task.replays:  # for another attempt, which cannot compute them once more
+            if not number:
+                gathering.keep_form(rows)
+            gathering.hand_in(number, rows, own)
+            gathering.expect(number, rows, {self._root: own})
+        gathering.collect(number, rows, parts)
+
+    def _collect(self, rows: Rows, gathering: Gathering, missing: list[int]) -> None:
+        """Reads rounds that an earlier attempt of the root computed or collected."""
+        if missing and not rows.formed:
+            gathering.take_form(rows)
+        for number in missing:
+            gathering.collect(number, rows, self._parts(number))
+
+    def _parts(self, number: int) -> dict[int, range]:
+        """The samples of a round that each rank of the last stage has."""
+        return dict(zip(self._members, map(covered, self._rounds[number]), strict=True))
 
     def _batch(self, positions: range) -> tuple[object, object]:
         """Samples, where they are needed: at the two ends of the model."""

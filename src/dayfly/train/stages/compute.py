@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from dayfly.job import Job
 from dayfly.train.devices import device_of, to_device
 from dayfly.train.flat import FlatBuffer
+from dayfly.train.forward import Passed
 from dayfly.train.randomness import DROPOUT, EVALUATE, seed_generators
 from dayfly.train.stages.build import StageModel
 from dayfly.train.stages.forms import Form
+from dayfly.train.weighting import SAMPLES, Weighting, Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,8 @@ class Stage:
     """The passes of one step at a time; `flat` has the gradients.
 
     receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
-    loss: of the step so far, weighted; the last stage's. flat: None: one of its own.
+    loss: of the step so far, weighted; the last stage's. weights: of its parts, see
+    `train.weighting`. flat: None: one of its own.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Stage:
         receives: Form | None,
         sends: Form | None,
         flat: FlatBuffer | None = None,
+        weighting: Weighting = SAMPLES,
     ) -> None:
         self._job = job
         self._built = built
@@ -66,7 +71,9 @@ class Stage:
         self._sends = sends
         self._device = device_of(built.model)
         self.flat = FlatBuffer(built.model, tail=0) if flat is None else flat
+        self._weighting = weighting
         self.loss = 0.0
+        self.weights = Weights(weighting)
         self._under_way: dict[int, _UnderWay] = {}
 
     @property
@@ -80,6 +87,7 @@ class Stage:
         self.model.train()
         self.flat.begin()
         self.loss = 0.0
+        self.weights = Weights(self._weighting)
         self._under_way.clear()
 
     def forward(
@@ -94,8 +102,13 @@ class Stage:
             seed_generators(DROPOUT, self._job.seed, step, replica, micro.number, number)
             values = layer(values)
         if self._sends is None:
-            values = self.loss_of(values, micro.y) * micro.weight
-            self.loss += values.item()
+            passed = self.passed(values, micro.y)
+            weight = self.weights.part(micro.weight, passed.weight, micro.samples)
+            if weight:
+                values = passed.loss * weight
+                self.loss += values.item()
+            else:  # all its targets are ignored: torch's loss is NaN, and the gradient none
+                values = sum((leaf * 0).sum() for leaf in tree_leaves(values) if leaf.requires_grad)
             self._under_way[micro.number] = _UnderWay(leaves, values)
             return None
         self._under_way[micro.number] = _UnderWay(leaves, values)
@@ -138,10 +151,11 @@ class Stage:
         assert received is not None, f"micro-batch {micro.number} came without its activations"
         return self._receives.enter(self.here(self._receives.unpack(received, micro.samples)))
 
-    def loss_of(self, outputs: Any, targets: Any) -> torch.Tensor:
-        """The job's loss; the last stage's to compute."""
-        loss: torch.Tensor = cast("Any", self._job.loss)(outputs, self.here(targets))
-        return loss
+    def passed(self, outputs: Any, targets: Any) -> Passed:
+        """The job's loss of outputs; the last stage's to compute."""
+        here = self.here(targets)
+        loss, weight = self._weighting.watched(lambda: cast("Any", self._job.loss)(outputs, here))
+        return Passed(loss, outputs, here, weight)
 
     def here(self, values: Any) -> Any:
         """Tensors on the stage's device."""
