@@ -4,8 +4,9 @@
     uncapped   as fast as it goes, beside gloo
     tbf        at rates that the kernel's token bucket imposes, beside ours
     memory     what a collective takes beside the buffer
+    auth       what it takes to authenticate messages, beside moving them
 
-All four, unless some are named. A process a rank, one thread each; every result is checked to the
+All five, unless some are named. A process a rank, one thread each; every result is checked to the
 bit, outside of what is timed.
 """
 
@@ -20,7 +21,15 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts import beside_gloo, by_kernel, held_memory, namespaces, sums, under_caps
+from benchmarks.parts import (
+    authentication,
+    beside_gloo,
+    by_kernel,
+    held_memory,
+    namespaces,
+    sums,
+    under_caps,
+)
 from benchmarks.parts.arguments import add_parts, asked_parts, new_parser, refuse_figures
 from benchmarks.parts.cases import Case, size_bytes
 from benchmarks.parts.machine import machine, machine_line
@@ -166,11 +175,22 @@ def _memory(asked: argparse.Namespace) -> Plan:
     return Plan(store=channel, ranks=workers, measure=measure)
 
 
+def _auth(asked: argparse.Namespace) -> Own:
+    abilities_of("redis")  # it is installed
+
+    def measure(session: Session) -> Rows:
+        with running("redis", session) as store:
+            return authentication.measure(store, asked.rounds, asked.quick)
+
+    return measure
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Plan | Own]] = {
     "capped": _capped,
     "uncapped": _uncapped,
     "tbf": _tbf,
     "memory": _memory,
+    "auth": _auth,
 }
 
 
@@ -244,6 +264,8 @@ def table(result: Mapping[str, Any]) -> Table:
         whole.add_row("the kernel's token bucket was left out: it needs root, ip and tc")
     if result.get("memory"):
         whole.add_row(held_memory.table(result["memory"], result["channel"]))
+    if result.get("auth"):
+        whole.add_row(authentication.table(result["auth"]))
     return whole
 
 
@@ -256,6 +278,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "uncapped": "as fast as it goes, beside gloo",
         "tbf": "our rates beside those of the kernel (root)",
         "memory": "what a collective takes beside the buffer",
+        "auth": "CPU time of AES-GMAC beside moving a message",
     }
     add_parts(parser, parts)
     parser.add_argument(

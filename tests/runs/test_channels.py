@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,10 +23,13 @@ from dayfly.credentials import PASSWORD_VARIABLE
 from dayfly.life.faults import Fault
 from dayfly.life.reports import Report
 from dayfly.runs.recorder import Recorder
+from dayfly.wire import authentication
 from tests.runs import small
 
 Undisturbed = Callable[[int], dayfly.Run]
 SECRET = "hunter2-is-no-word-of-any-log"
+#: Of the coordinator: 256 bits.
+TOKEN = "5ec2e7" * 10 + "beef"
 
 
 @contextmanager
@@ -66,6 +70,7 @@ def test_a_run_with_a_death_ends_with_the_right_weights(
 ) -> None:
     """No secret is in what the run leaves, and none in a process list while it runs."""
     channel, collective, more, alone = CASES[case]
+    monkeypatch.setattr(authentication, "secrets", SimpleNamespace(token_hex=lambda size: TOKEN))
     settings = {**small.SETTINGS, "checkpoint_every_s": 0.5, **more}
     lists = ""
     over = threading.Event()
@@ -98,9 +103,10 @@ def test_a_run_with_a_death_ends_with_the_right_weights(
     assert small.bits(run) == small.bits(undisturbed(2))
     assert small.history(run)["rollbacks"] == (0 if alone else 1)
     left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert SECRET.encode() not in left
     assert "dayfly" in lists
-    assert SECRET not in lists
+    for secret in (SECRET, TOKEN):
+        assert secret.encode() not in left
+        assert secret not in lists
 
 
 def test_a_store_that_is_away_for_a_while_costs_that_while(
