@@ -103,7 +103,7 @@ def test_a_run_with_a_death_ends_with_the_right_weights(
     assert small.bits(run) == small.bits(undisturbed(2))
     assert small.history(run)["rollbacks"] == (0 if alone else 1)
     left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert "dayfly" in lists
+    assert "python" in lists
     for secret in (SECRET, TOKEN):
         assert secret.encode() not in left
         assert secret not in lists
