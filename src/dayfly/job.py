@@ -107,6 +107,12 @@ class Job:
                 f'the job\'s data is {type(self.data).__name__}: give "digits", a directory or '
                 ".npz of arrays, or a function that returns (train, validation) Datasets"
             )
+        for name in ("transform", "eval_transform"):
+            if callable(self.data) and getattr(self, name) is not None:
+                raise RequestError(
+                    f"the job's {name} is for arrays, and its data is a function: let its Datasets "
+                    "transform their samples"
+                )
         for name in ("batch_size", "epochs", "accumulate", "validate_every"):
             self._whole(name, least=1)
         self._whole("seed", least=0)
@@ -117,6 +123,11 @@ class Job:
         if self.scheduler_every not in ("epoch", "step"):
             raise RequestError(
                 f'the job\'s scheduler_every is {self.scheduler_every!r}: give "epoch" or "step"'
+            )
+        if self.scheduler is None and self.scheduler_every != "epoch":
+            raise RequestError(
+                f"the job's scheduler_every is {self.scheduler_every!r}, and it has no scheduler: "
+                "give scheduler=, too, or leave it out"
             )
         if self.init is not None and not isinstance(self.init, (str, PathLike, Mapping)):
             raise RequestError(

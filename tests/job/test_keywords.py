@@ -54,6 +54,11 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
     assert str(refused.value) == f"there is no setting {name}: do you mean {meant}?"
 
 
+def test_what_a_profile_does_not_depend_on_is_refused() -> None:
+    with pytest.raises(dayfly.RequestError, match="cut changes nothing of a profile, which is of"):
+        dayfly.profile(dayfly.Job(**given()), cut=(1,))
+
+
 def test_a_name_like_no_other_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(dayfly.RequestError, match="no setting xyz: give one of workers, platform"):
         dayfly.train(dayfly.Job(**given()), xyz=1)  # type: ignore[call-arg]

@@ -80,6 +80,14 @@ NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
             'the job\'s scheduler_every is \'batch\': give "epoch" or "step"',
         ),
         (
+            {"scheduler_every": "step"},
+            "the job's scheduler_every is 'step', and it has no scheduler: give scheduler=, too",
+        ),
+        (
+            {"transform": torch.relu},
+            "the job's transform is for arrays, and its data is a function: let its Datasets",
+        ),
+        (
             {"init": nn.Linear(2, 2)},
             "the job's init is Linear: give a .safetensors file, or a state dict such as "
             "module.state_dict()",

@@ -12,7 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as lr
 
-from tests.job.asked import Rows, model, prepared, refusal, regression, saved
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.runs.prepare import prepare
+from dayfly.runs.settings import Settings
+from tests.job.asked import Rows, given, model, prepared, refusal, regression, saved
 
 ROWS = Rows()
 X, Y = ROWS.x.numpy(), ROWS.y.numpy()
@@ -49,6 +53,12 @@ def with_row_12(label: int) -> np.ndarray:
 def test_arrays(arrays: dict[str, Any], text: str, tmp_path: Path) -> None:
     found = refusal(data=saved(tmp_path, **arrays))
     assert_like(found, text)
+
+
+def test_an_accuracy_that_is_not_measured_is_no_target() -> None:
+    job = Job(**given(model=regression, loss=lambda outputs, y: (outputs[:, 0] - y).abs().mean()))
+    with pytest.raises(RequestError, match="this job's validation measures no accuracy, so leave"):
+        prepare(job, Settings(target_accuracy=0.9))
 
 
 def test_a_label_anywhere_in_a_map_of_labels(tmp_path: Path) -> None:

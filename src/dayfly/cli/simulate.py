@@ -28,7 +28,9 @@ def simulate(
         float, typer.Option(metavar="SIGMA", help="How much compute times vary (log-normal).")
     ] = 0.0,
     stragglers: Annotated[int, typer.Option(help="Workers that are slow throughout.")] = 0,
-    straggler_factor: Annotated[float, typer.Option(help="How much slower they compute.")] = 2.0,
+    straggler_factor: Annotated[
+        float | None, typer.Option(help="How much slower they compute.", show_default="2")
+    ] = None,
     store_rate: Annotated[
         float | None,
         typer.Option(
@@ -78,6 +80,8 @@ def simulate(
     """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
     from dayfly.cli import simulated as command
 
+    usual = 2.0 if stragglers else 1.0
+    slower = usual if straggler_factor is None else straggler_factor
     raise typer.Exit(
         command.simulate(
             plan,
@@ -88,7 +92,7 @@ def simulate(
                 "cold_start_sigma": cold_start_sigma,
                 "straggler_sigma": jitter,
                 "stragglers": stragglers,
-                "straggler_factor": straggler_factor,
+                "straggler_factor": slower,
                 "store_bytes_per_s": None if store_rate is None else store_rate * 1e6,
             },
             decline=decline,

@@ -42,6 +42,16 @@ class Scenario:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise RequestError(f"{name} {value:g}: give a number above 0")
+        if self.cold_start_sigma and not self.cold_start_s:
+            raise RequestError(
+                f"cold_start_sigma {self.cold_start_sigma:g} varies cold starts, and there are "
+                "none: give cold_start, too"
+            )
+        if self.straggler_factor != 1.0 and not self.stragglers:
+            raise RequestError(
+                f"straggler_factor {self.straggler_factor:g} slows stragglers, and there are none: "
+                "give stragglers, too"
+            )
         counts = [functions for functions, _ in self.decline]
         if counts != sorted(set(counts)) or any(not 0 <= one < math.inf for one in counts):
             raise RequestError(f"decline {self.decline}: give rising numbers of functions")

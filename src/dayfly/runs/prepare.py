@@ -10,6 +10,7 @@ from typing import Any, cast
 import safetensors
 import safetensors.torch
 import torch
+from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -25,10 +26,12 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
 from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.train.builtin import BUILTIN
+from dayfly.train.evaluation import right_answers
 from dayfly.train.finite import bad_tensor, trained_names
+from dayfly.train.forward import forward
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.probe import array_samples, dataset_samples, probe
-from dayfly.train.randomness import DATA, seeded
+from dayfly.train.randomness import DATA, EVALUATE, seeded
 from dayfly.train.replica import Replica
 from dayfly.train.schedules import check_scheduler
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
@@ -147,6 +150,8 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
         state_bytes = sum(tensor.nbytes for tensor in kept.values())
         measured = measuring(job, settings, data.validation, tried.row_bytes, state_bytes)
+        if settings.target_accuracy is not None:
+            _check_accuracy(job, replica, data.unseen)
         if replica.scheduler is not None:
             steps = Epochs(data.trained, job.batch_size, job.seed).steps
             check_scheduler(job, replica.scheduler, steps)
@@ -167,6 +172,19 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     return Prepared(
         data.arrays, data.samples, states, measured.add_to(round_bytes), line, tried.weighting
     )
+
+
+def _check_accuracy(job: Job, replica: Replica, samples: list[Any]) -> None:
+    """Raise RequestError if validation measures no accuracy, which a run could then not reach."""
+    batch = default_collate(samples)
+    replica.model.eval()
+    with torch.no_grad(), seeded(EVALUATE, job.seed):
+        passed = forward(job, replica.model, batch)
+    if right_answers(passed.outputs, passed.targets) is None:
+        raise RequestError(
+            "--target-accuracy is for targets that are whole numbers and outputs with one score a "
+            "class: this job's validation measures no accuracy, so leave it out"
+        )
 
 
 def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:

@@ -197,6 +197,8 @@ def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
     [
         {"deaths_per_hour": -1.0},
         {"straggler_factor": 0.0},
+        {"straggler_factor": 3.0},
+        {"cold_start_sigma": 0.5},
         {"store_bytes_per_s": -5.0},
         {"seed": -1},
         {"decline": ((8.0, 0.5), (4.0, 0.2))},

@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.plan.profile import Profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.displays import Lines, Silent, StandardError
+from dayfly.runs.keywords import check_names
 from dayfly.runs.profiling import measuring
+from dayfly.runs.settings import Settings
+
+#: Settings of `Settings` that a measurement depends on; the others belong to a prediction.
+PROFILED = (
+    "platform",
+    "channel",
+    "cpu_cores",
+    "uplink_mb_per_s",
+    "downlink_mb_per_s",
+    "latency_ms",
+    "imitate",
+    "wait_timeout_s",
+    "catalogue",
+)
 
 
 def profile(
@@ -24,11 +40,18 @@ def profile(
     """Measure what a job takes in functions of each memory size; none: memory is not limited.
 
     batch_size: in place of the job's. quick: measure less often. progress: say on standard error
-    what is being measured. settings: see `dayfly.runs.settings.Settings`, such as cpu_cores=,
-    uplink_mb_per_s=, imitate=. `dayfly.plan.profile_file` writes and reads profiles.
+    what is being measured. settings: those of `dayfly.runs.settings.Settings` in `PROFILED`, such
+    as cpu_cores=, uplink_mb_per_s=, imitate=. `dayfly.plan.profile_file` writes and reads profiles.
 
     Raises RequestError if the request is wrong, and RunFailed if a function fails.
     """
+    check_names(settings, Settings.__dataclass_fields__)
+    for name in settings:
+        if name not in PROFILED:
+            raise RequestError(
+                f"{name} changes nothing of a profile, which is of one function's steps: leave it "
+                "out, and give it to dayfly predict, or dayfly.plan"
+            )
     sizes = (memory_mib,) if isinstance(memory_mib, int) else tuple(memory_mib)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
