@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from io import FileIO
@@ -22,10 +22,13 @@ from dayfly.wire.store import StoreError
 
 #: The file that makes a directory a run's: `dayfly.runs.record` says what it holds.
 RECORD = "run.json"
+#: Says that a directory was empty when dayfly began to prepare a run in it.
+MARKER = owned.MARKER
+_PREPARING = "a run that is being prepared"
 #: What dayfly may have written before the directory is a run's.
 _BEFORE_IT_RUNS = (
-    *("lock", "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
-    *("rendezvous", "plan.json", RECORD, f"{RECORD}.*.tmp", "plan.json.*.tmp"),
+    *(MARKER, "lock", "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
+    *("rendezvous", "plan.json", "history.json", "bill.json", RECORD, "*.json.*.tmp"),
 )
 
 
@@ -38,34 +41,66 @@ def new_run_id(name: str) -> str:
 
 @contextmanager
 def fresh_directory(directory: Path) -> Iterator[None]:
-    """Make a run's directory; what is refused, or stopped before it is a run, leaves nothing.
+    """Makes a run's directory and holds its lock; what is no run in the end leaves nothing.
 
-    Raises RequestError if there is something in it.
+    Until the directory is a run's, a marker in it says that all in it is dayfly's: if the process
+    is killed, the next one begins there anew.
+
+        mkdir | marker | lock | what a killed one left goes | job, data, checkpoint | run.json
+        ----------------------- nothing had begun -----------------------------------|--- a run
+
+    Raises RequestError if there is something else in it, or another process has it.
     """
     refuse_control_characters("run directory", str(directory))
     made = [path for path in (directory, *directory.parents) if not path.exists()]
     _make_directory(directory)
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, RequestError) or not (directory / RECORD).exists():
-            _unmake(directory, made)
-        raise
+    with locked(directory):
+        try:
+            _refuse_if_taken(directory)  # by another one, before the lock was ours
+            _unmake(directory, [], keep=("lock", MARKER))
+            yield
+        except BaseException as error:
+            if isinstance(error, RequestError) or not (directory / RECORD).exists():
+                _unmake(directory, made)
+            raise
+        is_a_run_now(directory)
 
 
-def _unmake(directory: Path, made: Sequence[Path]) -> None:
+def is_a_run_now(directory: Path) -> None:
+    """Removes the marker, once the directory has its record."""
+    (directory / MARKER).unlink(missing_ok=True)
+
+
+def no_run(directory: Path) -> RequestError:
+    """What to raise for a directory without a record of a run."""
+    text = f"{str(directory)!r} holds no run: "
+    if _says(directory / MARKER) == _PREPARING:
+        return RequestError(
+            f"{text}the command that was to begin it ended before anything had begun: give that "
+            "command again"
+        )
+    return RequestError(f"{text}it has no {RECORD}")
+
+
+def _unmake(directory: Path, made: Sequence[Path], keep: Collection[str] = ()) -> None:
     """Removes what was written into a directory, and those of the directories `made`.
 
-    A file that somebody else put there meanwhile stays, and so does the directory with it.
+    A file that somebody else put there meanwhile stays, and so does the directory with it. keep:
+    names of files that stay, too.
     """
     with owned.opened(directory.resolve()) as fd:
         if fd is not None:
-            for name in os.listdir(fd):
-                if any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS):
+            # The marker goes last: if this is killed, the next one goes on with it.
+            for name in sorted(os.listdir(fd), key=MARKER.__eq__):
+                if _is_ours(name) and name not in keep:
                     owned.remove_entry(name, fd)
     for path in made:
         with suppress(OSError):
             path.rmdir()
+
+
+def _is_ours(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS)
 
 
 def _make_directory(directory: Path) -> None:
@@ -73,14 +108,37 @@ def _make_directory(directory: Path) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        taken = any(directory.iterdir())
+        _refuse_if_taken(directory)
+        if _says(directory / MARKER) != _PREPARING:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(directory / MARKER, flags, 0o600), "w") as file:
+                file.write(_PREPARING)
     except OSError as error:
         raise _unfit(directory, error) from error
+
+
+def _refuse_if_taken(directory: Path) -> None:
+    """Raise RequestError if there is anything in a directory but what a killed command left."""
+    names = set(os.listdir(directory))
+    left = _says(directory / MARKER) if MARKER in names else ""
+    if left == _PREPARING:
+        taken = RECORD in names or not all(map(_is_ours, names))
+    else:  # it was killed while it wrote the marker, or before that
+        taken = bool(left) or not names <= {MARKER}
     if taken:
         raise RequestError(
             f"run directory {str(directory)!r} is not empty: name another one, or continue the run "
             f"in it with --resume {directory}"
         )
+
+
+def _says(marker: Path) -> str:
+    """What a marker says; nothing if it cannot be read."""
+    try:
+        with open(os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
+            return file.read(len(_PREPARING) + 1)
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @contextmanager

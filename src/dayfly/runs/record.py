@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dayfly.errors import RequestError
-from dayfly.runs.directory import RECORD
+from dayfly.runs.directory import RECORD, no_run
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.result import Result
 from dayfly.wire.store import FileStore
@@ -123,7 +123,7 @@ def read_record(directory: Path) -> dict[str, Any]:
     try:
         tree: dict[str, Any] = json.loads(file.read_text())
     except FileNotFoundError:
-        raise RequestError(f"{str(directory)!r} holds no run: it has no {RECORD}") from None
+        raise no_run(directory) from None
     except (OSError, json.JSONDecodeError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
     if tree.pop("format", None) != FORMAT:

@@ -20,7 +20,7 @@ from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
 from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
-from dayfly.runs.directory import being_prepared
+from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
@@ -80,6 +80,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         with self._signals.patiently():  # once it is written, it is a run, and ends as one
             with being_prepared(self._store.root):
                 self._record.save(self._store)
+                is_a_run_now(self._store.root)
             return self.run()
 
     def check(self) -> None:

@@ -59,7 +59,6 @@ def begin(
     with (
         StopSignals() as signals,
         fresh_directory(directory),
-        locked(directory),
         shown(display),
         Workplace.open(directory, _PRELOAD, signals) as workplace,
     ):
