@@ -203,3 +203,13 @@ def test_a_directory_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="was replaced by another while"):
         store.put_new("c", b"x")
     assert not list(store.root.iterdir())
+
+
+def test_what_killed_writers_left_goes_and_nothing_else(store: FileStore) -> None:
+    store.put("checkpoint/latest.json", b"kept")
+    for name in ("run.json", "checkpoint/latest.json"):
+        (store.root / f"{name}.{'0a' * 16}.tmp").write_bytes(b"half")
+    for name in ("mine.tmp", "checkpoint/other.123.tmp"):
+        (store.root / name).write_bytes(b"not ours")
+    store.discard_unfinished()
+    assert files(store.root) == ["checkpoint/latest.json", "checkpoint/other.123.tmp", "mine.tmp"]

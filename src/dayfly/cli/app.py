@@ -225,7 +225,8 @@ def run(
     max_restarts: Annotated[
         int | None,
         typer.Option(
-            help="How often all start again after one died; lifetimes that end do not count.",
+            help="How often all start again after one died; kills from outside and lifetimes that "
+            "end do not count.",
             show_default="3",
         ),
     ] = None,

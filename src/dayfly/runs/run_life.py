@@ -140,6 +140,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         """Remove what a run that is done needs no more."""
         for name in cls.inputs:
             store.delete(name)
+        store.discard_unfinished()
 
     @abstractmethod
     def _planned(self) -> Plan:

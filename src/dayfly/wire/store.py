@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from dayfly.errors import DayflyError, wrong_url
 
+_UNFINISHED = re.compile(r".+\.[0-9a-f]{32}\.tmp")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
 
@@ -125,6 +126,16 @@ class FileStore:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+    def discard_unfinished(self) -> None:
+        """Remove what killed writers left of objects, at the root and in its folders.
+
+        To be called while nobody writes.
+        """
+        for pattern in ("*.tmp", "*/*.tmp"):
+            for path in self.root.glob(pattern):
+                if _UNFINISHED.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """Names of the objects and folders right below a folder, sorted."""

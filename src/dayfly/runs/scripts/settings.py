@@ -12,8 +12,9 @@ from dayfly.runs.functions import FunctionSettings
 class ScriptSettings(FunctionSettings):
     """Options of a run of a script, beside those of its functions. Raises RequestError as they do.
 
-    max_restarts: how often all workers start again after one died; lifetimes that end are not
-    counted. log_budget_mib: None: a quarter of the free space for files, 1 GiB elsewhere.
+    max_restarts: how often all workers start again after one died; kills from outside and lifetimes
+    that end are not counted. log_budget_mib: None: a quarter of the free space for files, 1 GiB
+    elsewhere.
     """
 
     max_restarts: int = 3
