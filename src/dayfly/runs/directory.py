@@ -22,12 +22,14 @@ from dayfly.wire.store import StoreError
 
 #: The file that makes a directory a run's: `dayfly.runs.record` says what it holds.
 RECORD = "run.json"
+#: Held by the process that runs what is in the directory.
+LOCK = "lock"
 #: Says that a directory was empty when dayfly began to prepare a run in it.
 MARKER = owned.MARKER
 _PREPARING = "a run that is being prepared"
 #: What dayfly may have written before the directory is a run's.
 _BEFORE_IT_RUNS = (
-    *(MARKER, "lock", "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
+    *(MARKER, LOCK, "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
     *("rendezvous", "plan.json", "history.json", "bill.json", RECORD, "*.json.*.tmp"),
 )
 
@@ -57,7 +59,7 @@ def fresh_directory(directory: Path) -> Iterator[None]:
     with locked(directory):
         try:
             _refuse_if_taken(directory)  # by another one, before the lock was ours
-            _unmake(directory, [], keep=("lock", MARKER))
+            _unmake(directory, [], keep=(LOCK, MARKER))
             yield
         except BaseException as error:
             if isinstance(error, RequestError) or not (directory / RECORD).exists():
@@ -188,6 +190,6 @@ def locked(directory: Path) -> Iterator[None]:
 
 def _opened_lock(directory: Path) -> FileIO:
     try:
-        return FileIO(directory / "lock", "a+")
+        return FileIO(directory / LOCK, "a+")
     except OSError as error:
         raise _unfit(directory, error) from error

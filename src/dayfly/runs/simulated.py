@@ -35,7 +35,7 @@ from dayfly.plan.simulation.outcome import Simulated
 from dayfly.plan.simulation.simulate import simulate
 from dayfly.plan.traffic import together
 from dayfly.runs.billing import catalogue, price_list
-from dayfly.runs.directory import fresh_directory
+from dayfly.runs.directory import LOCK, fresh_directory
 from dayfly.runs.log_budget import replays
 from dayfly.runs.record import SIMULATION, read_record
 from dayfly.runs.result import Result
@@ -107,6 +107,7 @@ def simulated_run(request: Request, directory: Path | None = None) -> SimulatedR
     again = _is_this(place, request.run_id)
     with nullcontext() if again else fresh_directory(place):
         write_files(place, request, asked, outcome, result, billed, moved, shown)
+        (place / LOCK).unlink(missing_ok=True)  # nobody runs what is simulated
     return SimulatedRun(place, request, result, outcome, billed)
 
 
