@@ -3,15 +3,19 @@
 # PYTHON       the interpreter that .venv is made with
 # TORCH_INDEX  where torch comes from, if not from pip's own index; for the small CPU build:
 #              make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# PYTEST_ARGS  passed to pytest, which runs two files at a time:
+# PYTEST_ARGS  passed to pytest, which runs two tests at a time:
 #              make test PYTEST_ARGS='-k collectives -x'
+# PART         of `make slow`, such as 3/7: every seventh test function; MINUTES: begin none after so many
 # MINUTES      how long a soak takes; SEED: of its plan, else a random one
+# MUTANTS      how many faults `make mutants` seeds
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+PART ?=
 MINUTES ?= 10
+MUTANTS ?= 200
 SEED ?=
 
 VENV := .venv
@@ -43,7 +47,9 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test programs soak pictures lint format clean
+.PHONY: help venv demo test quick slow coverage mutants programs soak pictures lint format clean
+# Each of two processes gets half of the tests; who has done its half takes of the other's.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
@@ -54,8 +60,24 @@ venv: $(DEMO_MADE)  ## .venv with dayfly and what the demo needs
 demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local functions
 	@$(BIN)/dayfly demo
 
-test: $(TEST_MADE) programs  ## the whole test suite, lint and type checks included
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: $(TEST_MADE) programs  ## the test suite, lint and type checks included
+	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+
+quick: $(TEST_MADE)  ## its pure tests, and a few runs that pass through each room
+	@$(PYTEST) -m 'quick or not (slow or long)' $(PYTEST_ARGS)
+
+slow: $(TEST_MADE) programs  ## what is too slow for `make test`, or statistical; PART=2/7 of it
+	@$(PYTEST) -m slow $(if $(PART),--part $(PART)) \
+		$(if $(filter command environment,$(origin MINUTES)),--minutes $(MINUTES)) $(PYTEST_ARGS)
+
+coverage: $(TEST_MADE) programs  ## branches that run in the tests' own processes, by room
+	@mkdir -p build
+	@$(PYTEST) -m 'not slow' --cov dayfly --cov-branch --cov-report json:build/coverage.json $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.coverage build/coverage.json
+
+mutants: $(TEST_MADE) programs  ## MUTANTS=200 seeded faults: how many the rooms' own tests find
+	@mkdir -p build
+	@$(BIN)/python -m tests.mutants --number $(MUTANTS) --output build/mutants.jsonl $(if $(SEED),--seed $(SEED))
 
 # Root gets what is missing; others are told, and the tests that need it are skipped.
 programs:

@@ -19,9 +19,11 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -31,6 +33,8 @@ from tests.warm import popen
 settings.register_profile("random", deadline=None)  # --hypothesis-profile random looks further
 settings.register_profile("dayfly", deadline=None, derandomize=True)
 settings.load_profile("dayfly")
+
+_BEGAN = pytest.StashKey[float]()
 
 
 @contextmanager
@@ -60,5 +64,36 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dayfly")
+    group.addoption("--part", help="every n-th test function alone, such as 3/7")
+    group.addoption("--minutes", type=float, help="begin no test after so many")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     popen.install()
+    config.stash[_BEGAN] = time.monotonic()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests of other parts; those of one function are of one part."""
+    if (given := config.getoption("--part")) is None:
+        return
+    part, parts = map(int, given.split("/"))
+    functions = {item: item.nodeid.partition("[")[0].encode() for item in items}
+    mine = {item: crc32(name) % parts == part - 1 for item, name in functions.items()}
+    config.hook.pytest_deselected(items=[item for item in items if not mine[item]])
+    items[:] = [item for item in items if mine[item]]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A part may have no tests."""
+    none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+    if none and session.config.getoption("--part") is not None:
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() > item.config.stash[_BEGAN] + 60 * minutes:
+        pytest.skip(f"{minutes:g} minutes are over")

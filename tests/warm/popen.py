@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import dayfly
 from dayfly.life.platforms.local_zygote import library_settings
 from dayfly.life.platforms.processes import Subreaper
 from tests.warm.server import MOST_BYTES, ROOM, ROOM_BYTES, Request, split
@@ -87,10 +88,10 @@ class Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         dropped = {*at_load(os.environ), "PYTHONPATH"}
         environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        house = str(Path(dayfly.__file__).parents[1])  # this process's, of which there may be more
         code = (
-            f"import sys; path = list(sys.path); sys.path.insert(0, {str(_ROOT)!r}); "
-            f"from tests.warm import server; sys.path[:] = path; "
-            f"server.main({theirs.fileno()}, path)"
+            f"import sys; path = list(sys.path); sys.path[:0] = [{str(_ROOT)!r}, {house!r}]; "
+            f"from tests.warm import server; server.main({theirs.fileno()}, path)"
         )
         with theirs, cold():
             process = subprocess.Popen(

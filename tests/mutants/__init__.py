@@ -1,0 +1,1 @@
+"""Seeded faults in the source, and how many of them the tests of their room find."""
