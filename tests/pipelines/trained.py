@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from dayfly.job import Job
@@ -33,6 +34,7 @@ from dayfly.train.stages.build import build_stage
 from dayfly.train.stages.forms import Form
 from dayfly.train.stages.layers import layers_of
 from dayfly.train.stages.probe import check_stages
+from dayfly.train.weighting import SAMPLES, Weighting
 from dayfly.wire.channels.base import Channel, Messages, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel
@@ -74,6 +76,7 @@ def train_cut(
     steps: int,
     line: Pipelining,
     kind: type[FileChannel] = FileChannel,
+    weighting: Weighting = SAMPLES,
 ) -> tuple[list[list[Taken]], list[Measured]]:
     """What every rank takes, step by step, and what it measures at last."""
     tree, tensors = Replica(job).state()
@@ -87,7 +90,8 @@ def train_cut(
         members = []
         for rank in range(size):
             channel = stack.enter_context(kind(root, names))
-            member = _Member(stack, job, data, unseen, line, rank, channel, root)
+            task = replace(_task(rank, line, root), weighting=weighting)
+            member = _Member(stack, job, data, unseen, line, channel, root, task)
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
             member.pipeline.load_state(0, tree, kept)
             members.append(member)
@@ -107,10 +111,11 @@ class _Member:
         data: Pairs,
         unseen: Pairs,
         line: Pipelining,
-        rank: int,
         channel: Channel,
         root: Path,
+        task: Task,
     ) -> None:
+        rank = task.rank
         self.rank, self.channel, self.stack = rank, channel, stack
         self.world_size = line.layout.world_size
         self.place = line.layout.place(rank)
@@ -132,7 +137,7 @@ class _Member:
         self.replica = Replica(job, built.model)
         self.pipeline = Pipeline(
             Station(
-                task=_task(rank, line, root),
+                task=task,
                 job=job,
                 store=store,
                 replica=self.replica,
@@ -142,7 +147,7 @@ class _Member:
                 slices=slices,
                 channel=channel,
                 validation=DatasetSource(unseen, job.seed),
-                evaluation=Evaluation(job, len(unseen)),
+                evaluation=Evaluation(job, len(unseen), task.weighting),
                 engine=stack.enter_context(
                     self.engine(channel, rank, self.world_size, k_reduce(1))
                 ),

@@ -41,9 +41,11 @@ IN_EVERY_STEP = (
 #: As well, where a stage has several replicas: between their sums.
 IN_SUMS = ("pipe-hold", "pipe-reduce", "pipe-put-sum", "pipe-drop")
 #: As well, in the last step of an epoch.
-AT_EPOCH_ENDS = ("eval-0-1", "val-put-part", "val-get", "epoch")
+AT_EPOCH_ENDS = ("eval-0-0", "val-put-part", "val-get", "epoch")
 #: As well, of the worker that sums for all.
 AT_EPOCH_ENDS_OF_THE_FIRST = ("eval-0-0", "val-reduce", "val-put-sum", "epoch")
+#: As well, of the worker that computes the metrics: it reads what it kept before it died.
+AT_EPOCH_ENDS_OF_THE_ROOT = ("gathered-0", "measured")
 
 
 def train(data: Path, run_dir: Path, replicas: int, **changes: Any) -> dayfly.Run:
@@ -76,6 +78,8 @@ def faults_everywhere(replicas: int, checkpoints: list[int]) -> list[Fault]:
             found.append(Fault(rank, next(ends), place))
         for place in small.AT_CHECKPOINTS:
             found.append(Fault(next(turn), next(written), place))
+    root = (STAGES - 1) * replicas
+    found += [Fault(root, next(ends), place) for place in AT_EPOCH_ENDS_OF_THE_ROOT]
     return found
 
 

@@ -44,9 +44,10 @@ def measuring(
     numbers = BLOCK_NUMBERS * len(validation_blocks(samples, job.batch_size)) + len(job.metrics)
     gathered = samples * row_bytes
     # Of a cut model the last stage has a part, of which nobody knows yet how large it is.
-    held = gathered + (0 if settings.cut else state_bytes)
+    model = 0 if settings.cut else state_bytes
     memory_mib = settings.stage_memory_mib[-1] if settings.stage_memory_mib else settings.memory_mib
-    if row_bytes and memory_mib is not None and held > memory_mib * MIB:
+    # One that does not even hold the model is refused for that, by whoever starts functions.
+    if memory_mib is not None and model <= memory_mib * MIB < model + gathered:
         flag = "--stage-memory" if settings.stage_memory_mib else "--memory"
         raise RequestError(
             f"the job's metrics need outputs and targets of all {samples} validation samples at "
