@@ -23,7 +23,7 @@ Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 Scheduler = Callable[[torch.optim.Optimizer], Any]
 Metric = Callable[[Any, Any], "torch.Tensor | float"]
 Transform = Callable[[torch.Tensor], torch.Tensor]
-Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any]"]
+Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
 
 #: Names in an epoch's record, which metrics cannot have.
@@ -38,23 +38,26 @@ class Job:
     data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`); or
         one `.npz` of such arrays; or a function that returns (train, validation) torch Datasets.
         Without validation arrays a tenth of the samples is split off, by the seed.
-    loss: loss(outputs, targets), a mean over its samples.
+    loss: loss(outputs, targets), a mean over its samples, or over what torch's cross_entropy and
+        nll_loss count: their class weights and ignored targets are known (see docs/metrics.md).
     optimizer: function from parameters to a torch optimizer.
     batch_size: samples a step over all workers, whatever their number.
     epochs: passes over the data.
     scheduler: function from the optimizer to a learning-rate scheduler; stepped after every
         `scheduler_every`, "epoch" or "step". ReduceLROnPlateau is given the validation loss.
     clip_norm: largest norm of the whole gradient.
-    metrics: name to metric(outputs, targets), a mean over its samples, measured in validation.
-        For integer targets and one score a class, `accuracy` is measured by itself.
+    metrics: name to metric(outputs, targets), called once with those of the whole validation set:
+        on the CPU, detached, floats as float32, nested as the model gives them. For integer targets
+        and one score a class, `val_accuracy` is measured by itself.
     init: weights to start from: a `.safetensors` file, or a state dict.
     seed: everything random follows from it: weights, order, augmentation, dropout.
     accumulate: in how many pieces a worker computes its share of a batch, to save memory.
     validate_every: epochs between validations; the last epoch is always validated.
     transform, eval_transform: sample x -> sample x, in training and in validation. Random ones
         draw from the generators of torch, numpy or random: these are seeded for each sample.
-    step: step(model, batch) -> loss, or (loss, outputs): the user's own forward and loss, in
-        place of `loss(model(x), y)`; a batch is (x, y), or what the Dataset's samples collate to.
+    step: step(model, batch) -> loss, or (loss, outputs), or a mapping of loss, outputs, targets and
+        weight (what the loss was divided by): the user's own forward and loss, in place of
+        `loss(model(x), y)`; a batch is (x, y), or what the Dataset's samples collate to.
     """
 
     model: Model | None = None
