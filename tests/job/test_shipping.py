@@ -275,3 +275,57 @@ def test_a_job_that_cannot_be_sent_is_refused(store: FileStore, tmp_path: Path) 
         held = replace(job, data=lambda: file)
         with pytest.raises(RequestError, match=r"cannot be sent to functions: .*open files, locks"):
             ship(held, None, store)
+
+
+def test_many_files_are_mentioned(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    shipping._zipped(code, note=notes.append)
+    assert notes == []
+    count = sum(path.is_file() for path in code.rglob("*"))
+    monkeypatch.setattr(shipping, "_MANY_FILES", count)
+    shipping._zipped(code, note=notes.append)
+    (note,) = notes
+    assert note.startswith(f"{count} files (0.0 MiB) of {code} travel to the functions")
+
+
+@pytest.mark.parametrize("name", ["queue", "netrc"])
+def test_a_job_file_may_have_the_name_of_a_module_that_others_need(
+    name: str, tmp_path: Path
+) -> None:
+    """In the command, and in a function that unpacks it: nobody has loaded `netrc`."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / f"{name}.py").write_text(
+        "import dayfly, torch\n"
+        "from torch import nn\n"
+        "def optimizer(params):\n"
+        f"    import {name}\n"
+        f"    return {name}.__file__\n"
+        "job = dayfly.Job(model=lambda: nn.Linear(1, 1), data='digits',\n"
+        "    loss=nn.functional.cross_entropy, optimizer=optimizer, batch_size=1, epochs=1)\n"
+    )
+    program = f"""
+        import importlib, sys
+        from pathlib import Path
+        from dayfly.runs.shipping import load_job_file, receive, ship
+        from dayfly.wire.store import FileStore
+        root = Path({str(tmp_path)!r})
+        store = FileStore(root / "run")
+        if sys.argv[1] == "ship":
+            job = load_job_file(root / "code" / "{name}.py")
+            shipped = ship(job, root / "code", store)
+            (root / "shipped").write_text(shipped.job + " " + shipped.code)
+        else:
+            from dayfly.runs.shipping import Shipped
+            shipped = Shipped(*(root / "shipped").read_text().split())
+            job = receive(shipped, store, root / "scratch")
+        assert str(root) not in job.optimizer(None), job.optimizer(None)
+        assert str(root) not in importlib.import_module("{name}").__file__
+    """
+    for what in ("ship", "receive"):
+        done = subprocess.run(
+            [sys.executable, "-c", dedent(program), what],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr

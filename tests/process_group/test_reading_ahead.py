@@ -262,6 +262,48 @@ def test_what_finds_no_room_waits_for_its_reader(tmp_path: Path) -> None:
             coordinators.trim(100)
 
 
+class Late(ShapedChannel):
+    """A channel that takes the first message only once it is full of those after it."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel, Way(RATES))
+        self.full = threading.Event()
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        if key.step == 0 and key.operation.endswith("chunk-0"):
+            assert self.full.wait(SOON_S)
+        try:
+            return super().put(key, header, payload)
+        except NoRoom:
+            self.full.set()
+            raise
+
+
+def test_a_letter_that_comes_late_to_a_full_channel_is_not_shut_out(tmp_path: Path) -> None:
+    """Those after it, which its reader takes later, give it their room."""
+    sizes = [MIB // 8, *[MIB // 32] * 9]  # elements: letter 0 takes half of the room
+    with (
+        make(tmp_path, senders=2, budget_bytes=MIB),
+        Late(FileChannel(tmp_path, NAMESPACE)) as near,
+        ShapedChannel(FileChannel(tmp_path, NAMESPACE), Way(RATES)) as far,
+        Letters(near, 0, 2, timeout_s=SOON_S, check=lambda: None) as zero,
+        Letters(far, 1, 2, timeout_s=SOON_S, check=lambda: None) as one,
+    ):
+        sends = [Call() for _ in sizes]
+        for number, (size, call) in enumerate(zip(sizes, sends, strict=True)):
+            zero.send(torch.full((size,), float(number)), 1, 0, call)
+        assert near.full.wait(SOON_S)
+        assert not any(call.over for call in sends)
+        for number, size in enumerate(sizes):
+            into, call = torch.zeros(size), Call()
+            one.recv(into, 0, 0, call)
+            call.result()
+            assert torch.equal(into, torch.full((size,), float(number)))
+        for call in sends:
+            call.result()
+        assert far.waiting(1) == []
+
+
 def test_no_room_in_time_is_named(tmp_path: Path) -> None:
     with (
         make(tmp_path, senders=2, budget_bytes=MIB),

@@ -156,6 +156,18 @@ def test_every_slice_is_fetched_once_beside_the_computation(block_steps: int) ->
     assert not made_by & {name for _, name in source.fetched}
 
 
+@pytest.mark.parametrize("block_bytes", [1, 10**6])
+def test_nothing_beyond_the_end_of_the_run_is_fetched(block_bytes: int) -> None:
+    source, epochs = Counting(), Epochs(SAMPLES, 4, seed=0)
+    end = 2 * epochs.steps
+    slices = Slices(source, epochs, 1, 2, 1, block_bytes=block_bytes, end=end)
+    for step in range(end):
+        list(slices.pieces(step))
+    slices.close()
+    own = b"".join(epochs.indices(step, 1, 2).tobytes() for step in range(end))
+    assert b"".join(indices for indices, _ in source.fetched) == own
+
+
 def test_errors_of_the_store_surface_in_the_training_thread(store: FileStore) -> None:
     source = array_source(store)
     slices = Slices(source, Epochs(SAMPLES, 4, seed=0), 0, 2, 1, block_bytes=1)

@@ -63,7 +63,7 @@ def begin(
         Workplace.open(directory, PRELOAD, signals) as workplace,
     ):
         with being_prepared(directory):
-            shipped = ship(job, code, store)
+            shipped = ship(job, code, store, display.note)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts: tuple[Part, ...] = ()
             if prepared.arrays is not None:

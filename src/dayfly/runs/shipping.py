@@ -1,7 +1,7 @@
 """The user's job on its way to the functions: pickled code, and the files beside it.
 
     job/job.pkl    the Job by cloudpickle; the user's own modules travel in it by value
-    job/code.zip   the directory of the job's file, if it has one
+    job/code.zip   the directory of the job's file, if it has one: all files but those of `_files`
 
 A function checks the SHA-256 digests, which came with its invocation, before it loads either.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import importlib.util
 import io
 import os
@@ -18,7 +19,9 @@ import traceback
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +37,10 @@ from dayfly.wire.store import FileStore
 #: What a job's directory may hold, so that a data set or a home directory is not shipped by chance.
 LARGEST_CODE_BYTES = 50 * 2**20
 _MOST_FILES = 5000
+#: From so many files on, the user is told how many travel.
+_MANY_FILES = 200
+#: Modules of the standard library that do something when they are imported.
+_NOT_TO_IMPORT = {"antigravity", "this"}
 _NOT_SHIPPED = {"__pycache__", "node_modules"}
 _PICKLE, _CODE = "job/job.pkl", "job/code.zip"
 
@@ -51,7 +58,7 @@ def load_job_file(path: Path) -> Job:
     if not path.is_file():
         there = "is no file" if path.exists() else "is not there"
         raise RequestError(f"job file {str(path)!r} {there}")
-    name = path.stem if path.stem.isidentifier() else "job"
+    name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if path.suffix != ".py" or spec is None or spec.loader is None:
         raise RequestError(f"job file {str(path)!r} is no Python file (.py)")
@@ -79,11 +86,44 @@ def load_job_file(path: Path) -> Job:
     return job
 
 
-def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
+def _module_name(path: Path) -> str:
+    """The name of a job file's module: its own, or with `_job` if an installed module has that.
+
+    The installed one is imported now: the job's directory comes first on `sys.path`, so later
+    whoever asks for it would get the job file.
+    """
+    name = path.stem if path.stem.isidentifier() else "job"
+    if name in _NOT_TO_IMPORT or name == "__main__":
+        return f"{name}_job"
+    if name not in sys.modules:
+        spec = PathFinder.find_spec(name)
+        if name not in sys.stdlib_module_names and (
+            spec is None or spec.origin is None or not installed(spec.origin)
+        ):
+            return name
+        with suppress(ImportError):
+            importlib.import_module(name)
+    before = sys.modules.get(name)
+    return f"{name}_job" if before is not None and _installed(before) else name
+
+
+def ship(
+    job: Job,
+    code: Path | None,
+    store: FileStore,
+    note: Callable[[str], None] = lambda text: None,
+) -> Shipped:
     """Put a job, and the directory `code`, into the store.
 
-    The store's own directory and the job's data stay out of it. To be called before the job's
-    functions are: what they leave in the job's globals would travel, too.
+    The store's own directory and the job's data stay out of it, and so does a job file that has the
+    name of an installed module, which functions have to find. To be called before the
+    job's functions are: what they leave in the job's globals would travel, too.
+
+    Args:
+        job: what to send.
+        code: directory of the job's file; None: there is none.
+        store: the run's.
+        note: told how much travels, if that is much.
     """
     by_value = [module for module in _modules_of(job) if not _installed(module)]
     for module in by_value:
@@ -102,7 +142,11 @@ def ship(job: Job, code: Path | None, store: FileStore) -> Shipped:
     left_out = {store.root.resolve()}
     if not callable(job.data):
         left_out.add(Path(str(job.data)).expanduser().resolve())
-    zipped = _zipped(code, left_out) if code is not None else None
+    for module in by_value:
+        file = Path(module.__file__ or "")
+        if module.__name__ == f"{file.stem}_job":  # see `_module_name`
+            left_out.add(file.resolve())
+    zipped = _zipped(code, left_out, note) if code is not None else None
     if zipped is not None:
         store.put(_CODE, zipped)
     return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped))
@@ -155,6 +199,7 @@ def _private() -> Path:
 def _unpack(zipped: bytes, folder: Path) -> None:
     """Unpack beside and rename: of several functions that unpack at once, one wins."""
     beside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    beside.mkdir(parents=True)  # also where there is nothing to unpack
     with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
         archive.extractall(beside)
     try:
@@ -164,9 +209,13 @@ def _unpack(zipped: bytes, folder: Path) -> None:
             raise
 
 
-def _zipped(directory: Path, left_out: Set[Path] = frozenset()) -> bytes:
+def _zipped(
+    directory: Path,
+    left_out: Set[Path] = frozenset(),
+    note: Callable[[str], None] = lambda text: None,
+) -> bytes:
     buffer = io.BytesIO()
-    total = 0
+    total = count = 0
     largest = (0, "")
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for count, path in enumerate(_files(directory, left_out), 1):
@@ -183,6 +232,11 @@ def _zipped(directory: Path, left_out: Set[Path] = frozenset()) -> bytes:
             info = zipfile.ZipInfo(str(path.relative_to(directory)), (1980, 1, 1, 0, 0, 0))
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, path.read_bytes())
+    if count >= _MANY_FILES:
+        note(
+            f"{count} files ({total / 2**20:.1f} MiB) of {directory} travel to the functions, as "
+            "the job's file is there: put it into a directory of its own if they need fewer"
+        )
     return buffer.getvalue()
 
 

@@ -135,7 +135,9 @@ class Worker:
         self._epochs = Epochs(task.samples, job.batch_size, job.seed)
         self._rounds = Rounds(self._epochs, task.k)
         part = self._part_of
-        self._slices = Slices(train, self._epochs, part.replica, part.replicas, task.pieces)
+        self._slices = Slices(
+            train, self._epochs, part.replica, part.replicas, task.pieces, end=task.steps
+        )
         # All ranks of a pipeline sum only what is small: what counts is how often somebody waits.
         whole = self._collective(task.world_size) if line is None else k_reduce(1)
         self._engine = self._among(channel, task.rank, range(task.world_size), whole)

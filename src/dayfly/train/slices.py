@@ -35,7 +35,8 @@ class Slices:
 
     They are fetched in blocks of up to `block_bytes`, at most 32 steps of an epoch: to find the
     samples of one step, and to read them, costs nearly as much as for many. block_steps: of most
-    blocks.
+    blocks. end: the run's last step has the number before it, and nothing beyond is fetched; None:
+    there is no end.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Slices:
         world_size: int,
         pieces: int,
         block_bytes: int = BLOCK_BYTES,
+        end: int | None = None,
     ) -> None:
+        self._end = end
         self.source = source
         self._epochs = epochs
         self._rank = rank
@@ -62,7 +65,9 @@ class Slices:
         steps = self._block(step)
         self._coming = {of: block for of, block in self._coming.items() if of.start >= steps.start}
         wanted = steps
-        for _ in range(1 + _AHEAD):
+        for ahead in range(1 + _AHEAD):
+            if ahead and self._end is not None and wanted.start >= self._end:
+                break
             if wanted not in self._coming:
                 self._coming[wanted] = self._pool.submit(self._fetch, wanted)
             wanted = self._block(wanted.stop)

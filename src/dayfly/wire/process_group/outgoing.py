@@ -40,7 +40,13 @@ class _Piece:
 
 
 class Outgoing:
-    """The letters that `post.rank` sends to `to` with a tag."""
+    """The letters that `post.rank` sends to `to` with a tag.
+
+    The reader takes letters in their order. So where a channel is full, one that came first through
+    a faster thread could take the room that an earlier one needs, for ever: the earliest message
+    that is not stored takes back what was stored of later letters, which are sent once more. A
+    letter is done when it is stored with all before it, so nobody has changed what is sent again.
+    """
 
     def __init__(self, post: Post, to: int, tag: int) -> None:
         self._post = post
@@ -52,6 +58,8 @@ class Outgoing:
         self._places = 0
         self._carriers = 0
         self._refused: set[int] = set()  # places of those that wait for room
+        self._front = 0  # the first place that is not over
+        self._over: dict[int, _Piece] = {}  # those that are, behind it
 
     def send(self, flat_P: torch.Tensor, done: Done) -> None:
         """Send a letter, after those before it."""
@@ -83,12 +91,21 @@ class Outgoing:
                     self._put(piece)
             except BaseException as raised:
                 error = self._named(letter, raised)
-            with self._changed:
-                letter.error = letter.error or error
-                letter.left -= 1
-                over = not letter.left
-            if over:
-                tell(letter.done, letter.error)
+            for whole in self._finish(piece, error):
+                tell(whole.done, whole.error)
+
+    def _finish(self, piece: _Piece, error: BaseException | None) -> list[_Letter]:
+        """A message is stored, or failed; returns the letters that are done by that."""
+        done = []
+        with self._changed:
+            piece.letter.error = piece.letter.error or error
+            self._over[piece.place] = piece
+            while (first := self._over.pop(self._front, None)) is not None:
+                self._front += 1
+                first.letter.left -= 1
+                if not first.letter.left:
+                    done.append(first.letter)
+        return done
 
     def _put(self, piece: _Piece) -> None:
         """Store it. None of a full channel's messages may pass one before it that waits for room:
@@ -107,6 +124,7 @@ class Outgoing:
                         return
                     except NoRoom as error:
                         why = error
+                        self._take_back(piece)
                 with self._changed:
                     self._refused.add(piece.place)
                 if not left_s(until_s):
@@ -119,6 +137,24 @@ class Outgoing:
         finally:
             with self._changed:
                 self._refused.discard(piece.place)
+
+    def _take_back(self, piece: _Piece) -> None:
+        """Remove what was stored of later letters, to be sent again, if this piece is the first.
+
+        Nobody has read of them: that would have taken the letter of this piece.
+        """
+        with self._changed:
+            if piece.place != self._front:
+                return
+            number = piece.letter.number
+            later = [one for _, one in sorted(self._over.items()) if one.letter.number > number]
+            for one in later:
+                del self._over[one.place]
+        try:
+            self._post.channel.drop([one.key for one in later])
+        finally:
+            with self._changed:
+                self._pieces.extendleft(reversed(later))
 
     def _may_try(self, place: int) -> bool:
         with self._changed:
