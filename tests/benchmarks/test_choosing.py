@@ -33,6 +33,8 @@ from dayfly.plan.choose.stores_problem import StorePlan, StoreProblem
 from tests.choose import k_reduce_by_hand, stores_by_hand
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 K_REDUCE = (two_stage, k_reduce_fixed.scatter_opt, k_reduce_fixed.all_opt, k_reduce_fixed.lambda_ml)
 STORES = (greedy, sampled, store_fixed.s3_only, store_fixed.server_only)
 FIXED = (store_fixed.lambda_ml, store_fixed.cirrus)

@@ -36,6 +36,8 @@ from dayfly.plan.choose.pipelines.problem import (
 from dayfly.plan.choose.pipelines.taken import step_s
 from tests.choose.pipelines_by_hand import every_point, link_problems, over_links, store_problems
 
+pytestmark = pytest.mark.long
+
 SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 FASTEST, CHEAPEST = Goal(alpha1=0.0, alpha2=1.0), Goal(alpha1=1.0, alpha2=0.0)
 MIB = 2.0**20

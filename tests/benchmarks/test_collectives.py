@@ -33,6 +33,8 @@ from tests.benchmarks.left import namespace_is_swept, spaces
 from tests.cli import command
 from tests.soak import processes
 
+pytestmark = pytest.mark.long
+
 TINY = ["--quick", "--workers", "2", "--mb", "0.1", "--rate", "100", "--latency", "1"]
 TWO = ["--collectives", "scatter-reduce", "overlapped"]
 

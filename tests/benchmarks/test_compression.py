@@ -13,6 +13,8 @@ from benchmarks import compression
 from dayfly.errors import RequestError
 from tests.benchmarks.left import scratch
 
+pytestmark = pytest.mark.long
+
 
 def test_a_row_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # benches beside have theirs elsewhere

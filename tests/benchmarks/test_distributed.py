@@ -27,6 +27,8 @@ from dayfly.life.sessions import Session
 from tests.cli import command
 from tests.soak import processes
 
+pytestmark = pytest.mark.long
+
 TINY = ["--quick", "--rounds", "1", "--workers", "2"]
 
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from benchmarks import limits
 from tests.benchmarks.left import namespace_is_swept, spaces
 
+pytestmark = pytest.mark.long
+
 
 def test_a_row_a_rate() -> None:
     asked = ["--rates", "20", "--seconds", "0.2", "--rounds", "1", "--message-mb", "0.2"]

@@ -23,6 +23,8 @@ from dayfly.plan.profile import Fit, Pass, SizeProfile
 from dayfly.plan.profile_file import profile_text
 from tests.plan.by_hand import given, layer, profile, size, transfer
 
+pytestmark = pytest.mark.long
+
 LAYERS = [layer("one", 1000), layer("two", 10)]
 WAY = transfer(latency_s=0.01, cpu_s=0.002, cpu_s_per_byte=3e-9)
 SIZE = size(

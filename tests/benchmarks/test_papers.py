@@ -31,6 +31,8 @@ from dayfly.errors import RequestError
 from dayfly.plan.formulas import funcpipe as equations
 from dayfly.wire.collectives.overlapped import bound_s
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text()
 #: Those that take at most a few seconds.

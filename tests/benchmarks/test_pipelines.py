@@ -35,6 +35,8 @@ from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.schedule import Kind
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 
 def test_a_short_run(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"

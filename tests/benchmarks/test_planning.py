@@ -20,6 +20,8 @@ from dayfly.runs.settings import Settings
 from dayfly.train.replica import build_model
 from dayfly.wire.collectives import COLLECTIVES
 
+pytestmark = pytest.mark.long
+
 URLS = {"file": None, "redis": "redis://127.0.0.1:6379/0", "tcp": "tcp://", "ps": "ps://"}
 ALL = list(CHOSEN.values())
 

@@ -20,6 +20,8 @@ from dayfly.life.sessions import Session
 from tests.benchmarks.left import scratch
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 TINY = ["--quick", "--rounds", "1", "--workers", "2", "--models", "digits-cnn"]
 
 

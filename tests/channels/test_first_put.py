@@ -8,12 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
+import pytest
 import torch
 
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import EVERYONE, Key
 from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put
+
+pytestmark = pytest.mark.long
 
 SIZE = 100_000
 KEYS = [Key(step, "race", 0, EVERYONE) for step in range(20)]

@@ -15,6 +15,8 @@ from dayfly.plan.choose.front import Front, Point
 from dayfly.plan.choose.front_words import words
 from dayfly.plan.choose.in_words import number, per_cent
 
+pytestmark = pytest.mark.long
+
 #: By hand: seconds, dollars. b and e are dominated; f equals d.
 POINTS = [
     Point(10.0, 9.0, "a"),

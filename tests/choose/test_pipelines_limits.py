@@ -16,6 +16,8 @@ from dayfly.plan.choose.pipelines.labels import OutOfTime
 from dayfly.plan.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
 from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, random_problem
 
+pytestmark = pytest.mark.long
+
 
 def test_without_time_the_gap_holds() -> None:
     problem = random_problem(5, layers=10, options=4)

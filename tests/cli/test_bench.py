@@ -10,6 +10,8 @@ from dayfly.cli.bench import benches
 from dayfly.errors import RequestError
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_what_there_is(arguments: list[str], tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tests.cli import command
 from tests.plan import by_hand
 from tests.runs import coordinator, small
 
+pytestmark = pytest.mark.long
+
 #: Of the job `fast`: its layers' bytes are true, its seconds somebody says.
 LAYERS = (
     by_hand.layer("0 Flatten"),

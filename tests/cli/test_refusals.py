@@ -8,6 +8,8 @@ import pytest
 
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("flags", "words"),
@@ -137,6 +139,7 @@ def test_a_job_that_cannot_be_cut_so(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.quick
 def test_a_run_directory_that_is_not_empty_is_left_alone(fast: Path, tmp_path: Path) -> None:
     mine = tmp_path / "run" / "mine.txt"
     mine.parent.mkdir()

@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 OWN = '[usd_per_request]\nvalue = 1\nsource = "[a] bet"\nas_of = "2026-11"\n'
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:

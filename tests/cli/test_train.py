@@ -14,6 +14,8 @@ import safetensors.torch
 
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 KEYS = [
     "run_id",
     "status",
@@ -39,6 +41,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.quick
 def test_a_run_has_all_of_its_results(fast: Path, tmp_path: Path) -> None:
     done = command.run("train", fast, "--workers", 2, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

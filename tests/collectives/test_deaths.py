@@ -11,6 +11,8 @@ from dayfly.wire.schedule import Op
 from tests.collectives.algorithms import REPLAYED, Algorithm
 from tests.collectives.world import OPERATION, SOON_S, World, random_inputs, same_bits, world
 
+pytestmark = pytest.mark.long
+
 #: Two chunks a split, for those that have chunks.
 SIZE, LENGTH, CHUNK = 3, 20, 3
 

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 import dayfly
 
+pytestmark = pytest.mark.long
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "charlm.py"
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 STEPS = steps_of((ROOT / "docs" / "pipelines.md").read_text())
 

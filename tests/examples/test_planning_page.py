@@ -13,6 +13,8 @@ from dayfly.plan.plan import Plan
 from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="cpu cgroups need root here")
 STEPS = steps_of((ROOT / "docs" / "planning.md").read_text())

@@ -12,6 +12,8 @@ import torch
 from tests.examples.launching import dayfly_run, torchrun
 from tests.examples.page import measured
 
+pytestmark = pytest.mark.long
+
 SCRIPTS = Path(__file__).parents[2] / "examples" / "scripts"
 WORKERS = 2
 #: Two terms have one order, so sums are the same bits; what is left is what libraries may do.

@@ -24,6 +24,8 @@ from tests.examples.page import (
     steps_of,
 )
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs" / "scripts.md"
 STEPS = steps_of(PAGE.read_text())
 #: The page's address of a Redis, for which the test has one of its own.

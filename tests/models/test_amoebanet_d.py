@@ -10,6 +10,8 @@ from dayfly.models import amoebanet_d, amoebanet_d18, amoebanet_d36
 from dayfly.models.amoebanet_d import Cell, Halved
 from tests.models.sizes import mib, on_meta, parameters
 
+pytestmark = pytest.mark.long
+
 
 def test_sizes_are_those_of_the_tables() -> None:
     d18, d36 = parameters(on_meta(amoebanet_d18)), parameters(on_meta(amoebanet_d36))

@@ -30,6 +30,8 @@ from dayfly.models import (
 from dayfly.models.mobilenet import InvertedResidual
 from dayfly.models.resnet import ZeroPadding
 
+pytestmark = pytest.mark.long
+
 Build = Callable[[int], nn.Sequential]
 
 

@@ -30,6 +30,8 @@ from dayfly.models import (
     yfcc,
 )
 
+pytestmark = pytest.mark.long
+
 KINDS: dict[str, tuple[Callable[..., data.Pair], tuple[int, ...], type, tuple[int, ...]]] = {
     "mnist": (mnist, (1, 28, 28), np.float32, ()),
     "cifar10": (cifar10, (3, 32, 32), np.float32, ()),

@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dayfly.models import MODELS, Entry, Figure, on_meta, parameters_of
 
+pytestmark = pytest.mark.long
+
 FIGURES = [(name, figure) for name, entry in MODELS.items() for figure in entry.figures]
 #: All that is not reached. A figure that joins them needs a reason in its note.
 NOT_REACHED = {

@@ -20,6 +20,8 @@ from tests.pipelines.kit import Stage, pipeline
 from tests.pipelines.world import OPERATION, SOON_S, all_ranks, attempt, check
 from tests.wire.conftest import Distant
 
+pytestmark = pytest.mark.long
+
 LAYOUT, MICRO_BATCHES, CHUNK = Layout(3, 1), range(2), 4
 
 

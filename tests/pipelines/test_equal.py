@@ -19,6 +19,8 @@ from tests.pipelines.case import Case, score
 from tests.train.jobs import one_thread
 from tests.wire.conftest import Distant
 
+pytestmark = pytest.mark.long
+
 KINDS = (FileChannel, Distant)
 
 
@@ -82,6 +84,7 @@ def test_four_stages(name: str, every: int, schedule: str, request: pytest.Fixtu
         case.check(cut, 1, schedule, KINDS[turn % 2])
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("schedule", ORDERS)
 def test_a_stage_each_layer(schedule: str, cnn: Case) -> None:
     cnn.check(range(1, len(cnn.forms) + 1), 1, schedule)

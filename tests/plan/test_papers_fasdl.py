@@ -33,6 +33,8 @@ from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, 
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, split
 from dayfly.wire.virtual import Link, finish_s, simulate
 
+pytestmark = pytest.mark.long
+
 MIB = 2**20
 
 

@@ -33,6 +33,8 @@ from dayfly.wire.schedule import Kind, Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline as steps_of
 
+pytestmark = pytest.mark.long
+
 MB = 1e6
 LAMBDA_BYTES_PER_S = 70 * MB
 #: Bytes of messages and gradients are multiples, so that all splits of a stage are equal.

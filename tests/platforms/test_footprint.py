@@ -14,6 +14,8 @@ from dayfly.life.platforms.base import Ended, Outcome, Platform
 from dayfly.life.platforms.cgroups import Cgroup, Controller
 from dayfly.life.platforms.footprint import Footprint, Resident
 
+pytestmark = pytest.mark.long
+
 MIB = 2**20
 HELD_MIB, FILE_MIB, ROOMY_MIB = 200, 300, 1200
 

@@ -31,6 +31,8 @@ from dayfly.life.platforms.gpus import (
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 
+pytestmark = pytest.mark.long
+
 GIB = 2**30
 
 

@@ -18,6 +18,8 @@ from dayfly.life.platforms.base import Limits, Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 
+pytestmark = pytest.mark.long
+
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="cpu cgroups need root here")
 
 

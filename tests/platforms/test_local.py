@@ -20,6 +20,8 @@ from dayfly.life.platforms.base import Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 
+pytestmark = pytest.mark.long
+
 
 def test_the_zygote_may_die(platform: Platform, tmp_path: Path) -> None:
     """Running functions go on and are reaped by us; new ones start, from a new zygote."""
@@ -61,6 +63,7 @@ def test_a_function_that_seems_stuck_says_where_it_is(platform: Platform, tmp_pa
     assert wait_for_all(platform, ["stuck"])["stuck"].outcome is Outcome.RETURNED
 
 
+@pytest.mark.quick
 def test_what_a_function_left_in_the_background_goes(platform: Platform) -> None:
     ended = run(platform, "leave_children", memory_mib=500)
     assert ended.outcome is Outcome.RETURNED

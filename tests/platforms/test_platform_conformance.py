@@ -14,6 +14,8 @@ from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
 
+pytestmark = pytest.mark.long
+
 #: Generous: what a handler of these tests needs, beside what it allocates on purpose.
 ROOMY_MIB = 500
 

@@ -14,6 +14,8 @@ from dayfly import owned
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:

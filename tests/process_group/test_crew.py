@@ -10,6 +10,8 @@ from dayfly.wire.process_group.crew import Crew
 from tests.channels.kit import eventually
 from tests.channels.places import SOON_S
 
+pytestmark = pytest.mark.long
+
 
 def alive(name: str) -> int:
     return sum(thread.name == name for thread in threading.enumerate())

@@ -9,6 +9,8 @@ from tests.process_group.equal import BACKEND, assert_equal, values
 from tests.process_group.workloads import Workload, workloads
 from tests.process_group.world import World
 
+pytestmark = pytest.mark.long
+
 MODULES = (
     "asynchronous",
     "checkpoints",

@@ -13,6 +13,8 @@ from tests.process_group.test_equal import cases
 from tests.process_group.workloads import Workload, workloads
 from tests.process_group.world import World
 
+pytestmark = pytest.mark.long
+
 #: Of the process group, in seconds: no rank is as far behind. An error is there soon after.
 TIMEOUT_S = 10.0
 PATIENCE_S = 20.0
@@ -71,6 +73,7 @@ def test_an_exception_of_one_rank(world: World) -> None:
     assert all(outcome.error for outcome in outcomes)
 
 
+@pytest.mark.quick
 def test_wrong_requests_are_refused_at_once(world: World) -> None:
     for found in values(world, WRONG["refused_before_it_begins"], 2, BACKEND):
         assert found["sum"].tolist() == [2.0] * 3

@@ -17,6 +17,8 @@ from tests.channels.places import tensor
 from tests.collectives.world import same_bits
 from tests.process_group.post_office import CHUNK, KINDS, Call, Office, office, threads
 
+pytestmark = pytest.mark.long
+
 #: Of nothing, of one message, of several, of as many as there may be, and larger ones.
 LENGTHS = [0, 1, CHUNK, 2 * CHUNK, 5 * CHUNK + 3, 32 * CHUNK, 100 * CHUNK + 17]
 
@@ -32,6 +34,7 @@ def numbered(number: int, length: int) -> torch.Tensor:
     return torch.full((length,), float(number))
 
 
+@pytest.mark.quick
 def test_letters_arrive_in_their_order(three: Office) -> None:
     """All are sent at once; half of the receives are asked for before, half after."""
     zero, one, _ = three.members

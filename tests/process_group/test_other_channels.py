@@ -14,6 +14,8 @@ from tests.process_group.equal import assert_equal
 from tests.process_group.workloads import workloads
 from tests.process_group.world import World
 
+pytestmark = pytest.mark.long
+
 SOME = {
     "asynchronous": ["different_ones_at_once"],
     "collectives": ["all_to_all_single", "broadcast", "coalesced"],

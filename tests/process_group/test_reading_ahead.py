@@ -24,6 +24,8 @@ from dayfly.wire.shaping import Rates, Way
 from tests.channels.places import NAMESPACE, SOON_S, make
 from tests.process_group.post_office import CHUNK, Call, Member, Office, office, threads
 
+pytestmark = pytest.mark.long
+
 RATES = Rates(up_bytes_per_s=1e9, down_bytes_per_s=1e7, latency_s=0.002)
 LENGTH = 5 * CHUNK
 PARTS = 5

@@ -16,6 +16,8 @@ from torch.multiprocessing.spawn import spawn
 from dayfly.runs.scripts import standalone
 from dayfly.wire.channels import direct
 
+pytestmark = pytest.mark.long
+
 #: Far longer than anything here takes, and far less than a group's timeout.
 LONG_S = 200
 

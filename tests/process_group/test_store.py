@@ -23,6 +23,8 @@ from dayfly.wire.process_group.store import ChannelStore, StoreServer
 from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
 from tests.channels.processes import in_processes
 
+pytestmark = pytest.mark.long
+
 FILES = "files-tmpfs"
 SOON = timedelta(seconds=SOON_S)
 Open = Callable[[int], Channel]

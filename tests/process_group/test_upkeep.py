@@ -22,6 +22,8 @@ from dayfly.wire.process_group.members import MembersChannel, left_key
 
 from .members_here import each, members
 
+pytestmark = pytest.mark.long
+
 
 class Distant(FileChannel):
     """As if a link were between: several lanes."""

@@ -17,6 +17,8 @@ from dayfly.plan.figures import Affine
 from dayfly.runs.profiling.flops import layer_flops
 from dayfly.runs.profiling.layers import layer_bytes
 
+pytestmark = pytest.mark.long
+
 
 def job(model: nn.Module) -> dayfly.Job:
     """A job with this model, and outputs' mean for a loss."""

@@ -22,6 +22,8 @@ from dayfly.runs.predicting import predict_run
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile, job_facts
 from tests.cli.command import run
 
+pytestmark = pytest.mark.long
+
 SAMPLES = 60
 
 

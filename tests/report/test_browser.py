@@ -14,6 +14,8 @@ from tests.report import made_up
 from tests.report.browser import opened, said, with_script
 from tests.report.test_page import HOSTILE
 
+pytestmark = pytest.mark.long
+
 HISTORY = {
     "epochs": [{"epoch": n, "train_loss": 2.0 - n, "val_loss": None} for n in range(2)],
     "step_loss": [2.0, None, 1.0] * 50,

@@ -17,6 +17,8 @@ from dayfly.runs.report import write_report
 from dayfly.runs.scripts.worker import telling_pauses_s
 from tests.cli import command
 
+pytestmark = pytest.mark.long
+
 WAITS = """
 import os, time
 from pathlib import Path

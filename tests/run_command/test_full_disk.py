@@ -20,6 +20,8 @@ from dayfly.wire.store import StoreError, cannot_write
 from tests.run_command.scripts import Notes
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:

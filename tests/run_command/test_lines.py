@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from dayfly.runs.scripts.logs import STATE_EVERY_S, Follower, PrintedLines
 
+pytestmark = pytest.mark.long
+
 
 def all_lines(*pieces: str, now_s: float = 0.0) -> list[str]:
     lines = PrintedLines()

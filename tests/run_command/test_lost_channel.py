@@ -21,6 +21,8 @@ from dayfly.wire.keys import COORDINATOR, Key
 from tests.run_command.scripts import Notes
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 LOOKS = "looking: the store has not answered"
 
 

@@ -14,6 +14,8 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.report import write_report
 from tests.run_command.scripts import resume, run
 
+pytestmark = pytest.mark.long
+
 RESTART = 'os.environ["TORCHELASTIC_RESTART_COUNT"]'
 
 
@@ -100,6 +102,7 @@ def test_exit_codes_are_named_and_success_is_none(here: Path) -> None:
     )
 
 
+@pytest.mark.quick
 def test_a_killed_rank_starts_all_again(here: Path) -> None:
     ran = run(
         here,

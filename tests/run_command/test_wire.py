@@ -13,6 +13,8 @@ from dayfly.life import gang
 from tests.cli import command
 from tests.run_command.scripts import run
 
+pytestmark = pytest.mark.long
+
 #: Rank 1 is killed, once, while the others wait for it.
 SUM = """
     import os, signal, torch

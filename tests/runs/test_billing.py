@@ -19,6 +19,8 @@ from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
 from tests.runs.test_resume import resume
 
+pytestmark = pytest.mark.long
+
 Undisturbed = Callable[[int], dayfly.Run]
 
 

@@ -26,6 +26,8 @@ from dayfly.runs.recorder import Recorder
 from dayfly.wire import authentication
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 Undisturbed = Callable[[int], dayfly.Run]
 SECRET = "hunter2-is-no-word-of-any-log"
 #: Of the coordinator: 256 bits.

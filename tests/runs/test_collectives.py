@@ -20,6 +20,8 @@ from dayfly.wire.collectives import COLLECTIVES, NAMES
 from tests.cli import command
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 
 class Summing(Files):
     """A kind of channel that sums."""

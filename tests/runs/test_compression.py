@@ -19,6 +19,8 @@ from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed
 
+pytestmark = pytest.mark.long
+
 WORKERS = 2
 METHODS = ("bf16", "int8", "powersgd:2")
 Undisturbed = Callable[[str], dayfly.Run]

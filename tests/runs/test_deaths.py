@@ -11,6 +11,8 @@ import dayfly
 from dayfly.life.faults import Fault
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 Undisturbed = Callable[[int], dayfly.Run]
 
 
@@ -51,6 +53,7 @@ def test_a_worker_may_be_killed_from_outside_again_and_again_in_one_step(
     assert small.bits(run) == small.bits(undisturbed(2))
 
 
+@pytest.mark.quick
 def test_a_single_worker_goes_on_from_its_checkpoint(
     data: Path, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:

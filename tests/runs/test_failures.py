@@ -16,6 +16,8 @@ import dayfly
 from dayfly.train.arrays import load_arrays
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 MARK = 99.0
 
 

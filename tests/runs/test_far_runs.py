@@ -13,6 +13,8 @@ import torch
 
 from tests.runs.far_runs import CASES
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

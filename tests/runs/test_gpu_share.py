@@ -23,6 +23,8 @@ from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.settings import Settings
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 T4 = Catalogue().platform("alibaba-fc-t4")
 ASKED: dict[str, Any] = {"imitate": "alibaba-fc-t4", "memory_mib": 4096}
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

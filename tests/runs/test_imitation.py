@@ -21,6 +21,8 @@ from dayfly.runs.settings import Settings
 from dayfly.wire.shaping import Rates
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="cpu cgroups need root here")
 
 PLATFORM = FunctionPlatform(

@@ -11,6 +11,8 @@ import torch
 import dayfly
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 #: A life has a step of 2.5 s and a few of half a second; 5.5 s are kept to end in order.
 LIFETIME_S = 11.0
 SLOWLY = small.Slowly(2.5, 0.5)

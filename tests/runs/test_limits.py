@@ -25,6 +25,8 @@ from dayfly.runs.task_size import check_task
 from dayfly.wire.shaping import Rates
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="cpu cgroups need root here")
 
 

@@ -18,6 +18,8 @@ from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed, resume
 
+pytestmark = pytest.mark.long
+
 #: Seconds of a function's first step, of those that follow, and of its life; half of that is kept
 #: to end in order.
 FIRST_S, THEN_S, LIFETIME_S = 2.0, 0.4, 9.0
@@ -137,6 +139,7 @@ def test_a_run_goes_on_with_the_protocol_that_it_began_with(data: Path, tmp_path
             dayfly.resume(tmp_path, progress=False, **given)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("given", "words"),
     [

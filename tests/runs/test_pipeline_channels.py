@@ -17,6 +17,8 @@ from dayfly.runs import one_life
 from tests.runs import small, staged
 from tests.runs.staged import Undisturbed
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def redis() -> Iterator[str]:

@@ -9,6 +9,8 @@ import pytest
 from tests.runs import small, staged
 from tests.runs.staged import Undisturbed
 
+pytestmark = pytest.mark.long
+
 PARTS = 6
 
 

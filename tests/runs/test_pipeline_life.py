@@ -25,7 +25,10 @@ from dayfly.wire.store import FileStore
 from tests.runs import coordinator, small, staged
 from tests.runs.staged import Undisturbed
 
+pytestmark = pytest.mark.long
 
+
+@pytest.mark.quick
 def test_two_die_together_one_of_them_again_and_the_zygote(
     data: Path, undisturbed_stages: Undisturbed, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from dayfly.life.faults import Fault
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
 
+pytestmark = pytest.mark.long
+
 DAYFLY = Path(sys.executable).with_name("dayfly")
 
 #: Whichever step it is that gets there first: when checkpoints are trimmed is a matter of time.
@@ -116,6 +118,7 @@ def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
         dayfly.resume(tmp_path, progress=False)
 
 
+@pytest.mark.quick
 def test_a_run_goes_on_with_another_number_of_workers(data: Path, tmp_path: Path) -> None:
     killed(data, tmp_path, [Fault(COORDINATOR, 20, "step")])
     result = resume(tmp_path, "--workers", "3")

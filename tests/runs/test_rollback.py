@@ -26,6 +26,8 @@ from dayfly.wire.channels.kinds.files import Files
 from dayfly.wire.keys import COORDINATOR, Key
 from tests.runs import coordinator, small
 
+pytestmark = pytest.mark.long
+
 Undisturbed = Callable[[int], dayfly.Run]
 #: Often: what is redone is little then.
 OFTEN: dict[str, Any] = {"checkpoint_every_s": 0.05, "progress": False}

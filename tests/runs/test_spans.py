@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from dayfly.runs.spans import Spans, without
 
+pytestmark = pytest.mark.long
+
 
 def test_spans_of_one_kind_are_joined_and_told_once() -> None:
     spans = Spans()

@@ -16,6 +16,8 @@ from dayfly.wire.channels.patience import LIST_EVERY_S
 from tests.channels.store_places import directory, dynamodb, s3, shared_moto
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 Undisturbed = Callable[[int], dayfly.Run]
 
 FAULTS = [

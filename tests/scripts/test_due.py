@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from dayfly.runs.scripts.due import SPARE_S, Announcement, Decisions
 
+pytestmark = pytest.mark.long
+
 
 @dataclass
 class Played:

@@ -35,6 +35,8 @@ from dayfly.wire.process_group.store import StoreServer
 from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
 from tests.channels.processes import in_processes
 
+pytestmark = pytest.mark.long
+
 FILES = "files-tmpfs"
 SOON = timedelta(seconds=SOON_S)
 KNOWN = ("undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake", "dayfly")

@@ -20,6 +20,8 @@ from dayfly.wire.keys import COORDINATOR
 from tests.channels.kit import eventually
 from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
 
+pytestmark = pytest.mark.long
+
 FILES = "files-tmpfs"
 
 
@@ -88,6 +90,7 @@ def test_all_ranks_say_the_same_over_every_channel(name: str) -> None:
         assert due == [8.4, 16.8, 25.2, 26.6]
 
 
+@pytest.mark.quick
 def test_the_first_to_end_counts(coordinator: tuple[Place, Channel, ExitStack]) -> None:
     """Rank 1's function began long before rank 0's, and did not wait for it."""
     place, _, stack = coordinator

@@ -18,6 +18,8 @@ from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from tests.segments import kit
 
+pytestmark = pytest.mark.long
+
 BEFORE, KEY = Key(0, "a", 0, 1), Key(1, "a", 0, 1)
 SOON_S = 30.0
 

@@ -18,6 +18,8 @@ from tests.soak.plan import SHORT, plan, plans
 from tests.soak.soak import Soak
 from tests.soak.summary import Summary
 
+pytestmark = pytest.mark.long
+
 #: After so many seconds no run is begun or killed at from outside; but however slow the machine,
 #: one of each protocol is.
 SOAK_S = 35.0

@@ -20,6 +20,8 @@ from dayfly.train.stages.layers import layers_of
 from dayfly.train.state import load_model_tensors, model_tensors
 from tests.stages.models import Gpt, cells, cnn, job_of, masked, mlp, recurrent
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -23,6 +23,8 @@ from dayfly.train.flat import FlatBuffer
 from dayfly.train.mirror import Apart, Mirror, mirror
 from dayfly.wire.schedule import Span
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CASES = [
     node.name
