@@ -63,7 +63,9 @@ pytestmark = pytest.mark.long
         (["--cut", "2", "--sync", "local-sgd", "--k", "2"], "--cut is for --sync bsp"),
         (["--cut", "2", "--compress", "int8"], "--compress int8 is for models that are not cut"),
         (["--cut", "2", "--channel", "ps://127.0.0.1:1"], "ps:// only sums: give a store, or tcp"),
-        (["--resume", "."], "leave out JOB.py"),
+        (["--resume", "."], "holds no run: it has no run.json"),
+        (["--resume", ".", "--seed", "3"], "in the run's directory: leave out --seed"),
+        (["--allow-changed-job"], "--allow-changed-job is for a run that goes on: add --resume"),
         (["--bananas"], "No such option"),
     ],
 )

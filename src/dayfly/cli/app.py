@@ -145,6 +145,12 @@ def train(
     own: Own = None,
     run_dir: RunDir = None,
     resume: Resume = None,
+    allow_changed_job: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changed-job", help="With --resume: go on with JOB.py as it is by now."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
@@ -164,7 +170,6 @@ def train(
         given.update(training_settings(context))
         if resume is not None:
             fixed: dict[str, object] = {
-                "JOB.py": job_file,
                 "--run-dir": run_dir,
                 "--plan": plan,
             }
@@ -174,7 +179,18 @@ def train(
                 raise RequestError(
                     f"--resume goes on with what is in the run's directory: leave out {refused[0]}"
                 )
-            return launch.resume(resume, epochs=epochs, display=display, **given)
+            if allow_changed_job and job_file is None:
+                raise RequestError("--allow-changed-job needs the job that changed: name JOB.py")
+            return launch.resume(
+                resume,
+                epochs=epochs,
+                job_file=job_file,
+                allow_changed_job=allow_changed_job,
+                display=display,
+                **given,
+            )
+        if allow_changed_job:
+            raise RequestError("--allow-changed-job is for a run that goes on: add --resume DIR")
         if job_file is None:
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"

@@ -12,6 +12,7 @@ from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
 from dayfly.plan.plan import Plan
 from dayfly.runs.allotment import allotment
+from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
@@ -94,25 +95,33 @@ def resume(
     directory: Path,
     *,
     epochs: int | None = None,
+    job_file: Path | None = None,
+    allow_changed_job: bool = False,
     display: Display,
     faults: Sequence[Fault] = (),
     **changes: Any,
 ) -> Run:
     """Go on with a run from its last checkpoint; a run that is done is returned as it is.
 
-    epochs: to which it goes; None: as before. changes: settings that are to be others from now on,
-    such as `workers`; None: as before. Raises RequestError if the directory holds no run, or
-    another process runs it.
+    epochs: to which it goes; None: as before. job_file: the job's, to be compared with the stored
+    one; None: that is taken. allow_changed_job: go on with the file's if it is another. changes:
+    settings that are to be others from now on, such as `workers`; None: as before. Raises
+    RequestError if the directory holds no run, or another process runs it.
     """
     directory = directory.absolute()
     record = Record.load(directory)
     store = FileStore(directory)
+    changed = None
+    if job_file is not None:
+        changed = changed_job(record, store, job_file, allowed=allow_changed_job)
     job = stored_job(record, store)
+    if changed is not None and epochs is None and changed.epochs != job.epochs:
+        epochs = changed.epochs
     known = {name: value for name, value in changes.items() if value is not None}
     if is_over(record, record.changed_settings(known), job.epochs, epochs):
         assert record.result is not None
         OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
-        if known or epochs is not None:
+        if known or epochs is not None or changed is not None:
             display.note("it was done already: nothing was started")
         return Run(directory, job, Result(**record.result))
     with (
@@ -130,6 +139,12 @@ def resume(
         if before.status == "done":
             with being_prepared(directory):
                 take_inputs_again(before, job, store)
+        if changed is not None and job_file is not None:
+            changed = replace(changed, epochs=job.epochs)
+            with being_prepared(directory):
+                record = take_job(record, job, changed, job_file.resolve().parent, store)
+            job = changed
+            display.note("the job is another from here on (--allow-changed-job)")
         check_shares(job, record.settings, record.samples)
         for kind in record.settings.kinds:
             allotment(kind)  # before anything is tried

@@ -42,15 +42,16 @@ _MANY_FILES = 200
 #: Modules of the standard library that do something when they are imported.
 _NOT_TO_IMPORT = {"antigravity", "this"}
 _NOT_SHIPPED = {"__pycache__", "node_modules"}
-_PICKLE, _CODE = "job/job.pkl", "job/code.zip"
+_PICKLE, _CODE = "job.pkl", "code.zip"
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Digests (SHA-256, hexadecimal) of a job in the store; no code: None."""
+    """Digests (SHA-256, hexadecimal) of a job in the store; no code: None. folder: where it is."""
 
     job: str
     code: str | None
+    folder: str = "job"
 
 
 def load_job_file(path: Path) -> Job:
@@ -112,8 +113,10 @@ def ship(
     code: Path | None,
     store: FileStore,
     note: Callable[[str], None] = lambda text: None,
+    *,
+    folder: str = "job",
 ) -> Shipped:
-    """Put a job, and the directory `code`, into the store.
+    """Put a job, and the directory `code`, into a folder of the store.
 
     The store's own directory and the job's data stay out of it, and so does a job file that has the
     name of an installed module, which functions have to find. To be called before the
@@ -124,6 +127,7 @@ def ship(
         code: directory of the job's file; None: there is none.
         store: the run's.
         note: told how much travels, if that is much.
+        folder: in the store.
     """
     by_value = [module for module in _modules_of(job) if not _installed(module)]
     for module in by_value:
@@ -138,7 +142,7 @@ def ship(
     finally:
         for module in by_value:
             cloudpickle.unregister_pickle_by_value(module)
-    store.put(_PICKLE, pickled)
+    store.put(f"{folder}/{_PICKLE}", pickled)
     left_out = {store.root.resolve()}
     if not callable(job.data):
         left_out.add(Path(str(job.data)).expanduser().resolve())
@@ -148,8 +152,22 @@ def ship(
             left_out.add(file.resolve())
     zipped = _zipped(code, left_out, note) if code is not None else None
     if zipped is not None:
-        store.put(_CODE, zipped)
-    return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped))
+        store.put(f"{folder}/{_CODE}", zipped)
+    return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped), folder)
+
+
+def sources(code: Path, store: FileStore) -> dict[str, bytes]:
+    """The Python files below a job's directory, by their paths in it, as `ship` takes them."""
+    found = (path for path in _files(code, {store.root.resolve()}) if path.suffix == ".py")
+    return {str(path.relative_to(code)): path.read_bytes() for path in found}
+
+
+def shipped_sources(shipped: Shipped, store: FileStore) -> dict[str, bytes]:
+    """The same of those that were shipped. Raises DayflyError if they were damaged."""
+    assert shipped.code is not None
+    zipped = _checked(store, f"{shipped.folder}/{_CODE}", shipped.code)
+    with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
 
 
 def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
@@ -160,12 +178,13 @@ def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
 
     Raises DayflyError if a digest is not the one that was shipped; nothing is loaded then.
     """
-    pickled = _checked(store, _PICKLE, shipped.job)
+    pickle = f"{shipped.folder}/{_PICKLE}"
+    pickled = _checked(store, pickle, shipped.job)
     here = Path.cwd()
     if shipped.code is not None:
         folder = (scratch or _private()) / shipped.code
         if not folder.is_dir():
-            _unpack(_checked(store, _CODE, shipped.code), folder)
+            _unpack(_checked(store, f"{shipped.folder}/{_CODE}", shipped.code), folder)
         sys.path.insert(0, str(folder))
         os.chdir(folder)
     try:
@@ -174,7 +193,7 @@ def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
         if scratch is None:
             os.chdir(here)
     if not isinstance(job, Job):
-        raise DayflyError(f"{_PICKLE} in {store.root} holds a {type(job).__name__}, not a Job")
+        raise DayflyError(f"{pickle} in {store.root} holds a {type(job).__name__}, not a Job")
     return job
 
 
