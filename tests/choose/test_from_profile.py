@@ -12,6 +12,7 @@ from dayfly.errors import RequestError
 from dayfly.plan.choose.from_profile import over_store
 from dayfly.plan.choose.pipelines.problem import StagesOverLinks, StagesOverStore
 from dayfly.plan.choose.pipelines_from_profile import stages_problems
+from dayfly.plan.figures import Figure
 from dayfly.plan.memory import WORKER_MIB
 from tests.choose.lambda_by_hand import LATENCY_S, SIZES, job
 
@@ -78,3 +79,14 @@ def test_what_cannot_be_cut_is_refused() -> None:
         stages_problems(replace(job(), listed=False), LAMBDA, **asked)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="micro-batches 128 of 64 samples: give a number up to"):
         stages_problems(job(), LAMBDA, **{**asked, "micro_batches": (128,)})  # type: ignore[arg-type]
+
+
+def test_over_another_store_a_start_reads_as_many_bytes() -> None:
+    """700 MB that came at 70 MB/s come at the store's 35 MB/s, after its latency."""
+    known = job()
+    sizes = tuple(
+        replace(size, start_s=Figure.given(size.down.message_s(7e8))) for size in known.sizes
+    )
+    made = over_store(replace(known, sizes=sizes), LAMBDA, QUICK)
+    for size in made.sizes:
+        assert size.start_s.value == pytest.approx(0.001 + 7e8 / 35e6)

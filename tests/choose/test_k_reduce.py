@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 
 from dayfly.errors import RequestError
 from dayfly.plan.choose.front import Front
 from dayfly.plan.choose.k_reduce import plan_k_reduce
+from dayfly.plan.choose.k_reduce_bounds import Array, _bounds
 from dayfly.plan.choose.k_reduce_problem import KReducePlan, KReduceProblem
+from dayfly.plan.choose.k_reduce_tables import Rounds, Tables
 from dayfly.plan.figures import Affine
 from tests.choose.k_reduce_by_hand import every_plan, problem, problems, size, way
 
@@ -138,3 +141,17 @@ def test_more_latency_is_never_better() -> None:
     far = plan_k_reduce(problem(size(up=way(1000.0, 0.5)), workers=(2, 3)))
     assert far.fastest.seconds > near.fastest.seconds
     assert far.cheapest.usd >= near.cheapest.usd
+
+
+def test_the_bound_of_dollars_has_each_workers_invocation() -> None:
+    """Of boxes of one batch: as tight as for seconds, so that they are left out in time."""
+
+    def least_usd(usd_per_invocation: float) -> Array:
+        tables = Tables.of(problem(usd_per_invocation=usd_per_invocation, epochs=3.0))
+        pairs = np.arange(len(tables.grid.workers))
+        rounds = Rounds.of(tables, np.zeros_like(pairs), pairs)
+        return _bounds(rounds, np.full_like(pairs, 8), np.full_like(pairs, 8))[1]
+
+    workers = Tables.of(problem()).grid.workers
+    assert max(workers) > 1
+    assert least_usd(0.5) - least_usd(0.0) == pytest.approx(0.5 * 3.0 * workers, rel=1e-6)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.wire.collectives.overlapped import bound_s, lag, overlapped, overlapped_s, sums
+from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.overlapped import (
+    bound_s,
+    lag,
+    overlapped,
+    overlapped_requests,
+    overlapped_s,
+    sums,
+)
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Span
@@ -169,3 +177,16 @@ def test_over_direct_links_it_is_as_fast() -> None:
         made = schedules(size, 2_000_000, 2**14)
         direct = seconds(made, link(10e6, 0.02, direct=True, in_flight=8))
         assert direct == pytest.approx(seconds(made, link(10e6, 0.02)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("length", "chunk"), [(13, 5), (14, 5), (16, 5), (11, 4), (12, 4)])
+def test_requests_are_those_of_the_schedules(length: int, chunk: int) -> None:
+    """Where a split that is an element longer takes as many messages as one, or one more."""
+    ops = [
+        op
+        for rank in range(3)
+        for op in COLLECTIVES["overlapped"].schedule(rank, 3, length, frozenset(), chunk=chunk)
+    ]
+    gets = sum(op.kind in (Kind.GET, Kind.HOLD) for op in ops)
+    puts = sum(op.kind is Kind.PUT for op in ops)
+    assert overlapped_requests(3, length, chunk) == (puts, gets)

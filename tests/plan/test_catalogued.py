@@ -192,3 +192,12 @@ def test_more_memory_flops_and_bandwidth_are_never_slower(
     assert all(a <= b for a, b in zip(step_s(quicker), step_s(now), strict=True))
     nearer = made(*sizes, latency_s=0.04 / factor, down_bytes_per_s=7e7 * factor)
     assert all(a <= b for a, b in zip(message_s(nearer), message_s(now), strict=True))
+
+
+def test_what_the_catalogue_does_not_know_takes_no_time() -> None:
+    """Summing, applying and ending: nothing is added that is neither given nor computed."""
+    (size,) = made(1024).sizes
+    assert size.reduce_s_per_byte == 0.0
+    assert size.apply == Affine(0.0, 0.0)
+    assert (size.step_s.value, size.end_s.value) == (0.0, 0.0)
+    assert size.data.fixed == 0.0

@@ -12,6 +12,7 @@ import torch
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.execution import Execution
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
@@ -147,3 +148,36 @@ def test_what_is_sent_is_what_all_ranks_have(slow: Slow) -> None:
         rank_0.all_reduce(buffer, 0, "grad", codec=codec)
     assert buffer.tolist() == [2048, 3, 6, 8]
     assert codec.encoded == [(Span(2, 4), False), (Span(0, 2), True)]
+
+
+def test_who_is_superseded_stores_its_own_sums_first(tmp_path: Path) -> None:
+    """What was summed up in the buffer is no contribution any more: it is not to be summed again.
+
+    Ops of rank 0 of 2: what it contributes to rank 1 is put, its own sum is made and not yet put.
+    """
+    namespace = Namespace("run", 0)
+    with (
+        FileChannel.make(tmp_path, namespace, senders=2, budget_bytes=2**20, ahead_bytes=0),
+        FileChannel(tmp_path, namespace) as channel,
+        engine(channel) as ours,
+    ):
+        buffer_P = torch.tensor([6.0, 8.0, 3.0, 4.0])
+        plan = ours._plan(buffer_P, None)
+        execution = Execution(ours._setting, plan, buffer_P, 0, "grad")
+        (sum_at,) = (
+            at
+            for at, op in enumerate(plan.schedule)
+            if op.kind is Kind.PUT and op.name is not None and op.name.destination == EVERYONE
+        )
+        for at in range(sum_at):
+            execution._done[at] = True
+        execution._store_own_sums()
+        part, total = Key(0, "grad-part", 0, 1), Key(0, "grad-sum", 0, EVERYONE)
+        assert channel.stored([part, total]) == {total}
+        into = torch.zeros(2)
+        channel.get(total, into, SOON_S)
+        assert into.tolist() == [6.0, 8.0]
+        execution._done[sum_at] = True
+        channel.drop([total])
+        execution._store_own_sums()
+        assert channel.stored([total]) == frozenset()

@@ -15,11 +15,19 @@ from hypothesis import strategies as st
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.plan.configuration import Configuration
+from dayfly.plan.figures import Figure, Transfer
 from dayfly.plan.predict import predict
 from dayfly.plan.scenario import Scenario
 from dayfly.plan.simulation.fleet import End
 from dayfly.plan.simulation.outcome import Simulated
-from tests.plan.simulation.made import POLICY, configuration, made_course, profile, simulated
+from tests.plan.simulation.made import (
+    POLICY,
+    configuration,
+    made_course,
+    profile,
+    simulated,
+    size,
+)
 
 PIPELINE: dict[str, Any] = {"cut": (2,), "replicas": 2, "micro_batches": 4}
 
@@ -214,3 +222,33 @@ def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 def test_what_cannot_be_run_is_not_simulated() -> None:
     with pytest.raises(RequestError, match="hap"):
         made_course(configuration(sync="hap"))
+
+
+def test_a_stage_that_recomputes_reads_what_comes_from_both_sides() -> None:
+    """Of three stages of one replica, over lines so slow that nothing else counts.
+
+    The first reads gradients, the last outputs, and that in the middle both: 10 kB a sample each.
+    """
+    slow = Transfer(latency_s=Figure.given(0.0), peak_bytes_per_s=Figure.given(1e3))
+    asked = configuration(3, cut=(1, 3), replicas=1, micro_batches=4)
+    made = made_course(asked, known=profile(sizes=(size(down=slow),)))
+    assert made.recomputes
+    one_s = 1e4 * asked.batch_size / 1e3
+    assert made.log_N == pytest.approx([one_s, 2 * one_s, one_s], rel=1e-3)
+
+
+def test_a_worker_that_takes_sums_from_the_log_tells_so() -> None:
+    asked = Scenario(seed=5, deaths_per_hour=150, cold_start_s=1.0)
+    found = simulated(configuration(epochs=4), asked, watched=(0, 1, 2, 3))
+    caught_up = 0
+    for records in found.story.workers.values():
+        taken = 0
+        for record in sorted(records, key=lambda one: one["at"]):
+            if record["kind"] == "step" and not record["computed"]:
+                taken += 1
+                last = record["step"]
+            elif record["kind"] == "caught up":
+                assert taken
+                assert record["step"] == last + 1
+                taken, caught_up = 0, caught_up + 1
+    assert caught_up
