@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -14,12 +15,18 @@ import dayfly
 from benchmarks.parts.measured import Measured, fastest_tenth
 from benchmarks.parts.workloads import Workload
 from dayfly.errors import RunFailed
+from dayfly.life.environment import library_settings
 
 Json = Mapping[str, Any]
 #: The parts of a step record that is whole without spans.
 _FIELDS = {"compute": "compute_s", "wire": "wire_s"}
 #: Spans of the worker's own thread; the others may be hidden behind these.
 _COMPUTING = ("compute", "apply")
+
+
+def environment() -> dict[str, str]:
+    """That of a function of a run without limits; peers begin with it, too."""
+    return {**os.environ, **library_settings(os.environ)}
 
 
 def train(workload: Workload, data: Path, workers: int, run_dir: Path) -> Measured:

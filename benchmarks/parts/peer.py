@@ -1,8 +1,8 @@
 """The processes of `torch_ddp.py`: started, told what to do, ended.
 
-They are started as torchrun would: one a rank, one thread each, and talk over the loopback
-interface. They stay from round to round, asleep while the other side is measured, so starting them
-costs them nothing.
+They are started as torchrun would, one a rank, and talk over the loopback interface. Threads,
+instruction sets and allocator are those of dayfly's functions. They stay from round to round,
+asleep while the other side is measured, so starting them costs them nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import IO, Any
 
+from benchmarks.parts import own
 from benchmarks.parts.measured import Measured
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed
@@ -28,8 +29,6 @@ from dayfly.life.sessions import Session
 #: Longest time that a command may take; a rank that waits for a dead one gives up long before.
 _TIMEOUT_S = 600.0
 _TAIL_CHARACTERS = 2000
-#: A thread a process, as the other side has it and as torchrun sets it; and the interface.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
 class TorchDDP(Closing):
@@ -71,8 +70,8 @@ class TorchDDP(Closing):
                             stderr=log,
                             text=True,
                             env={
-                                **os.environ,
-                                **_ENVIRONMENT,
+                                **own.environment(),
+                                "GLOO_SOCKET_IFNAME": "lo",
                                 "PYTHONPATH": path,
                                 MARK_VARIABLE: f"{session.id}.peers",
                             },

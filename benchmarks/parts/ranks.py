@@ -4,7 +4,8 @@
     ranks.ask("open", url)            all of them at once: `peer.open(url)`; a list of the results
     ranks.together("timed", 10)       as well, at one moment: `peer.timed(10)`
 
-What they are asked stays small, and goes by pipes. The kernel kills them when their starter ends.
+They begin with the environment of dayfly's functions. What they are asked stays small, and goes by
+pipes. The kernel kills them when their starter ends.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.parts import namespaces
+from benchmarks.parts import namespaces, own
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed, in_short
+from dayfly.life.environment import setting
 
 _PR_SET_PDEATHSIG = 1
 #: How far ahead `together` is: long enough for all to have been told.
@@ -60,7 +62,8 @@ class Ranks(Closing):
                 )
                 self._pipes.append(ours)
                 self._processes.append(process)
-                process.start()
+                with setting(own.environment()):  # libraries read it as they are loaded
+                    process.start()
                 theirs.close()
             self._answers(self._pipes)
         except BaseException:

@@ -57,6 +57,18 @@ def test_workers_share_the_batch_and_the_checkpoint() -> None:
     assert (four.model, four.state, four.gradients) == (one.model, one.state, one.gradients)
 
 
+def test_blocks_are_kept_where_memory_is_not_limited() -> None:
+    """A quarter of what a pass takes; with a limit, and of small passes, the end of the heap."""
+    large = (layer("a", MIB, passed=MIB / 4), layer("b", MIB))
+    sizes = tuple(by_hand.size(2, mib) for mib in (1024, None))
+    of = replace(profile(large), sizes=sizes)
+    limited, kept = held(of=of), held(of=of, memory_mib=(None,))
+    taken = kept.activations + kept.work
+    assert limited.heap - 8 * MIB == kept.heap - taken / 4 > 0
+    few = held(of=of, memory_mib=(None,), batch_size=2)
+    assert few.heap == held(of=of, batch_size=2).heap
+
+
 def test_accumulation_holds_one_micro_batch() -> None:
     assert held(micro_batches=8).activations == held().activations / 8
 

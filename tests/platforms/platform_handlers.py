@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
+from dayfly.life.platforms import memory_limits
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.platforms.local_function import current_zygote_pid
+from dayfly.life.processor import VARIABLES
 
 
 def echo(payload: Json, context: Context) -> Json:
@@ -32,6 +34,8 @@ def tell(payload: Json, context: Context) -> Json:
         "memory_mib": context.memory_mib,
         "remaining_s": None if context.deadline is None else context.remaining_s(),
         "threads": torch.get_num_threads(),
+        "capability": torch.backends.cpu.get_cpu_capability().lower(),
+        "variables": {name: os.environ.get(name) for name in VARIABLES},
         "fds": open_files(),
     }
 
@@ -43,6 +47,14 @@ def open_files() -> list[str]:
         with suppress(FileNotFoundError):  # the descriptor of the listing itself
             files.append(os.readlink(f"/proc/self/fd/{fd}"))
     return sorted(files)
+
+
+def free_large_blocks(payload: Json, context: Context) -> Json:
+    """Says how much stays of 64 MiB in blocks of several sizes, once they are freed."""
+    before = memory_limits.anonymous_bytes()
+    blocks = [torch.ones(mib * 2**18) for mib in (32, 16, 8, 4, 4)]
+    del blocks
+    return {"stays_mib": (memory_limits.anonymous_bytes() - before) / 2**20}
 
 
 def train(payload: Json, context: Context) -> Json:

@@ -13,6 +13,7 @@ from platform_testing import call, eventually, read_pids, run, soon, wait_for_al
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.processor import ATEN, Processor
 
 pytestmark = pytest.mark.long
 
@@ -38,11 +39,22 @@ def test_a_function_knows_itself_and_holds_nothing_of_others(platform: Platform)
     assert result["memory_mib"] == ROOMY_MIB
     assert 0 < result["remaining_s"] <= 20
     assert result["threads"] == 1
+    assert result["variables"] == (best := Processor.here().variables(os.environ))
+    assert result["capability"] == best.get(ATEN, result["capability"])
     log = str(platform.log_path("worker-7"))
     assert result["fds"].count(log) == 2
     others = [name for name in result["fds"] if name not in (log, "/dev/null")]
     kinds = sorted(name.partition(":")[0] for name in others)
     assert kinds == ["pipe", "socket"], f"lifeline and control socket only, not {others}"
+
+
+def test_large_blocks_stay_but_where_memory_is_limited(platform: Platform) -> None:
+    kept = run(platform, "free_large_blocks").result
+    given_back = run(platform, "free_large_blocks", memory_mib=ROOMY_MIB).result
+    assert kept is not None
+    assert given_back is not None
+    assert kept["stays_mib"] > 60
+    assert given_back["stays_mib"] < 16
 
 
 def test_a_function_can_compute(platform: Platform) -> None:

@@ -7,8 +7,8 @@ started as ever, also what is given with -c, mostly to see what is imported. So 
 memory are the point.
 
 Variables that libraries read while they are loaded must be equal in server and program; those that
-say how many threads or which allocator may be missing, as nothing depends on it in a program that
-does not set them.
+say how many threads, which instruction sets or which allocator may be missing, as nothing depends
+on it in a program that does not set them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import dayfly
-from dayfly.life.platforms.local_zygote import library_settings
+from dayfly.life.environment import library_settings
 from dayfly.life.platforms.processes import Subreaper
 from tests.warm.server import MOST_BYTES, ROOM, ROOM_BYTES, Request, split
 
@@ -37,6 +37,7 @@ _ANSWER_S = 30.0
 
 #: Beginnings of names of variables that are read while an interpreter starts and libraries load.
 _AT_LOAD = (
+    "ATEN_",
     "GLIBC_",
     "GOMP_",
     "KMP_",
@@ -44,16 +45,26 @@ _AT_LOAD = (
     "LC_",
     "LD_",
     "MALLOC_",
-    "MKL_NUM",
+    "MKL_",
     "NUMBA_",
     "NUMEXPR_",
     "OMP_",
+    "ONEDNN_",
     "OPENBLAS_",
     "PYTHON",
     "VECLIB_",
 )
 _FREE = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-_MAY_MISS = ("GLIBC_", "MKL_NUM", "NUMEXPR_", "OMP_", "OPENBLAS_", "VECLIB_")
+_MAY_MISS = (
+    "ATEN_",
+    "GLIBC_",
+    "MKL_",
+    "NUMEXPR_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "VECLIB_",
+)
 #: Others, as linters and servers, have no use for what is imported.
 _MODULES = ("dayfly.", "tests.", "torch.")
 _KNOWN_FLAGS = {"-P", "-u", "-B"}

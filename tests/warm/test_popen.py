@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.life.platforms.local_zygote import library_settings
+from dayfly.life.environment import library_settings
 from tests.warm import popen
 
 ROOT = Path(__file__).parents[2]

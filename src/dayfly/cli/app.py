@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 import dayfly
 from dayfly.cli.flags import (
     Aggregators,
+    AllowOtherCpu,
     AsJson,
     BatchSize,
     Channel,
@@ -49,6 +51,8 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.plan import plan
 from dayfly.cli.plans import plans
+from dayfly.errors import RequestError
+from dayfly.life.processor import Processor
 
 app = typer.Typer(
     name="dayfly",
@@ -125,6 +129,7 @@ def train(
     payload: Payload = None,
     gpu: Gpu = None,
     imitate: Imitate = None,
+    allow_other_cpu: AllowOtherCpu = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     seed: Annotated[
@@ -238,6 +243,7 @@ def run(
     payload: Payload = None,
     gpu: Gpu = None,
     imitate: Imitate = None,
+    allow_other_cpu: AllowOtherCpu = None,
     max_restarts: Annotated[
         int | None,
         typer.Option(
@@ -349,4 +355,7 @@ def main() -> None:
     # Until a request has its own handlers: an exception in the middle of importing torch or numpy
     # is not always survived by them.
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+    # Before a job's file computes anything: a run's first weights come from this process.
+    with suppress(RequestError):  # a command that runs something refuses what cannot be
+        os.environ.update(Processor.here().variables(os.environ))
     app()

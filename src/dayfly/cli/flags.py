@@ -78,6 +78,15 @@ Imitate = Annotated[
         "payload and prices count where no other is given."
     ),
 ]
+AllowOtherCpu = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-other-cpu",
+        help="Go on where CPU type, torch build or threads are not those the run began with; the "
+        "bits may be others then.",
+        show_default="refused",
+    ),
+]
 WaitTimeout = Annotated[
     float | None,
     typer.Option(
@@ -214,6 +223,7 @@ _SETTINGS = {
     "imitate": "imitate",
     "wait_timeout": "wait_timeout_s",
     "log_budget": "log_budget_mib",
+    "allow_other_cpu": "allow_other_cpu",
 }
 #: Those of training, that are as their flag says them.
 _OF_TRAINING = {

@@ -12,7 +12,7 @@ class Configuration:
     workers: of all stages. memory_mib: of each stage's functions, one entry if the model is not
     cut; None: not limited. cut: numbers of the layers that begin a stage, but for the first.
     replicas: of each stage, `workers` if it is not cut. micro_batches: of a replica. schedule:
-    fill-drain or 1f1b. sync: bsp, local-sgd or hap. k: steps of a round; None: an epoch's.
+    fill-drain or 1f1b. sync: bsp or local-sgd. k: steps of a round; None: an epoch's.
     collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
     batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
     lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as

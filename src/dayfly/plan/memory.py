@@ -33,7 +33,7 @@ from dayfly.plan.channels import Means
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, averaged, elements, flat, moving
 from dayfly.plan.profile import LayerBytes, Pass, Profile
-from dayfly.plan.stages import stage_layers, stage_size
+from dayfly.plan.stages import stage_layers, stage_memory_mib, stage_size
 from dayfly.wire.schedule import MOST_CHUNKS
 
 _MIB = 2**20
@@ -41,9 +41,12 @@ _MIB = 2**20
 #: that it wrote to and no longer shares, threads and their heaps. Measured with one linear layer,
 #: 22 to 25, and rounded up.
 WORKER_MIB = 26.0
-#: Freed and not given back: the C library's heap ends with so much at most, where functions of the
-#: local platform run (`life/platforms/local_zygote.py`); larger blocks go back at once.
+#: Freed and not given back, in functions with a memory limit: the C library's heap ends with so
+#: much at most; larger blocks go back at once (`life/allocator.py`).
 _HEAP_BYTES = 8 * _MIB
+#: The same in functions without a limit, which keep blocks of any size, as a share of what a pass
+#: takes: a block that was freed is often a little too short for the next. Up to a quarter was seen.
+_KEPT = 0.25
 #: What is lost between the smaller ones, of what the activations take, where no pass was measured.
 _GAPS = 0.08
 #: Blocks of samples that are read ahead, the steps and the bytes of one (`train/slices.py`).
@@ -137,6 +140,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     validated = min(block_samples(c.batch_size), profile.validation_samples)
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
+    limited = stage_memory_mib(c, stage) is not None
     work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
     buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
     residual, average = trained if c.compress == "int8" else 0, 0
@@ -159,7 +163,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),
         read=0 if c.cut else model,
         copy=0 if c.cut else max((model + state) / members, largest) + residual,
-        heap=_HEAP_BYTES + gaps,
+        heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
 
 

@@ -32,7 +32,8 @@ class FunctionSettings:
 
     log_budget_mib: bound of the messages in the channel; None: by the space that is free.
     wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
-    of the user's own limits and prices, whose rows go before the built-in ones.
+    of the user's own limits and prices, whose rows go before the built-in ones. allow_other_cpu: go
+    on where CPU type, torch build or number of threads are not those that the run began with.
     """
 
     workers: int = 1
@@ -51,6 +52,7 @@ class FunctionSettings:
     log_budget_mib: int | None = None
     wait_timeout_s: float = 900.0
     catalogue: str | None = None
+    allow_other_cpu: bool = False
 
     #: Numbers that are above zero if they are given: what the command line calls them, their unit.
     positive: ClassVar[Mapping[str, tuple[str, str]]] = {

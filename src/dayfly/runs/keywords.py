@@ -34,6 +34,7 @@ class SettingKeywords(TypedDict, total=False):
     log_budget_mib: int | None
     wait_timeout_s: float
     catalogue: str | None
+    allow_other_cpu: bool
     sync: str
     k: int | Literal["epoch"] | None
     collective: str | None

@@ -17,10 +17,10 @@ from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_r
 from dayfly.runs.events import last_at
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.job_record import Record
+from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import PRELOAD, OneLife
 from dayfly.runs.planned import PLAN, carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
-from dayfly.runs.record import made_with
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.recutting import recut, refitted
 from dayfly.runs.result import Result
@@ -57,11 +57,12 @@ def begin(
     run_id = new_run_id(name)
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)
+    made = made_here()
     with (
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, PRELOAD, signals) as workplace,
+        Workplace.open(directory, PRELOAD, signals, variables(made)) as workplace,
     ):
         with being_prepared(directory):
             shipped = ship(job, code, store, display.note)
@@ -86,7 +87,7 @@ def begin(
                 round_bytes=prepared.round_bytes,
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
-                made_with=made_with(),
+                made_with=made,
             )
         return OneLife(job, record, store, display, faults, workplace, plan).start()
 
@@ -124,14 +125,15 @@ def resume(
         if known or epochs is not None or changed is not None:
             display.note("it was done already: nothing was started")
         return Run(directory, job, Result(**record.result))
+    made, notes = going_on(record.made_with, allow_other=record.allows_other_cpu(changes))
     with (
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, PRELOAD, signals) as workplace,
+        Workplace.open(directory, PRELOAD, signals, variables(made)) as workplace,
     ):
         before = Record.load(directory)
-        record = before.next_life(last_at(directory / "events"), **changes)
+        record = before.next_life(last_at(directory / "events"), made, **changes)
         if epochs is not None and epochs != job.epochs:
             job = replace(job, epochs=epochs)
             check_epochs(before, job, store)
@@ -155,9 +157,8 @@ def resume(
             so_far = Plan.read(directory / PLAN)
             plan, planned = gone_on(so_far, record.planned, record.settings, job)
             record = replace(record, planned=planned)
-        for what, now in made_with().items():
-            if (before.made_with or {}).get(what) != now:
-                display.note(f"made with another {what}: the bits may be others from here on")
+        for note in notes:
+            display.note(note)
         summed_by = {before.settings.algorithm, record.settings.algorithm}
         if len(summed_by) > 1 and "ring" in summed_by:
             display.note(

@@ -202,6 +202,8 @@ class OneLife(RunLife[Recorder, Run]):
             rates=self._allotment_of(rank).rates,
             pipelining=self._pipelining(),
             weighting=record.weighting,
+            made_with=record.made_with or {},
+            allow_other_cpu=settings.allow_other_cpu,
         )
 
     def _pipelining(self) -> Pipelining | None:

@@ -46,7 +46,14 @@ _CONDITIONS = (
     "gpu_share",
 )
 #: Settings that no prediction depends on.
-_BESIDE = {"catalogue", "wait_timeout_s", "log_budget_mib", "target_accuracy", "on_nan"}
+_BESIDE = {
+    "allow_other_cpu",
+    "catalogue",
+    "log_budget_mib",
+    "on_nan",
+    "target_accuracy",
+    "wait_timeout_s",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

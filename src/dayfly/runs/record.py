@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
-
-import numpy as np
 
 from dayfly.errors import RequestError
 from dayfly.runs.directory import RECORD, no_run
@@ -33,7 +30,8 @@ class RunRecord(ABC):
     """Enough to go on with a run, of any kind.
 
     generation: how often all workers started anew before. began_at: of this life of the run, in
-    Unix seconds. wall_s: of the lives before. made_with: what bits depend on.
+    Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
+    `runs.made_with`.
     """
 
     kind: ClassVar[str]
@@ -92,11 +90,19 @@ class RunRecord(ABC):
             result=asdict(result),
         )
 
-    def next_life(self, heard_at: float | None, **changes: Any) -> Self:
+    def allows_other_cpu(self, changes: Mapping[str, Any]) -> bool:
+        """Whether the next life may be on another CPU type. changes: as of `next_life`."""
+        asked: bool | None = changes.get("allow_other_cpu")
+        return self.settings.allow_other_cpu if asked is None else asked
+
+    def next_life(
+        self, heard_at: float | None, made_with: Mapping[str, str] | None = None, **changes: Any
+    ) -> Self:
         """The record of the life that goes on with this run.
 
         heard_at: when the last was heard of this one, for one whose coordinator was killed.
-        changes: of the settings; None: as before. Raises RequestError for those that cannot be.
+        made_with: of that life; None: as before. changes: of the settings; None: as before. Raises
+        RequestError for those that cannot be.
         """
         known = {name: value for name, value in changes.items() if value is not None}
         killed_s = 0.0
@@ -106,6 +112,7 @@ class RunRecord(ABC):
             self,
             generation=self.generation + 1,
             settings=self.changed_settings(known),
+            made_with=self.made_with if made_with is None else made_with,
             status="running",
             error=None,
             began_at=time.time(),
@@ -141,17 +148,3 @@ def recorded_settings(directory: Path) -> FunctionSettings:
 def _another_version(directory: Path) -> RequestError:
     """What to raise for a run that this version cannot read."""
     return RequestError(f"{directory / RECORD} was written by another version of dayfly")
-
-
-def made_with() -> dict[str, str]:
-    """What the bits of a run depend on besides its seed."""
-    import torch  # whoever only reads records does without
-
-    return {
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "machine": platform.machine(),
-        "threads": "1",
-    }

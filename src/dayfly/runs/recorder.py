@@ -100,6 +100,7 @@ class Recorder(Audience):
         self._size_bytes: Callable[[], int] | None = None
         self._shown_epochs = 0
         self._not_finite = False
+        self._other_cpus: set[str] = set()  # what was said of them
         self._committed_at = time.monotonic()
         self._read_back()
 
@@ -223,6 +224,10 @@ class Recorder(Audience):
                 self._not_finite = True
                 if show:
                     self._display.note(f"{record['text']}; it goes on (--on-nan warn)")
+            case "other cpu" if record["text"] not in self._other_cpus:
+                self._other_cpus.add(record["text"])
+                if show:
+                    self._display.note(f"worker {rank}: {record['text']}")
             case "epoch" if record["record"]["epoch"] > self._shown_epochs:
                 self._shown_epochs = record["record"]["epoch"]
                 if show:

@@ -34,6 +34,9 @@ class Task:
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine. rates: of its way to channel and store; None: not limited.
 
+    made_with: what the function's process should compute with (`runs.made_with`); empty: nobody
+    said. allow_other_cpu: whether another is only said.
+
     compress: how gradients are made smaller; see `train.compression.compression`. pieces: in which
     a worker computes its share of a batch, one after another. pipelining: of a model that is cut.
     on_nan: see `runs.settings.Settings`. weighting: how losses of parts of a batch are combined.
@@ -71,6 +74,8 @@ class Task:
     rates: Rates | None = None
     pipelining: Pipelining | None = None
     weighting: Weighting = SAMPLES
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    allow_other_cpu: bool = False
 
     @property
     def writer(self) -> Writer:

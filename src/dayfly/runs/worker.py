@@ -33,6 +33,7 @@ from dayfly.life.reports import Reporter
 from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
 from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.catch_up import CatchUp
+from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
@@ -115,6 +116,9 @@ class Worker:
         self._places = Places(faults, task.checkpoint.step)
         self._lifetime = Lifetime(context)
         self._reporter = Reporter(channel, task.rank, task.attempt)
+        other = check_function(task.made_with, allow_other=task.allow_other_cpu)
+        if other is not None:
+            self._reporter.add("other cpu", urgent=True, text=other)
         self._spans = Spans()
         job = receive(task.shipped, store, Path(task.scratch))
         self._job = job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,11 @@ class Workplace:
     @classmethod
     @contextmanager
     def open(
-        cls, directory: Path | None, preload: Sequence[str], signals: StopSignals
+        cls,
+        directory: Path | None,
+        preload: Sequence[str],
+        signals: StopSignals,
+        variables: Mapping[str, str],
     ) -> Iterator[Workplace]:
         """Opens one for the run in `directory`, which gets the functions' logs.
 
@@ -49,11 +53,12 @@ class Workplace:
             directory: None: one that goes with the session.
             preload: modules that are imported once, where functions are forked.
             signals: open, from before the directory was made, so that none finds it half made.
+            variables: of the environment of functions, see `runs.made_with`.
         """
         with ExitStack() as stack:
             session = stack.enter_context(Session.open())
             place = session.scratch("dayfly") if directory is None else directory
-            platform = LocalPlatform(session, place / "logs", preload=preload)
+            platform = LocalPlatform(session, place / "logs", preload=preload, variables=variables)
             stack.enter_context(platform).warm_up()
             yield cls(session, platform, signals, place)
 

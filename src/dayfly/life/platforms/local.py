@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from dayfly.life.platforms.lifeline import Lifeline
 from dayfly.life.platforms.local_call import LocalCall
 from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.platforms.local_zygote import LocalZygote
+from dayfly.life.processor import Processor
 from dayfly.life.sessions import Session
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -42,10 +43,11 @@ class LocalPlatform(Platform):
     if missing; `<function>.log` each, and `_zygote.log`. preload: modules that the zygote imports
     besides torch, so that functions need not; they must run no tensor operation. enforcer: how
     memory is limited; auto takes cgroups if this user may make them. gpu_names: of the GPUs to give
-    away, as CUDA_VISIBLE_DEVICES names them; None: all that torch can use here.
+    away, as CUDA_VISIBLE_DEVICES names them; None: all that torch can use here. variables: which
+    instruction sets libraries may use (`life.processor`); None: as of a run that begins here.
 
     Functions see `sys.path` as it is when their zygote starts. Raises RequestError if the enforcer
-    cannot be used here.
+    cannot be used here, or variables of the environment ask for what this CPU lacks.
     """
 
     name = "local"
@@ -57,7 +59,11 @@ class LocalPlatform(Platform):
         preload: Sequence[str] = (),
         enforcer: Enforcer = "auto",
         gpu_names: Sequence[str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
+        if variables is None:
+            variables = Processor.here().variables(os.environ)
+        self._variables = dict(variables)
         self._mark = f"{session.id}.{secrets.token_hex(4)}"
         self._logs = logs.absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -182,4 +188,5 @@ class LocalPlatform(Platform):
             lifeline_fd=self._lifeline.read_fd,
             preload=self._preload,
             log=self._logs / "_zygote.log",
+            variables=self._variables,
         )

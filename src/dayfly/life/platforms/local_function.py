@@ -33,6 +33,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from dayfly.life import allocator
+from dayfly.life.environment import THREADS
 from dayfly.life.failure import Failure
 from dayfly.life.platforms import control, gpus, lifeline, memory_limits
 from dayfly.life.platforms.base import Context, Handler
@@ -118,7 +120,9 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
                 file.write("0")
         if limits["data_bytes"] is not None:
             memory_limits.limit_data_of_this_process(limits["data_bytes"])
-        torch.set_num_threads(1)
+        if limits["memory_mib"] is not None:
+            allocator.give_back()
+        torch.set_num_threads(THREADS)
         if request["gpu"] is not None:
             gpus.become(request["gpu"], limits["gpu_share"])
         # What a platform's cold start takes longer than ours; its lifetime begins afterwards.

@@ -12,42 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dayfly.life.environment import library_settings
 from dayfly.life.platforms.control import Receiver
 from dayfly.life.platforms.processes import MARK_VARIABLE
 
 READY_TIMEOUT_S = 120.0
 _SEND_TIMEOUT_S = 10.0
 _TAIL_BYTES = 4000
-#: One thread a function: functions are many, and sums depend in their last bits on the number.
-_ONE_THREAD = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-#: For the C library's allocator, so that functions need what they hold, and no more. By itself it
-#: learns to keep blocks of up to 32 MiB, and loses them: one that was freed is often a little too
-#: short for the next of its size, so peaks were up to a quarter higher. Here large blocks come from
-#: the kernel and go back to it; in huge pages, where it has them, which cost less time than keeping
-#: blocks in small ones.
-_MALLOC = (
-    "glibc.malloc.mmap_threshold=2097152:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1"
-)
-_TUNABLES = "GLIBC_TUNABLES"
-#: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
-#: zygote imports asks, no function can use CUDA any more: it does not survive a fork.
-_BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
-
-
-def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that set libraries up in functions.
-
-    Args:
-        environment: the coordinator's; its tunables of the C library come after ours, and count.
-    """
-    tunables = ":".join(filter(None, (_MALLOC, environment.get(_TUNABLES))))
-    return dict.fromkeys(_ONE_THREAD, "1") | {_TUNABLES: tunables, _BY_NVML: "1"}
 
 
 class LocalZygote:
@@ -55,9 +26,19 @@ class LocalZygote:
 
     base_bytes: its memory after the imports; None as long as it is not ready. ended: it is dead.
     give_up_at: time.monotonic() until which it must be ready.
+
+    variables: of its environment, and its functions': which instruction sets libraries may use.
     """
 
-    def __init__(self, *, mark: str, lifeline_fd: int, preload: Sequence[str], log: Path) -> None:
+    def __init__(
+        self,
+        *,
+        mark: str,
+        lifeline_fd: int,
+        preload: Sequence[str],
+        log: Path,
+        variables: Mapping[str, str],
+    ) -> None:
         self.base_bytes: int | None = None
         self.ended = False
         self.give_up_at = time.monotonic() + READY_TIMEOUT_S
@@ -72,7 +53,7 @@ class LocalZygote:
             "python_path": os.environ.get("PYTHONPATH"),
             "preload": list(preload),
         }
-        environment = dict(os.environ) | library_settings(os.environ)
+        environment = {**os.environ, **library_settings(os.environ, variables)}
         environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path)}
         module = "dayfly.life.platforms.zygote"
         with theirs, log.open("ab") as output:

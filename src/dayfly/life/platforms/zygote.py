@@ -8,8 +8,9 @@ Run by the coordinator as `python -m dayfly.life.platforms.zygote CONFIGURATION`
     preload                   modules to import besides torch
 
 It must stay single-threaded and must never run a tensor operation: children of a process that ever
-ran a parallel one hang in their first. The coordinator started it with one thread a library set in
-the environment, because the libraries read that as they are imported.
+ran a parallel one hang in their first. The coordinator started it with threads, instruction sets
+and allocator set in the environment (`life.environment`), because the libraries read that as they
+are loaded.
 
 On the socket it says `ready` once, with its base memory; then it takes one byte a request, with
 three descriptors beside it: the function's control socket, its request, its log. The end of the

@@ -32,6 +32,7 @@ from dayfly.plan.fits import fit_fasdl
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
+from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.one_life import PRELOAD
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
@@ -39,7 +40,6 @@ from dayfly.runs.profiling import exchange, life, neighbours
 from dayfly.runs.profiling.calling import TooSmall, beside, call, invocation
 from dayfly.runs.profiling.figures import size_profile, step_points, store_of
 from dayfly.runs.profiling.measured import Measured
-from dayfly.runs.record import made_with
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
 from dayfly.runs.signals import StopSignals
@@ -88,9 +88,10 @@ def profile(
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
         allotment(one)  # before anything is made
+    made = made_here()
     with (
         StopSignals() as signals,
-        Workplace.open(None, _PRELOAD, signals) as workplace,
+        Workplace.open(None, _PRELOAD, signals, variables(made)) as workplace,
     ):
         bench = _Bench(job, each[0], workplace, name, code, quick=quick)
         found: list[SizeProfile] = []
@@ -134,7 +135,7 @@ def profile(
         took_s=time.monotonic() - began,
         measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
-        machine={**made_with(), "cores": len(os.sched_getaffinity(0))},
+        machine={**made, "cores": len(os.sched_getaffinity(0))},
         **asdict(Wanted.of(job)),
     )
 

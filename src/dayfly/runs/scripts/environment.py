@@ -16,14 +16,14 @@ shared place must let RANK 0 do it, there as here.
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 
+from dayfly.life.environment import setting
 from dayfly.life.platforms.base import Context
 from dayfly.runs.scripts.lifetime import Life, living
 from dayfly.runs.scripts.wiring import Wiring
@@ -99,20 +99,6 @@ def prepare(
     )
     with ExitStack() as stack:
         stack.enter_context(living(life))
-        stack.enter_context(_set(variables(member, torch.get_num_threads())))
+        stack.enter_context(setting(variables(member, torch.get_num_threads())))
         stack.enter_context(Wiring(member.rank, member.world_size, store).connected())
         yield
-
-
-@contextmanager
-def _set(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables, for a while."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value

@@ -11,7 +11,7 @@ from dayfly.life.faults import Fault
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
-from dayfly.runs.record import made_with
+from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.result import Result
 from dayfly.runs.scripts.one_life import ScriptLife
@@ -56,11 +56,12 @@ def begin(
     run_id = new_run_id(what.rpartition(".")[2] if module else Path(what).stem)
     directory = (directory or Path("runs") / run_id).absolute()
     store = FileStore(directory)
+    made = made_here()
     with (
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD, signals) as workplace,
+        Workplace.open(directory, _PRELOAD, signals, variables(made)) as workplace,
     ):
         with being_prepared(directory):
             (directory / FILES).mkdir()
@@ -70,7 +71,7 @@ def begin(
                 script=script,
                 args=tuple(args),
                 cwd=str(cwd),
-                made_with=made_with(),
+                made_with=made,
             )
         return ScriptLife(record, store, display, output, faults, workplace).start()
 
@@ -99,12 +100,15 @@ def resume(
     if not Path(record.cwd).is_dir():
         raise RequestError(f"the run began in {record.cwd}, which is not there any more")
     store = FileStore(directory)
+    made, notes = going_on(record.made_with, allow_other=record.allows_other_cpu(changes))
     with (
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD, signals) as workplace,
+        Workplace.open(directory, _PRELOAD, signals, variables(made)) as workplace,
     ):
         before = ScriptRecord.load(directory)
-        record = before.next_life(last_at(directory / "events"), **changes)
+        record = before.next_life(last_at(directory / "events"), made, **changes)
+        for note in notes:
+            display.note(note)
         return ScriptLife(record, store, display, output, faults, workplace).start(before)

@@ -171,6 +171,8 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
             wait_timeout_s=self._settings.wait_timeout_s,
             faults=self._faults,
             rates=self._allotment_of(rank).rates,
+            made_with=record.made_with or {},
+            allow_other_cpu=self._settings.allow_other_cpu,
         )
 
     @property

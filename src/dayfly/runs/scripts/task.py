@@ -22,7 +22,8 @@ class ScriptTask:
     as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
     command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
     keeps, which later generations find again. rates: of its way to the channel; None: not limited.
-    wait_timeout_s: longest wait for a message of another worker.
+    wait_timeout_s: longest wait for a message of another worker. made_with, allow_other_cpu: as of
+    `runs.task.Task`.
     """
 
     run: str
@@ -43,6 +44,8 @@ class ScriptTask:
     wait_timeout_s: float
     faults: tuple[Fault, ...] = ()
     rates: Rates | None = None
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    allow_other_cpu: bool = False
 
     @property
     def member(self) -> Member:

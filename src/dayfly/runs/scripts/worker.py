@@ -16,6 +16,7 @@ from dayfly.errors import DayflyError, RunFailed
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
+from dayfly.runs.made_with import check_function
 from dayfly.runs.scripts.environment import prepare
 from dayfly.runs.scripts.interpreter import run_as_main
 from dayfly.runs.scripts.source import digest_of
@@ -39,7 +40,7 @@ def main(payload: Json, context: Context) -> Json:
     """The handler of a function that runs a script.
 
     Raises what the script raises, SystemExit too unless it stands for success, and RunFailed if the
-    script's file is another one by now.
+    script's file is another one by now, or this machine computes otherwise than the run.
     """
     __tracebackhide__ = True
     began = time.monotonic()
@@ -48,6 +49,7 @@ def main(payload: Json, context: Context) -> Json:
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.generation, "start")
     source = _source(task)
+    other = check_function(task.made_with, allow_other=task.allow_other_cpu)
     site = site_of(task.channel, store, task.run, task.generation, task.token)
     way = Way(task.rates) if task.rates is not None else None
     channel = shaped_channel(channel_kind(task.channel).open(site, task.rank), way)
@@ -59,7 +61,7 @@ def main(payload: Json, context: Context) -> Json:
             wait_timeout_s=task.wait_timeout_s,
         )
     )
-    telling = _Telling(channel, task, context, began)
+    telling = _Telling(channel, task, context, began, other)
     try:
         found = prepare(
             task.member, channel=channel, context=context, wait_timeout_s=task.wait_timeout_s
@@ -103,12 +105,24 @@ def telling_pauses_s() -> Iterator[float]:
 
 
 class _Telling(Closing):
-    """Tells the coordinator that this function began, and now and then what it moved."""
+    """Tells the coordinator that this function began, and now and then what it moved.
 
-    def __init__(self, channel: Channel, task: ScriptTask, context: Context, began: float) -> None:
+    other: what to say of a machine that is another than the run's.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        task: ScriptTask,
+        context: Context,
+        began: float,
+        other: str | None,
+    ) -> None:
         self._traffic = channel.traffic
         self._reporter = Reporter(channel, task.rank, context.attempt)
         self._closing = threading.Event()
+        if other is not None:
+            self._reporter.add("other cpu", text=other)
         self._reporter.add("start", urgent=True, step=0, seconds=time.monotonic() - began)
         self._failure: BaseException | None = None
         self._pid = os.getpid()
