@@ -60,6 +60,7 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow  # ten starts of torch; a short run, in the suite, measures in the same way
 def test_overlap_has_a_row_a_way_to_communicate() -> None:
     fast = overlap.Slow(mb_per_s=1000.0, latency_ms=0.1)
     with Session.open() as session, running("files", session) as store:
@@ -172,6 +173,7 @@ class Trainer:
         return results
 
 
+@pytest.mark.slow  # tests/process_group/test_equal.py compares each way over the wire with gloo
 def test_all_ways_to_communicate_train_the_same(tmp_path: Path) -> None:
     with Ranks(Trainer, 2) as ranks:
         ours, theirs = (

@@ -13,7 +13,16 @@ from tests.channels.places import NAMESPACE, PLACES, Place
 Connect = Callable[..., Channel]
 
 
-@pytest.fixture(params=sorted(PLACES))
+#: One of each way to move messages: memory, a server's, sockets.
+QUICK = ("files-tmpfs", "redis", "tcp")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.long)
+        for name in sorted(PLACES)
+    ]
+)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Each of `PLACES`, fresh for each test."""
     with PLACES[request.param]() as place:

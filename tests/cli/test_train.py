@@ -102,6 +102,7 @@ def test_a_summary_for_people_says_where_the_files_are(fast: Path, tmp_path: Pat
         assert word in done.stdout
 
 
+@pytest.mark.cold  # as a user starts it
 def test_the_demo_reaches_97_percent_on_four_functions(tmp_path: Path) -> None:
     done = command.run("demo", "--json", cwd=tmp_path)
     result = command.last_json(done.stdout)
@@ -110,6 +111,7 @@ def test_the_demo_reaches_97_percent_on_four_functions(tmp_path: Path) -> None:
     assert result["wall_s"] < 150, "seconds, where nothing else runs"
 
 
+@pytest.mark.cold
 def test_the_example_trains(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "digits.py"
     done = command.run("train", example, "--workers", 4, "--json", cwd=tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import ctypes
 import faulthandler
+import gc
 import importlib
 import os
 import pickle
@@ -43,6 +44,8 @@ def main(fd: int) -> None:
     """Serve until the other end closes."""
     for module in PRELOADED:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what is there now need not be looked through, and so copied, as workers end
     workers: set[int] = set()
     with socket.socket(fileno=fd) as server:
         server.sendall(b"ready")
