@@ -70,9 +70,12 @@ class Forged(WireError):
 
 
 def named(what: object, error: WireError) -> WireError:
-    """Returns an error of the same kind whose text begins with what it is about."""
+    """Returns another error of the same kind whose text begins with what it is about.
+
+    Always another one, as it is raised from the first: an error may not be its own cause.
+    """
     text = str(error)
-    return error if text.startswith(str(what)) else type(error)(f"{what}: {text}")
+    return type(error)(text if text.startswith(str(what)) else f"{what}: {text}")
 
 
 class NoRoom(WireError):

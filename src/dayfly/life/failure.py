@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dayfly.errors import DayflyError, NoRoom, WaitTimeout, WireError
+from dayfly.errors import DayflyError, Forged, NoRoom, WaitTimeout, WireError
 
 #: Longest traceback that travels, in characters; of a longer one the end.
 _TRACEBACK_CHARACTERS = 32_000
@@ -88,16 +88,18 @@ def raised_in(error: BaseException, step: int) -> None:
 
 
 def _origin(error: BaseException, message: str) -> Origin:
-    chain = list(_chain(error))
+    chain = list(origins(error))
     # torch's C++ code turns an exception of a collective into the text of one of its own.
     told = isinstance(error, RuntimeError) and any(name in message for name in _WIRE_ERRORS)
+    if any(isinstance(one, Forged) for one in chain):
+        return Origin.DAYFLY  # no death of another worker explains it
     if told or any(isinstance(one, WireError) for one in chain):
         return Origin.WIRE
     return Origin.DAYFLY if isinstance(error, DayflyError) else Origin.JOB
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and those that it came of."""
+def origins(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that it came of, each once: some are their own cause."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:

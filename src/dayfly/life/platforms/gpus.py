@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from dayfly.errors import RequestError
+from dayfly.life.failure import origins
 
 _NUMBER = re.compile(r"[0-9]+$")
 #: What a share is rounded by: ten tenths are a whole.
@@ -114,16 +115,13 @@ def _hold_to(share: float) -> None:
     torch.cuda.set_per_process_memory_fraction(allocator_fraction(share, total_bytes), 0)
 
 
-def is_gpu_memory_error(error: BaseException | None) -> bool:
+def is_gpu_memory_error(error: BaseException) -> bool:
     """Whether an exception, or what it came from, says that a GPU's memory did not suffice."""
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError):
-            return True
-        text = str(error)
-        if isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS):
-            return True
-        error = error.__cause__
-    return False
+    return any(
+        isinstance(one, torch.OutOfMemoryError)
+        or (isinstance(one, RuntimeError) and any(sign in str(one) for sign in _SIGNS))
+        for one in origins(error)
+    )
 
 
 #: Of torch, CUDA's runtime and its libraries.
