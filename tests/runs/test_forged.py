@@ -62,7 +62,7 @@ def test_a_forged_message_ends_a_run_with_its_cause_and_a_forged_stop_ends_nothi
         stranger = Stranger(server.url)
         stranger.start()
         # It is not stopped; and it ends, though nothing but the third death of one cause ends it.
-        with pytest.raises(RunFailed, match="of step .*: the message is not authentic"):
+        with pytest.raises(RunFailed, match=r"of step .*: the message is not authentic"):
             dayfly.train(
                 small.job(data),
                 workers=2,
