@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.runs.measured import check_gathering
 from dayfly.runs.prepare import prepare
 from dayfly.runs.settings import Settings
 from dayfly.train.weighting import SAMPLES, Weighting
@@ -26,20 +27,21 @@ def right(outputs: Any, targets: Any) -> float:
 
 
 def test_outputs_that_one_function_cannot_hold_are_refused() -> None:
-    """400 kB a sample: 360 samples are 137 MiB, which none of 100 MiB holds beside the model."""
+    """400 kB a sample: 360 samples are 137 MiB."""
     changes = {"model": wide, "data": lambda: (Rows(), Rows(360)), "metrics": {"right": right}}
-    job = Job(**given(**changes))
+    found = prepare(Job(**given(**changes)), Settings(workers=2)).round_bytes
+    assert found.gathered == 360 * (4 * 100_000 + 8)
+    assert found.measured == 8 * (4 * 45 + 1), "45 blocks of 8 samples, which is the batch"
+    check_gathering(found, Settings(workers=2), lambda: 150)
+    check_gathering(found, Settings(workers=2, memory_mib=300), lambda: 150)
     with pytest.raises(RequestError) as refused:
-        prepare(job, Settings(workers=2, memory_mib=100))
+        check_gathering(found, Settings(workers=2, memory_mib=280), lambda: 150)
     assert str(refused.value) == (
-        "the job's metrics need outputs and targets of all 360 validation samples at one function, "
-        "137 MiB, which with the model takes more than its 100 MiB: raise --memory, validate on "
-        "fewer samples, or let the job's step return smaller outputs, such as the classes that are "
-        "predicted"
+        "the job's metrics need outputs and targets of all validation samples at one function: "
+        "they take 137 MiB beside the model's 3 MiB and PyTorch's 150 MiB, and it has 280 MiB: "
+        "raise --memory, validate on fewer samples, or let the job's step return smaller outputs, "
+        "such as the classes that are predicted"
     )
-    fitting = prepare(job, Settings(workers=2, memory_mib=200)).round_bytes
-    assert fitting.gathered == 360 * (4 * 100_000 + 8)
-    assert fitting.measured == 8 * (4 * 45 + 1), "45 blocks of 8 samples, which is the batch"
 
 
 def test_without_metrics_nothing_is_gathered() -> None:

@@ -107,11 +107,14 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: RoundBytes
     if rounds < 1:
         free = free_bytes(kind.directory(url))
         place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
+        gathered = ""
+        if round_bytes.gathered:
+            gathered = f", {round_bytes.gathered / MIB:.0f} MiB of it outputs for the job's metrics"
         fewer = "fewer workers" if settings.stages == 1 else "fewer replicas or a smaller batch"
         raise RequestError(
             f"the message log may take {plan.budget_bytes / MIB:.0f} MiB, but a round of this "
-            f"model on {settings.workers} workers takes {(whole + passing) / MIB:.0f} MiB {place}: "
-            f"raise --log-budget, or use {fewer}"
+            f"model on {settings.workers} workers takes {(whole + passing) / MIB:.0f} MiB {place}"
+            f"{gathered}: raise --log-budget, or use {fewer}"
         )
     if not replays(settings, url):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.batches import BLOCK_NUMBERS, validation_blocks
@@ -26,33 +27,44 @@ class Measured:
         return replace(round_bytes, measured=self.sums, gathered=self.gathered)
 
 
-def measuring(
-    job: Job, settings: Settings, samples: int, row_bytes: int, state_bytes: int
-) -> Measured:
+def measuring(job: Job, samples: int, row_bytes: int) -> Measured:
     """Returns what a job's validation sends.
 
     Args:
         job: whose metrics are measured.
-        settings: with the memory of the functions.
         samples: of the validation set.
         row_bytes: outputs and targets of a sample, as metrics need them; 0 without metrics.
-        state_bytes: of the whole model and its optimizer's state.
-
-    Raises:
-        RequestError: one function cannot hold outputs and targets of all samples.
     """
     numbers = BLOCK_NUMBERS * len(validation_blocks(samples, job.batch_size)) + len(job.metrics)
-    gathered = samples * row_bytes
-    # Of a cut model the last stage has a part, of which nobody knows yet how large it is.
-    model = 0 if settings.cut else state_bytes
-    memory_mib = settings.stage_memory_mib[-1] if settings.stage_memory_mib else settings.memory_mib
-    # One that does not even hold the model is refused for that, by whoever starts functions.
-    if memory_mib is not None and model <= memory_mib * MIB < model + gathered:
-        flag = "--stage-memory" if settings.stage_memory_mib else "--memory"
+    return Measured(_NUMBER_BYTES * numbers, samples * row_bytes)
+
+
+def check_gathering(
+    round_bytes: RoundBytes, settings: Settings, least_mib: Callable[[], float]
+) -> None:
+    """Checks that one function holds outputs and targets of the whole validation set.
+
+    Args:
+        round_bytes: of the job.
+        settings: with the memory of its functions.
+        least_mib: returns what a function takes without a model; asked if memory is limited.
+
+    Raises:
+        RequestError: the function that computes the metrics has less memory than it takes for sure.
+    """
+    staged = settings.stage_memory_mib
+    memory_mib = staged[-1] if staged else settings.memory_mib
+    gathered_mib = round_bytes.gathered / MIB
+    # Of a cut model nobody knows here which part the last stage has.
+    model_mib = 0.0 if settings.cut else round_bytes.summed / MIB
+    if not gathered_mib or memory_mib is None:
+        return
+    torch_mib = least_mib()
+    if torch_mib + model_mib + gathered_mib > memory_mib:
         raise RequestError(
-            f"the job's metrics need outputs and targets of all {samples} validation samples at "
-            f"one function, {gathered / MIB:.0f} MiB, which with the model takes more than its "
-            f"{memory_mib} MiB: raise {flag}, validate on fewer samples, or let the job's step "
-            "return smaller outputs, such as the classes that are predicted"
+            "the job's metrics need outputs and targets of all validation samples at one function: "
+            f"they take {gathered_mib:.0f} MiB beside the model's {model_mib:.0f} MiB and "
+            f"PyTorch's {torch_mib:.0f} MiB, and it has {memory_mib} MiB: raise "
+            f"{'--stage-memory' if staged else '--memory'}, validate on fewer samples, or let the "
+            "job's step return smaller outputs, such as the classes that are predicted"
         )
-    return Measured(_NUMBER_BYTES * numbers, gathered)

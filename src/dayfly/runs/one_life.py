@@ -20,6 +20,7 @@ from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.plan.plan import Plan
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
+from dayfly.runs.measured import check_gathering
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.planned import PLAN
 from dayfly.runs.protocols.local_sgd import PRIVATE
@@ -94,6 +95,8 @@ class OneLife(RunLife[Recorder, Run]):
         self._log_rounds = log_rounds(
             self._settings, self._channel_url, self._channel_plan, self._record.round_bytes
         )
+        least_mib = self._workplace.platform.least_memory_mib
+        check_gathering(self._record.round_bytes, self._settings, least_mib)
         task = self._task(0, 0, self._checkpoint, 0, 0.0)
         check_task(task, self._allotment_of(0).limits.payload_bytes)
 

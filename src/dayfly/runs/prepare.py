@@ -148,8 +148,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
-        state_bytes = sum(tensor.nbytes for tensor in kept.values())
-        measured = measuring(job, settings, data.validation, tried.row_bytes, state_bytes)
+        measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
             _check_accuracy(job, replica, data.unseen)
         if replica.scheduler is not None:
