@@ -87,6 +87,7 @@ def test_an_exception_of_the_user_arrives_with_its_traceback_in_seconds(
     assert "in misbehave" in text
     assert "test_failures.py" in text
     assert "local_function" not in text
+    assert "dayfly/runs/" not in text, "the traceback begins with the user's own code"
 
 
 def test_a_function_that_ends_itself_is_named_with_its_exit_code(

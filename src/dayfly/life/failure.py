@@ -110,11 +110,12 @@ def origins(error: BaseException) -> Iterator[BaseException]:
 
 def _place(trace: TracebackType | None) -> str | None:
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
-    users = [one for one in frames if _is_the_users(one[0])]
+    users = [one for one in frames if is_the_users(one[0])]
     return "{}:{}".format(*(users or frames)[-1]) if frames else None
 
 
-def _is_the_users(file: str) -> bool:
+def is_the_users(file: str) -> bool:
+    """Whether a file of Python is neither dayfly's, nor the interpreter's, nor a package's."""
     ours = file.startswith("<frozen ") or Path(file).is_relative_to(_DAYFLY)
     return not ours and not installed(file)
 

@@ -171,7 +171,7 @@ class Recorder(Audience):
     def _say_death(self, rank: int, ended: Ended) -> None:
         why = ended.error or ended.detail or ended.outcome.value
         log = self._log_path(ended.invocation.function)
-        self._display.note(f"worker {rank} died and starts again: {why} (log: {log})")
+        self._display.note(f"worker {rank} died: {why} (log: {log})")
 
     def reported(self, report: Report) -> None:
         life = {"generation": self.generation, "attempt": report.attempt}

@@ -35,7 +35,7 @@ import torch
 
 from dayfly.life import allocator
 from dayfly.life.environment import THREADS
-from dayfly.life.failure import Failure
+from dayfly.life.failure import Failure, is_the_users
 from dayfly.life.platforms import control, gpus, lifeline, memory_limits
 from dayfly.life.platforms.base import Context, Handler
 from dayfly.life.platforms.footprint import Resident
@@ -189,10 +189,16 @@ def _report(error: BaseException, *, limited: bool, has_gpu: bool) -> dict[str, 
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames at its beginning; None if there is nothing else.
+    """The traceback from the first frame of the user's code on.
 
+    If there is none, it is without our frames at its beginning, and None if there is nothing else.
     Ours are also those of handlers that call what is the user's, and say so as pytest has it.
     """
+    own = trace
+    while own is not None and not is_the_users(own.tb_frame.f_code.co_filename):
+        own = own.tb_next
+    if own is not None:
+        return own
     while trace is not None and (
         trace.tb_frame.f_code.co_filename in _OWN_FILES
         or "__tracebackhide__" in trace.tb_frame.f_locals
