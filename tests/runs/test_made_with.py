@@ -109,6 +109,7 @@ def test_a_function_that_was_told_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
         check_function({ATEN: "avx2"}, allow_other=False)
 
 
+@pytest.mark.long
 def test_workers_on_another_machine_are_refused_or_said(
     data: Path,
     tmp_path: Path,
@@ -125,6 +126,7 @@ def test_workers_on_another_machine_are_refused_or_said(
     assert record["settings"]["allow_other_cpu"] is True
 
 
+@pytest.mark.long
 def test_a_resume_on_another_machine_is_refused_and_allowed_for_good(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
