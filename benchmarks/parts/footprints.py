@@ -27,7 +27,8 @@ from benchmarks.parts.spread import columns, framed, say
 from dayfly import models
 from dayfly.plan.memory import peak_mib
 from dayfly.plan.profile import Profile
-from dayfly.runs.events import records
+from dayfly.runs.event_records import Ended
+from dayfly.runs.events import coordinator_events
 from dayfly.runs.planning import Wanted, configuration
 from dayfly.runs.profiling.measuring import profile
 from dayfly.runs.settings import Settings
@@ -164,9 +165,7 @@ def compared(
             **settings,
         )
         ended = [
-            one
-            for one in records(run.directory / "events" / "coordinator.jsonl")
-            if one["kind"] == "ended"
+            one for one in coordinator_events(run.directory / "events") if isinstance(one, Ended)
         ]
         lasted_s = run.result.wall_s
     finally:
@@ -174,8 +173,7 @@ def compared(
     rows = []
     for stage in range(chosen.stages):
         ranks = range(stage * asked.members, (stage + 1) * asked.members)
-        mine = {f"worker-{rank}" for rank in ranks}
-        measured = max(one["peak_mib"] for one in ended if one["used"]["function"] in mine)
+        measured = max(one.peak_mib or 0.0 for one in ended if one.rank in ranks)
         predicted = peak_mib(known, chosen, stage, lasts_s=lasted_s)
         rows.append(
             {

@@ -241,14 +241,15 @@ def _one_of(kinds: tuple[Any, ...], mark: Range | Matches) -> _Reader:
     def read_first(value: Any) -> Any:
         if value is None and nullable:
             return None
-        wanted = []
+        wanted, within = [], None
         for one in readers:
             try:
                 return one(value)
             except _Wrong as wrong:
-                if len(readers) == 1 or wrong.path:
-                    raise
                 wanted.append(wrong.wanted.removeprefix("give "))
+                within = wrong if len(readers) == 1 or wrong.path else within
+        if within is not None:  # of the right kind, but for something in it
+            raise within
         return _raise(value, ", or ".join(wanted))
 
     return read_first
@@ -371,5 +372,5 @@ def shortly(value: Any) -> str:
     """A value, or the beginning of it."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
-    text = json.dumps(value[: 2 * _SHOWN] if isinstance(value, str) else value)
+    text = json.dumps(value[: 2 * _SHOWN] if isinstance(value, str) else value, default=str)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

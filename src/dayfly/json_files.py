@@ -56,14 +56,14 @@ def parse(text: str | bytes, place: str, remedy: str | None = None) -> dict[str,
             text = text.decode()
         tree = json.loads(text, parse_constant=_refused if remedy is None else lambda _: None)
     except UnicodeDecodeError as error:
-        words = f"{place} is no text in UTF-8 (byte {error.start})"
+        words, mend = f"is no text in UTF-8 (byte {error.start})", "save it as UTF-8"
     except (ValueError, RecursionError) as error:
-        words = f"{place} is no JSON: {error}"
+        words, mend = f"is no JSON: {error}", "mend it there"
     else:
         if isinstance(tree, dict):
             return tree
-        words = f"{place} holds no JSON object, but {shortly(tree)}"
-    raise RequestError(f"{words}: {remedy or 'it needs one, in braces'}") from None
+        words, mend = f"holds no JSON object, but {shortly(tree)}", "it needs one, in braces"
+    raise RequestError(f"{place} {words}: {remedy or mend}") from None
 
 
 def read_bytes(file: Path, most_bytes: int = LARGEST_BYTES) -> bytes:

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import (
-    Checkpoint,
     CheckpointError,
-    Part,
     Writer,
     commit,
     discard_others,
@@ -27,6 +25,7 @@ from dayfly.life.checkpoints import (
     shares,
     tidy,
 )
+from dayfly.life.commits import Checkpoint, Part
 from dayfly.wire.store import FileStore, StoreError
 
 TREE = {"replica": {"optimizer": [1, 2.5, None]}, "progress": "some"}

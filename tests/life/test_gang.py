@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import WireError
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.commits import Checkpoint
 from dayfly.life.gang import Gang, GangEnd, Verdict
 from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome, Platform
 from dayfly.life.reports import Report

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.batches import MicroBatch, micro_batches
+from dayfly.dataclass_json import dump, read
 from dayfly.runs.pipelining import Pipelining
 from dayfly.train.order import share
 from dayfly.train.stages.forms import Form, TensorForm
@@ -43,4 +44,4 @@ def test_what_a_worker_is_told_travels_as_json() -> None:
     line = Pipelining(
         cut=(4,), replicas=2, micro_batches=3, schedule="1f1b", forms=(form,), chunk_bytes=9
     )
-    assert Pipelining.load(json.loads(json.dumps(line.dump()))) == line
+    assert read(Pipelining, json.loads(json.dumps(dump(line))), "p") == line

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dayfly.job import Job
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.commits import Checkpoint
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.platforms.base import Context

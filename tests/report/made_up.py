@@ -7,6 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dayfly.dataclass_json import read
+from dayfly.runs.event_records import Event, StepTold, Told, event_of, told_of
+from dayfly.runs.report import passes
+from dayfly.runs.report.passes import Work
+from dayfly.runs.report.timeline import Timeline
+from dayfly.runs.report.timeline import timeline as made_of_records
+from dayfly.runs.settings import Settings
+
 Json = dict[str, Any]
 BEGAN = 1_000_000.0
 
@@ -64,9 +72,7 @@ def step(
         "generation": 0,
         "attempt": attempt,
     }
-    if spans is None:
-        return {**record, "compute_s": seconds / 2, "wire_s": seconds / 4}
-    return {**record, "began": began, "spans": spans}
+    return {**record, "began": began, "spans": spans or {}}
 
 
 def traffic(at: float, up: int, down: int, requests: int, attempt: int = 0) -> Json:
@@ -76,13 +82,73 @@ def traffic(at: float, up: int, down: int, requests: int, attempt: int = 0) -> J
         "bytes_up": up,
         "bytes_down": down,
         "requests": requests,
+        "puts": 0,
+        "gets": 0,
         "generation": 0,
         "attempt": attempt,
     }
 
 
 def epoch(at: float, **record: Any) -> Json:
-    return {"at": at, "kind": "epoch", "record": record, "generation": 0, "attempt": 0}
+    return {"at": at, "kind": "epoch", "record": record, "spans": {}, "generation": 0, "attempt": 0}
+
+
+#: What tests leave out of records, by kind.
+_USUAL: Json = {
+    "invoked": {"attempt": 0},
+    "ended": {"death": False},
+    "checkpoint": {"step": 0},
+    "rolled back": {"from_step": 0, "to_step": 0, "redone_steps": 0, "cause": ""},
+    "step": {"step": 0, "loss": None, "computed": True, "step_s": 1.0, "spans": {}},
+    "round": {"step": 0, "computed": True, "round_s": 1.0, "spans": {}},
+    "epoch": {"record": {"epoch": 0}, "spans": {}},
+    "part": {"seconds": 0.0},
+    "traffic": dict.fromkeys(("bytes_up", "bytes_down", "requests"), 0),
+}
+_USED = {"attempt": 0, "memory_mib": None, "init_s": 0.0, "run_s": 1.0, "outcome": "returned"}
+
+
+def events(trees: Iterable[Json]) -> list[Event]:
+    """The coordinator's records."""
+    return [event_of(_whole(tree), "a record") for tree in trees]
+
+
+def told(trees: Iterable[Json]) -> list[Told]:
+    """A worker's records."""
+    return [told_of(_whole(tree), "a record") for tree in trees]
+
+
+def step_told(tree: Json) -> StepTold:
+    """A worker's record of a step."""
+    (found,) = told([tree])
+    assert isinstance(found, StepTold)
+    return found
+
+
+def timeline(coordinator: Iterable[Json], workers: Mapping[int, Any], *, running: bool) -> Timeline:
+    """Of records as a file has them."""
+    by_rank = {rank: told(trees) for rank, trees in workers.items()}
+    return made_of_records(events(coordinator), by_rank, running=running)
+
+
+def works(workers: Mapping[int, Iterable[Json]]) -> list[Work]:
+    """Of records as a file has them."""
+    return passes.works({rank: told(trees) for rank, trees in workers.items()})
+
+
+def settings_of(tree: Json) -> Settings:
+    """As run.json has them; a pipeline's workers follow from its cut."""
+    return read(Settings, {"workers": 1, **tree}, "settings")
+
+
+def _whole(tree: Json) -> Json:
+    whole = {"at": 0.0, **_USUAL.get(tree["kind"], {}), **tree}
+    if tree["kind"] == "ended":
+        whole["used"] = _USED | tree["used"]
+    if tree["kind"] == "round":
+        whole.setdefault("losses", [None] * whole.setdefault("steps", 1))
+        whole["steps"] = len(whole["losses"])
+    return whole
 
 
 def write(
@@ -96,14 +162,17 @@ def write(
 ) -> Path:
     """A run's directory with these events."""
     (directory / "events").mkdir(parents=True)
-    whole = {"format": 1, "run_id": "made-up", "status": "done", "settings": {"workers": 2}}
-    (directory / "run.json").write_text(json.dumps(whole | (record or {})))
+    whole = {"format": 3, "run_id": "made-up", "status": "done", "settings": {"workers": 2}}
+    whole |= record or {}
+    if whole.get("result") is not None:
+        whole["result"] = {"run_id": whole["run_id"], "status": whole["status"], **whole["result"]}
+    (directory / "run.json").write_text(json.dumps(whole))
     for name, tree in (("history", history), ("bill", bill)):
         if tree is not None:
             (directory / f"{name}.json").write_text(json.dumps(tree))
     files = {"coordinator": coordinator} | {f"worker-{rank}": r for rank, r in workers.items()}
     for name, records in files.items():
-        lines = "".join(json.dumps(one) + "\n" for one in records)
+        lines = "".join(json.dumps(_whole(one)) + "\n" for one in records)
         (directory / "events" / f"{name}.jsonl").write_text(lines)
     return directory
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dayfly.runs.report import bubbles
-from dayfly.runs.report.passes import Pass, Work, passes_of, works
+from dayfly.runs.report.passes import Pass, Work, passes_of
 from dayfly.runs.report.stages import Stages
+from tests.report.made_up import settings_of, step_told, works
 from tests.report.pipelines import Made
 
 WHOLE = Work(
@@ -47,7 +48,7 @@ def test_passes_of_records() -> None:
         "passes": [["b", 0, 250.0, 500.0], ["f", 0, 0.0, 125.0], ["new", 0, 0.0, 1.0]],
         "spans": {"apply": [[500.0, 500.0]], "upload": [[0.0, 2.0], [1.0, 3.0]]},
     }
-    assert list(passes_of(record)) == [
+    assert list(passes_of(step_told(record))) == [
         Pass("b", 0, 100.25, 100.5),
         Pass("f", 0, 100.0, 100.125),
     ]
@@ -57,15 +58,17 @@ def test_passes_of_records() -> None:
     assert work.up == [(0.0, 3.0)]
     from_log = {**record, "computed": False}
     assert works({7: [from_log]}) == []
-    assert len(list(passes_of(from_log))) == 2, "it sent something, so others waited for it"
+    assert len(list(passes_of(step_told(from_log)))) == 2, (
+        "it sent something, so others waited for it"
+    )
     del from_log["spans"]
-    assert list(passes_of(from_log)) == []
+    assert list(passes_of(step_told(from_log))) == []
     again = {**record, "step_s": 0.25}
     assert [one.length_ms for one in works({7: [record, again]})] == [500.0], "a successor"
 
 
 def stages_of(made: Made) -> Stages:
-    stages = Stages.of({"settings": made.settings})
+    stages = Stages.of(settings_of(made.settings))
     assert stages is not None
     return stages
 

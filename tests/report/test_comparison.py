@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from dayfly.dataclass_json import read
 from dayfly.plan.plan import Plan
+from dayfly.runs.records import JobFacts
 from dayfly.runs.report import planned as page
 from dayfly.runs.report.comparison import Compared, Comparison, lived_s
 from dayfly.runs.report.step_parts import step_parts
 from tests.plan.test_plan_file import PLAN, PROFILE
 from tests.reading.test_dataclass_json import ONE
+from tests.report.made_up import events, told
 
 Json = dict[str, Any]
 
@@ -31,15 +34,18 @@ def comparison(
     coordinator: Sequence[Json] = (), plan: Plan = PLAN, records: Sequence[Json] = (), **more: Any
 ) -> Comparison:
     result = {"step_s": 0.08, "cost_usd": 0.002, "epochs": 3, "steps": 9, "requests": 4}
-    record = {
+    record: Json = {
+        "run_id": "one",
         "status": "done",
-        "settings": {"workers": 2, "cut": []},
+        "settings": {"workers": 2},
         "planned": {"overridden": [], "changed": [], "unpredicted": None},
         "result": result,
         **more,
     }
     bill = {"by_kind": {"compute": 0.002, "store_requests": 0.0}}
-    return Comparison.of(plan, record, bill, coordinator, records)
+    record["result"] = {"run_id": "one", "status": record["status"], **record["result"]}
+    found = read(JobFacts, record, "the run")
+    return Comparison.of(plan, found, bill, events(coordinator), told(records))
 
 
 def test_errors_are_shares_of_what_was_measured() -> None:
@@ -105,14 +111,14 @@ def test_what_was_not_in_the_plan_is_named() -> None:
 
 
 def test_the_run_is_the_time_in_which_functions_lived() -> None:
-    assert lived_s([]) is None
+    assert lived_s(events([])) is None
     first = [invoked(0, 10.0), invoked(1, 10.5), ended(0, 12.0), ended(1, 13.0)]
-    assert lived_s(first) == pytest.approx(3.0)
+    assert lived_s(events(first)) == pytest.approx(3.0)
     # Resumed after a day.
-    assert lived_s([*first, invoked(0, 90_000.0), ended(0, 90_001.0)]) == pytest.approx(4.0)
+    assert lived_s(events([*first, invoked(0, 90_000.0), ended(0, 90_001.0)])) == pytest.approx(4.0)
     # Its coordinator was killed after the checkpoint.
     killed = [invoked(0, 10.0), {"kind": "checkpoint", "at": 15.0}, invoked(0, 90_000.0)]
-    assert lived_s([*killed, ended(0, 90_001.0)]) == pytest.approx(6.0)
+    assert lived_s(events([*killed, ended(0, 90_001.0)])) == pytest.approx(6.0)
 
 
 def test_each_moment_of_a_step_counts_once() -> None:
@@ -123,7 +129,7 @@ def test_each_moment_of_a_step_counts_once() -> None:
         "apply": [[75.0, 85.0]],
     }
     step = {"kind": "step", "step": 0, "computed": True, "step_s": 0.1, "spans": spans}
-    found = step_parts([step, {**step, "computed": False, "step_s": 9.0}])
+    found = step_parts(told([step, {**step, "computed": False, "step_s": 9.0}]))
     assert found == pytest.approx(
         {"compute": 0.040, "overhead": 0.030, "transfer": 0.020, "sync": 0.010}
     )
@@ -141,8 +147,8 @@ def test_a_step_of_local_sgd_is_a_share_of_its_round() -> None:
         for step in (0, 1)
     ]
     spans = {"wait": [[20.0, 30.0]]}
-    whole = {"kind": "round", "step": 0, "steps": 2, "computed": True, "round_s": 0.04}
-    found = step_parts([*steps, {**whole, "spans": spans}])
+    whole = {"kind": "round", "step": 0, "losses": [None, None], "computed": True, "round_s": 0.04}
+    found = step_parts(told([*steps, {**whole, "spans": spans}]))
     assert found == pytest.approx(
         {"compute": 0.010, "overhead": 0.005, "transfer": 0.0, "sync": 0.005}
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dayfly.runs.report import curves
-from tests.report.made_up import epoch, step
+from tests.report.made_up import epoch, step, told
 
 
 def test_a_mean_over_neighbours_passes_over_what_is_no_number() -> None:
@@ -48,14 +48,14 @@ def test_losses_of_a_run_that_goes_on() -> None:
         step(5.0, 5, 1.0, loss=2.5),
         {"kind": "round", "at": 9.0, "step": 4, "losses": [3.0, 2.0]},
     ]
-    assert curves.step_losses(records) == [9.0, 8.0, None, None, 3.0, 2.0]
+    assert curves.step_losses(told(records)) == [9.0, 8.0, None, None, 3.0, 2.0]
     assert curves.step_losses([]) == []
 
 
 @pytest.mark.parametrize("first", [1, 0], ids=["as they are", "as earlier versions wrote them"])
 def test_epochs_of_a_run_that_goes_on(first: int) -> None:
-    told = [epoch(1.0, epoch=first, train_loss=3.0), epoch(2.0, epoch=first + 1, train_loss=2.0)]
-    assert curves.epochs([*told, told[0]]) == [
+    records = [epoch(1.0, epoch=first, train_loss=3.0), epoch(2.0, epoch=first + 1, train_loss=2.0)]
+    assert curves.epochs(told([*records, records[0]])) == [
         {"epoch": 1, "train_loss": 3.0},
         {"epoch": 2, "train_loss": 2.0},
     ]

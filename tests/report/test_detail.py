@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 from dayfly.runs.report import detail
 from dayfly.runs.report.detail import UNIT_S, Detail, choose, tree
 from dayfly.runs.report.spans import Span, Step
-from dayfly.runs.report.timeline import Attempt, Band, Timeline, timeline
-from tests.report.made_up import regular
+from dayfly.runs.report.timeline import Attempt, Band, Timeline
+from tests.report.made_up import regular, timeline
 
 
 def one_band(spans: list[tuple[float, float]], length_s: float, died_s: float) -> Timeline:

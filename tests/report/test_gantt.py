@@ -6,8 +6,9 @@ import re
 import xml.etree.ElementTree as ET
 
 from dayfly.runs.report import gantt
-from dayfly.runs.report.passes import Work, works
+from dayfly.runs.report.passes import Work
 from dayfly.runs.report.stages import Stages
+from tests.report.made_up import settings_of, works
 from tests.report.pipelines import Made
 
 
@@ -27,7 +28,7 @@ def test_the_median_step_of_those_that_are_whole() -> None:
 
 
 def step_of(made: Made) -> tuple[list[Work], Stages]:
-    stages = Stages.of({"settings": made.settings})
+    stages = Stages.of(settings_of(made.settings))
     assert stages is not None
     ranks = range(stages.count * stages.replicas)
     told = {rank: [made.record(100.0, 0, stages.stage_of(rank))] for rank in ranks}

@@ -152,10 +152,9 @@ def test_nothing_that_comes_from_a_run_is_markup(tmp_path: Path) -> None:
         coordinator,
         workers,
         record={
-            "run_id": HOSTILE,
             "status": "failed",
             "error": HOSTILE,
-            "settings": {HOSTILE: HOSTILE, "list": [HOSTILE]},
+            "settings": {"catalogue": f"/{HOSTILE}"},
             "made_with": {HOSTILE: HOSTILE},
         },
         history={"epochs": [{"epoch": 0, "train_loss": 1.0, HOSTILE: 0.5}], "step_loss": [1.0]},
@@ -221,19 +220,27 @@ def test_lines_that_a_kill_cut_are_passed_over_and_counted(run: Path) -> None:
     assert "cut short" not in before
     with (run / "events" / "worker-0.jsonl").open("ab") as file:
         file.write(b'{"at": 1000003.5, "kind": "step", "st\xc3')
-    with (run / "events" / "coordinator.jsonl").open("a") as file:
-        file.write('{"at": 10000\n[1, 2]\n"kind"\n')
     after = words(run)
-    assert "event lines cut short, passed over 4" in after
-    assert after.replace("event lines cut short, passed over 4 ", "") == before
+    assert "event lines cut short, passed over 1" in after
+    assert after.replace("event lines cut short, passed over 1 ", "") == before
+
+
+@pytest.mark.parametrize("line", ['{"at": 10000', "[1, 2]", '"kind"', "{}", '{"at": "now"}', ""])
+def test_a_line_that_is_no_record_is_named(run: Path, line: str) -> None:
+    file = run / "events" / "coordinator.jsonl"
+    number = len(file.read_text().splitlines()) + 1
+    with file.open("a") as events:
+        events.write(f"{line}\n")
+    with pytest.raises(RequestError, match=rf"coordinator\.jsonl, line {number}\b.*: put back"):
+        write_report(run)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "holds no run to report: it has no run.json"),
-        ('{"run_id": ', "run.json cannot be read"),
-        ("[]", "run.json cannot be read: it holds no JSON object"),
+        (None, "holds no run: it has no run.json"),
+        ('{"run_id": ', "run.json is no JSON"),
+        ("[]", "run.json holds no JSON object, but a list: put back the file"),
     ],
 )
 def test_a_directory_that_is_no_run(tmp_path: Path, content: str | None, said: str) -> None:
@@ -258,14 +265,19 @@ def test_a_long_table_says_what_it_leaves_out(tmp_path: Path) -> None:
         for n in range(700)
     ]
     run = made_up.write(
-        tmp_path / "run", [], {}, history={}, bill={"cost_usd": 0.0, "invocations": rows}
+        tmp_path / "run",
+        [],
+        {},
+        history={},
+        bill={"cost_usd": 0.0, "price_list": "made up", "invocations": rows},
     )
     assert "By invocation; the first 500 of 700, the others are in its files" in words(run)
 
 
 def test_predictions_stand_beside_what_was_measured(run: Path) -> None:
     assert "predicted" not in words(run)
-    change(run, result={"steps": 20, "step_s": 0.1, "predicted_step_s": 0.25, "cost_usd": 2.0})
+    result = {"run_id": "made-up", "status": "done", "steps": 20, "step_s": 0.1, "cost_usd": 2.0}
+    change(run, result=result | {"predicted_step_s": 0.25})
     text = words(run)
     assert "step (s) 0.1 predicted step (s) 0.25" in text
     assert "predicted cost" not in text

@@ -13,7 +13,7 @@ import pytest
 from dayfly.runs.report import detail, write_report
 from dayfly.runs.report.detail import choose, tree
 from dayfly.runs.report.passes import Pass
-from dayfly.runs.report.pipeline import Pipeline, pipeline_words
+from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Timeline, timeline
@@ -24,6 +24,11 @@ from tests.report.test_page import HOSTILE, Elements, change, words
 
 MADE = Made(replicas=2, transfer_ms=6.0, apply_ms=8.0)
 BOTTLENECK = "Stage 1 (layers 4 to 8) is the slowest: 60 ms a micro-batch, 1.5 times the mean"
+
+
+def words_of(directory: Path) -> str | None:
+    found = Pipeline.of(RunFiles.read(directory))
+    return None if found is None else found.words()
 
 
 def data_of(file: Path) -> dict[str, Any]:
@@ -40,7 +45,7 @@ def passes_in(band: dict[str, Any]) -> list[tuple[str, int]]:
 def is_shown_by_stage(directory: Path, profile: Path) -> None:
     """Asserts what holds for the page of every pipeline, made up or real, that fits into it."""
     run = RunFiles.read(directory)
-    pipeline = Pipeline.of(run.record, run.workers)
+    pipeline = Pipeline.of(run)
     assert pipeline is not None
     stages = pipeline.stages
     file = write_report(directory)
@@ -60,7 +65,7 @@ def is_shown_by_stage(directory: Path, profile: Path) -> None:
     for stage in range(stages.count):
         assert stages.layers(stage) in text
     assert f"{stages.ideal_bubble:.1%} is ideal" in text
-    said_there = pipeline_words(directory)
+    said_there = words_of(directory)
     assert said_there is not None
     assert said_there in text
     elements = opened(file, profile)
@@ -111,16 +116,16 @@ def test_before_a_step_was_told(tmp_path: Path) -> None:
     record = {"settings": MADE.settings, "status": "stopped"}
     directory = made_up.write(tmp_path / "run", [], {}, record=record)
     assert "Pipeline No step has been reported yet." in words(directory)
-    assert pipeline_words(directory) is None
+    assert words_of(directory) is None
 
 
 def test_a_run_without_stages_has_no_words_of_them(tmp_path: Path) -> None:
-    assert pipeline_words(made_up.write(tmp_path / "run", *made_up.regular(2, 4))) is None
+    assert words_of(made_up.write(tmp_path / "run", *made_up.regular(2, 4))) is None
 
 
 def test_what_settings_say_is_no_markup(tmp_path: Path) -> None:
     directory = MADE.write(tmp_path / "run")
-    change(directory, settings={**MADE.settings, "schedule": HOSTILE, "memory_mib": HOSTILE})
+    change(directory, settings={**MADE.settings, "catalogue": f"/{HOSTILE}"})
     elements = Elements(write_report(directory).read_text())
     assert sum(tag == "script" for tag, _ in elements.tags) == 2
     assert not {"img", "a"} & {tag for tag, _ in elements.tags}
@@ -128,14 +133,14 @@ def test_what_settings_say_is_no_markup(tmp_path: Path) -> None:
 
 def timeline_of(directory: Path) -> Timeline:
     run = RunFiles.read(directory)
-    return timeline(run.coordinator, run.workers, running=False)
+    return timeline(run.events.coordinator, run.events.workers, running=False)
 
 
 def test_steps_from_the_log_have_no_passes(tmp_path: Path) -> None:
     record = {**MADE.record(101.0, 0, 0), "computed": False}
     del record["spans"]["upload"]
     coordinator = [made_up.invoked(100.0, 0)]
-    (band,) = timeline(coordinator, {0: [record]}, running=False).bands
+    (band,) = made_up.timeline(coordinator, {0: [record]}, running=False).bands
     assert band.passes == ()
     assert "forward" not in band.spans
     assert band.spans["catch up"][0].end_s == pytest.approx(1.332)
@@ -148,7 +153,7 @@ def test_passes_keep_to_the_pages_budget(tmp_path: Path) -> None:
     whole = choose(times)
     each = sum(len(b.steps) + len(b.passes) + sum(map(len, b.spans.values())) for b in times.bands)
     assert whole.total == each
-    stages = Stages.of({"settings": MADE.settings})
+    stages = Stages.of(made_up.settings_of(MADE.settings))
     page = tree(times, choose(times, spans=each // 4, shares=20_000), stages)
     died_s = next(one.end_s for one in times.bands[5].attempts if one.end == "death")
     windows = [[at * detail.UNIT_S for at in window] for window in page["windows"]]

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from dayfly.runs.report.stages import Stages
+from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.settings import Settings
+from tests.report.made_up import settings_of
 
 SETTINGS = {
     "cut": [4, 5],
@@ -14,12 +17,11 @@ SETTINGS = {
     "micro_batches": 8,
     "schedule": "1f1b",
     "stage_memory_mib": [1024, 2048, 512],
-    "memory_mib": 3008,
 }
 
 
 def found(**settings: Any) -> Stages:
-    made = Stages.of({"settings": settings})
+    made = Stages.of(settings_of(settings))
     assert made is not None
     return made
 
@@ -43,18 +45,17 @@ def test_all_that_settings_say() -> None:
 
 def test_what_settings_leave_out() -> None:
     stages = found(cut=[2], replicas=None, memory_mib=1769)
-    assert stages.form() == "2 stages"
-    assert found(cut=[2], micro_batches=1).form() == "2 stages, 1 micro-batch"
+    assert stages.form() == "2 stages, fill-drain"
+    assert found(cut=[2], micro_batches=1).form() == "2 stages, 1 micro-batch, fill-drain"
     assert stages.name(1) == "stage 1 (worker 1)"
     assert stages.short(1) == "s1"
     assert stages.title(0) == "stage 0: layers 0 to 1, 1769 MiB"
     assert found(cut=[2]).title(1) == "stage 1: layers 2 to the last"
 
 
-@pytest.mark.parametrize("cut", [None, [], ()])
-def test_a_model_that_was_not_cut_has_no_stages(cut: Any) -> None:
-    assert Stages.of({"settings": {"cut": cut, "replicas": 4, "micro_batches": 8}}) is None
-    assert Stages.of({}) is None
+def test_a_model_that_was_not_cut_has_no_stages() -> None:
+    assert Stages.of(Settings(workers=4, micro_batches=8)) is None
+    assert Stages.of(ScriptSettings()) is None
 
 
 @pytest.mark.parametrize(

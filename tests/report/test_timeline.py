@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dayfly.runs.report.spans import Span, Step
-from dayfly.runs.report.timeline import Attempt, Band, Pause, Rollback, Timeline, timeline
-from tests.report.made_up import ended, invoked, step, traffic
+from dayfly.runs.report.timeline import Attempt, Band, Pause, Rollback, Timeline
+from tests.report.made_up import ended, invoked, step, timeline, traffic
 
 #: Halves and eighths of seconds are exact.
 COMPUTE = {"compute": [[0.0, 375.0]], "upload": [[375.0, 500.0]]}
@@ -120,15 +120,6 @@ def test_what_a_killed_coordinator_left_and_the_pause_until_the_next_life() -> N
     # Whether it began is not known before something is heard of it.
     assert found.bands[0].attempts[0].ready_s is None
     assert found.bands[0].spans["cold start"][0] == Span("cold start", 0.0, 1.0)
-
-
-def test_a_told_load_is_not_told_again() -> None:
-    coordinator = [invoked(100.0, 0), ended(105.0, 0, init_s=1.0, run_s=4.0, status="done")]
-    told = {"at": 103.0, "kind": "span", "lane": "start", "began": 101.5, "ms": 1500.0}
-    workers = {0: [{**told, "generation": 0, "attempt": 0}, step(104.0, 0, 0.5, COMPUTE)]}
-    (band,) = timeline(coordinator, workers, running=False).bands
-    assert band.spans["load"] == (Span("load", 1.5, 3.0),)
-    assert band.seconds()["load"] == 1.5
 
 
 def test_nothing_has_happened_yet() -> None:

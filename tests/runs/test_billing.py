@@ -13,8 +13,8 @@ import pytest
 import dayfly
 from dayfly.catalogue.metering import Moved
 from dayfly.life.faults import Fault
-from dayfly.runs import events
-from dayfly.runs.billing import rebill
+from dayfly.runs.events import Events, last_at
+from dayfly.runs.rebilling import rebill
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
 from tests.runs.test_resume import resume
@@ -67,7 +67,7 @@ def test_the_store_held_something_at_its_checkpoints(undisturbed: Undisturbed) -
     run = undisturbed(2)
     held = [e["stored_bytes"] for e in small.events(run.directory, "coordinator")
             if e["kind"] == "checkpoint"]  # fmt: skip
-    assert events.read_stored_bytes(run.directory / "events") == max(held) > 0
+    assert Events.read(run.directory / "events").stored_bytes == max(held) > 0
 
 
 def test_functions_without_a_limit_are_billed_as_the_list_sizes_them(
@@ -171,8 +171,8 @@ def test_invocations_that_nobody_saw_end(tmp_path: Path) -> None:
         invoked(200, "worker-0", 0),
         {"at": 203, "kind": "ended", "death": False, "used": ended},
     )
-    write(tmp_path, "worker-0", *({"at": at, "kind": "step"} for at in (11, 14, 101, 130, 201)))
-    found = events.read_used(tmp_path)
+    write(tmp_path, "worker-0", *({"at": at, "kind": "alive"} for at in (11, 14, 101, 130, 201)))
+    found = Events.read(tmp_path).used
     assert [(one.function, one.run_s, one.outcome) for one in found] == [
         ("worker-0", 4, "coordinator killed"),
         ("worker-0", 30, "coordinator killed"),
@@ -191,12 +191,12 @@ def test_traffic_counts_from_the_start_of_each_attempt(tmp_path: Path) -> None:
         tmp_path,
         "worker-3",
         record(0, 0, puts=1, gets=1, requests=3, bytes_up=10, bytes_down=20),
-        {"at": 1, "kind": "step"},
+        {"at": 1, "kind": "alive"},
         record(0, 0, puts=2, gets=3, requests=6, bytes_up=15, bytes_down=25),
         record(0, 1, puts=1, gets=0, requests=1, bytes_up=1, bytes_down=0),
         record(1, 0, puts=4, gets=4, requests=8, bytes_up=2, bytes_down=2),
     )
-    assert events.read_moved(tmp_path) == {
+    assert Events.read(tmp_path).moved == {
         "worker-3": Moved(puts=7, gets=7, requests=15, bytes_up=18, bytes_down=27)
     }
 
@@ -205,23 +205,23 @@ def test_a_line_that_a_kill_cut_short_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path, "coordinator", invoked(10, "worker-0", 0))
     with (tmp_path / "coordinator.jsonl").open("a") as file:
         file.write('{"at": 11, "ki')
-    assert len(events.read_used(tmp_path)) == 1
+    assert len(Events.read(tmp_path).used) == 1
 
 
 def test_a_run_without_events_costs_nothing(tmp_path: Path) -> None:
-    assert events.read_used(tmp_path / "none") == []
-    assert events.read_moved(tmp_path / "none") == {}
-    assert events.read_stored_bytes(tmp_path / "none") == 0
+    assert Events.read(tmp_path / "none").used == []
+    assert Events.read(tmp_path / "none").moved == {}
+    assert Events.read(tmp_path / "none").stored_bytes == 0
 
 
 def test_when_the_last_was_heard_is_read_from_the_ends(tmp_path: Path) -> None:
-    assert events.last_at(tmp_path) is None
+    assert last_at(tmp_path) is None
     long = "x" * 200_000  # a record longer than what is read at first
     write(tmp_path, "coordinator", invoked(10, "worker-0", 0))
-    write(tmp_path, "worker-0", {"at": 17, "kind": "step", "text": long}, {"at": 12, "kind": "x"})
-    assert events.last_at(tmp_path) == 12
+    write(tmp_path, "worker-0", {"at": 17, "kind": "alive", "text": long}, {"at": 12, "kind": "x"})
+    assert last_at(tmp_path) == 12
     with (tmp_path / "worker-0.jsonl").open("a") as file:
         file.write('{"at": 19, "kind": "step", "text": "' + long)  # cut short by a kill
-    assert events.last_at(tmp_path) == 17
-    write(tmp_path, "worker-1", *({"at": at, "kind": "step"} for at in range(50)))
-    assert events.last_at(tmp_path) == 49
+    assert last_at(tmp_path) == 17
+    write(tmp_path, "worker-1", *({"at": at, "kind": "alive"} for at in range(50)))
+    assert last_at(tmp_path) == 49

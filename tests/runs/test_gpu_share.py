@@ -18,7 +18,7 @@ from dayfly.catalogue.metering import Used, bill
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Limits
 from dayfly.runs.allotment import allotment, in_words
-from dayfly.runs.events import read_used
+from dayfly.runs.events import Events
 from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.settings import Settings
 from tests.runs import small
@@ -115,4 +115,4 @@ def test_shares_are_read_back_also_of_a_killed_coordinators_functions(tmp_path: 
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (tmp_path / "coordinator.jsonl").write_text(text)
-    assert [one.gpu_share for one in read_used(tmp_path)] == [0.5, None]
+    assert [one.gpu_share for one in Events.read(tmp_path).used] == [0.5, None]

@@ -14,7 +14,7 @@ import pytest
 
 import dayfly
 from dayfly.errors import RequestError
-from dayfly.life.checkpoints import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.platforms import confinement
 from dayfly.life.platforms.base import Limits
 from dayfly.runs.allotment import Allotment, allotted, crowding

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from torch import nn
 
 import dayfly
+from dayfly.dataclass_json import dump, read
 from dayfly.errors import RequestError
 from dayfly.runs.planned import Planned, carried_out, gone_on
 from dayfly.runs.planning import Wanted
@@ -128,7 +129,7 @@ def test_a_run_that_goes_on_keeps_its_plan_and_says_what_changed() -> None:
     now, later = gone_on(ours, planned, replace(SETTINGS, workers=3), job(accumulate=2))
     assert now.prediction != ours.prediction
     assert later == replace(planned, changed=("workers 3 in place of 2",))
-    assert Planned.load(asdict(later)) == later
+    assert read(Planned, dump(later), "p") == later
 
 
 def test_a_profile_of_another_model_is_refused() -> None:

@@ -16,8 +16,8 @@ from dayfly.life import deaths
 from dayfly.plan.figures import Figure
 from dayfly.plan.plan import Plan
 from dayfly.plan.scenario import Scenario
-from dayfly.runs.billing import rebill
 from dayfly.runs.job_record import Record
+from dayfly.runs.rebilling import rebill
 from dayfly.runs.report import write_report
 from dayfly.runs.simulated import POLICY, simulated_run
 from dayfly.runs.simulation_request import Request

@@ -71,11 +71,11 @@ def leaf(*sizes: int, dtype: str = "float32", gradient: bool = True) -> dict[str
 def test_what_passes_each_boundary(
     model: Callable[[], nn.Module], cut: list[int], samples: list[Any], forms: list[Any]
 ) -> None:
-    assert [form.dump() for form in checked(model, cut, samples)] == forms
+    assert [form.to_json() for form in checked(model, cut, samples)] == forms
 
 
 def test_one_sample_is_enough() -> None:
-    assert [form.dump() for form in checked(cnn, [2], images(1))] == [leaf(4, 8, 8)]
+    assert [form.to_json() for form in checked(cnn, [2], images(1))] == [leaf(4, 8, 8)]
 
 
 class Folded(nn.Module):
@@ -92,7 +92,7 @@ class Unfolded(nn.Module):
 
 def test_a_dimension_may_be_a_multiple_of_the_samples() -> None:
     (form,) = checked(lambda: nn.Sequential(Folded(), Unfolded(), nn.Linear(8, 4)), [1])
-    assert form.dump() == {
+    assert form.to_json() == {
         "dtype": "float32",
         "sizes": [2, 4],
         "scales": [True, False],
@@ -106,7 +106,10 @@ def test_frozen_layers_send_for_no_gradient() -> None:
         made[0].requires_grad_(False)
         return made
 
-    assert [form.dump() for form in checked(model, [2, 4])] == [leaf(16, gradient=False), leaf(16)]
+    assert [form.to_json() for form in checked(model, [2, 4])] == [
+        leaf(16, gradient=False),
+        leaf(16),
+    ]
 
 
 def test_a_complex_tensor_has_a_gradient() -> None:
@@ -121,7 +124,7 @@ def test_a_complex_tensor_has_a_gradient() -> None:
     (form,) = checked(
         lambda: nn.Sequential(nn.Linear(8, 8), Spectrum(), Power(), nn.Linear(8, 4)), [2]
     )
-    assert form.dump() == leaf(8, dtype="complex64")
+    assert form.to_json() == leaf(8, dtype="complex64")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_a_complex_tensor_has_a_gradient() -> None:
 )
 def test_parametrized_weights_are_cut_as_others(wrap: Any) -> None:
     (form,) = checked(lambda: nn.Sequential(wrap(nn.Linear(8, 8)), wrap(nn.Linear(8, 4))), [1])
-    assert form.dump() == leaf(8)
+    assert form.to_json() == leaf(8)
 
 
 def test_a_parametrization_that_reads_values_is_refused() -> None:
@@ -150,7 +153,7 @@ def test_a_parametrization_that_reads_values_is_refused() -> None:
         "tensors have no values: RuntimeError: Tensor.item() cannot be called on meta tensors: "
         'make tensors whose values it reads with device="cpu", and take weights by init='
     )
-    assert [form.dump() for form in checked(lambda: model("cpu"), [1])] == [leaf(8)]
+    assert [form.to_json() for form in checked(lambda: model("cpu"), [1])] == [leaf(8)]
 
 
 def test_pruned_weights_are_cut_as_others() -> None:
@@ -159,7 +162,7 @@ def test_pruned_weights_are_cut_as_others() -> None:
         prune.l1_unstructured(made[2], "weight", 0.5)
         return made
 
-    assert [form.dump() for form in checked(model, [2, 4])] == [leaf(16), leaf(16)]
+    assert [form.to_json() for form in checked(model, [2, 4])] == [leaf(16), leaf(16)]
 
 
 def test_what_the_function_puts_on_the_cpu_by_name_works() -> None:

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.dataclass_json import dump, read
 from dayfly.train.arrays import AMPLIFICATION, ArrayReader, Part, coalesce, load_arrays, place
 from dayfly.train.order import Epochs
 from dayfly.wire.store import FileStore
@@ -151,6 +152,6 @@ def test_the_split_depends_on_the_seed_and_travels() -> None:
     for seed in range(5):
         with new_store() as store:
             _, validation = place({"x_train": np.ones(90), "y_train": np.ones(90)}, store, seed)
-        assert Part.load(validation.dump()) == validation
+        assert read(Part, dump(validation), "p") == validation
         splits.add(tuple(validation.rows_of(np.arange(9)).tolist()))
     assert len(splits) == 5

@@ -15,6 +15,7 @@ from benchmarks.parts.planning.configurations import Chosen
 from benchmarks.parts.planning.jobs import Work, write_data
 from dayfly.errors import RunFailed
 from dayfly.job import Job
+from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.report.comparison import lived_s
 from dayfly.runs.report.step_parts import step_parts
 
@@ -63,7 +64,7 @@ def _taken(run: dayfly.Run, name: str, stages: int) -> Taken:
     if result.restarts:
         causes = ", ".join(str(one["error"] or one["used"]["outcome"]) for one in ended)
         raise RunFailed(f"{name}: a function died ({causes})")
-    run_s = lived_s(recorded.events(run.directory, "coordinator"))
+    run_s = lived_s(coordinator_events(run.directory / "events"))
     peaks = [one["peak_mib"] for one in ended]
     if result.step_s is None or run_s is None or None in peaks:
         raise RunFailed(
@@ -78,6 +79,6 @@ def _taken(run: dayfly.Run, name: str, stages: int) -> Taken:
         run_s=run_s,
         billed_s=result.billed_s,
         peaks_mib=tuple(max(peaks[at : at + each]) for at in range(0, len(peaks), each)),
-        breakdown=step_parts(recorded.events(run.directory, "worker-0")),
+        breakdown=step_parts(worker_events(run.directory / "events", 0)),
         steps=result.steps,
     )

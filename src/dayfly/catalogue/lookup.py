@@ -26,6 +26,10 @@ _KNOWN: Mapping[str, Mapping[str, str]] = {
 }
 
 
+#: No data file is larger.
+_LARGEST_BYTES = 2**20
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """All platforms and stores that are known.
@@ -90,7 +94,8 @@ class Catalogue:
             if file.name == f"{name}.toml":
                 place = str(file) if own else f"{folder}/{file.name}"
                 try:
-                    text = file.read_text(encoding="utf-8")
+                    with file.open("rb") as opened:
+                        text = opened.read(_LARGEST_BYTES).decode()
                 except (OSError, UnicodeDecodeError) as error:
                     raise RequestError(f"{place} cannot be read: {error}") from error
                 found |= _parsed(text, place, folder, own)

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.prices import FunctionPrices
 from dayfly.catalogue.store import StoreFacts
+from dayfly.dataclass_json import Matches
 from dayfly.errors import RequestError
+
+#: Of a run: its functions are its workers.
+FunctionName = Annotated[str, Matches(r"worker-[0-9]{1,9}", "a function such as worker-0")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,7 @@ class Used:
     None: what the platform gives with the memory. gpu_share: of a GPU; None: it had none.
     """
 
-    function: str
+    function: FunctionName
     attempt: int
     memory_mib: int | None
     init_s: float

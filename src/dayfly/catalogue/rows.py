@@ -11,22 +11,37 @@ puts its rows over those of the built-in one.
 
 from __future__ import annotations
 
-import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
+from dayfly.dataclass_json import ABOVE_0, Matches, read
 from dayfly.errors import RequestError
 
 #: A table such as [[4096, 1], [8192, 2]]: MiB of memory, rising, and what belongs to them.
 Pairs = tuple[tuple[float, float], ...]
 Value = int | float | str | Pairs
 
-_KINDS = {"int", "float", "str", "Pairs"}
-_KEYS = {"value", "source", "as_of"}
-_MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
+_ONE = Annotated[tuple[float, float], ABOVE_0]
+_MONTH = Matches(r"20\d\d-(0[1-9]|1[0-2])", "year and month, such as '2026-11'")
+#: By the kind of a value: what it may be. A price may be 0, a size may not.
+_KINDS: Mapping[str, Any] = {
+    "int": Annotated[int, ABOVE_0],
+    "float": Annotated[float, ABOVE_0],
+    "usd": float,
+    "str": Annotated[str, Matches(".+", "text")],
+    "Pairs": tuple[_ONE, ...],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A row as a file has it."""
+
+    value: Any
+    source: Annotated[str, Matches(r".*\S.*", "who says so")]
+    as_of: Annotated[str, _MONTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,53 +71,22 @@ def read_rows(text: str, place: str, known: Mapping[str, str], *, own: bool) -> 
     """
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise RequestError(f"{place} is not TOML: {error}") from error
-    return {key: _row(found, f"{place}: {key}", known.get(key), own) for key, found in tree.items()}
+    return {key: _row(key, found, place, known.get(key), own) for key, found in tree.items()}
 
 
-def _row(found: Any, place: str, kind: str | None, own: bool) -> Row:
+def _row(key: str, found: Any, place: str, kind: str | None, own: bool) -> Row:
     if kind is None:
-        raise RequestError(f"{place} is not known to the catalogue: see docs/catalogue.md")
-    if not isinstance(found, dict) or found.keys() != _KEYS:
-        raise RequestError(f"{place} must have value, source and as_of, and nothing else")
-    source, as_of = found["source"], found["as_of"]
-    if not isinstance(source, str) or not source.strip():
-        raise RequestError(f"{place} has no source: say who gives the value")
-    if not isinstance(as_of, str) or not _MONTH.fullmatch(as_of):
-        raise RequestError(f"{place} has as_of {as_of!r}: give year and month, such as '2026-11'")
-    return Row(_value(found["value"], place, kind), source, as_of, own)
-
-
-def _value(value: Any, place: str, kind: str) -> Value:
-    if kind == "str":
-        if not isinstance(value, str) or not value:
-            raise RequestError(f"{place} is {value!r}: give a text")
-        return value
-    if kind == "Pairs":
-        return _pairs(value, place)
-    whole = kind == "int"
-    if not _is_number(value) or (whole and not isinstance(value, int)):
-        raise RequestError(f"{place} is {value!r}: give a {'whole ' if whole else ''}number")
-    free = place.rpartition(": ")[2].startswith("usd_")  # a price may be 0, a size may not
-    if value < 0 or (value == 0 and not free):
         raise RequestError(
-            f"{place} is {value}: give {'no number below' if free else 'more than'} 0"
+            f"{place}: {key} is not known to the catalogue: see docs/catalogue.md for its rows"
         )
-    return int(value) if whole else float(value)
-
-
-def _pairs(value: Any, place: str) -> Pairs:
-    shape = isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) for pair in value
-    )
-    if not shape or not value or any(number <= 0 for pair in value for number in pair):
-        raise RequestError(f"{place} is {value!r}: give pairs [MiB, number], all above 0")
-    sizes = [pair[0] for pair in value]
-    if sizes != sorted(set(sizes)):
-        raise RequestError(f"{place}: memory sizes must rise from pair to pair")
-    return tuple((float(size), float(number)) for size, number in value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    given = read(_Given, found, place, within=key)
+    # A price may be 0, a size may not.
+    what = "usd" if kind == "float" and key.startswith("usd_") else kind
+    value: Any = read(_KINDS[what], given.value, place, within=f"{key}.value")
+    if kind == "Pairs":
+        sizes = [size for size, _ in value]
+        if not sizes or sizes != sorted(set(sizes)):
+            raise RequestError(f"{place}: {key}.value: give pairs whose memory sizes rise")
+    return Row(value, given.source, given.as_of, own)

@@ -13,10 +13,10 @@ from rich.table import Table
 from dayfly.catalogue.metering import Bill
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.errors import RequestError
-from dayfly.runs.billing import rebill
-from dayfly.runs.record import recorded_settings
+from dayfly.runs.rebilling import rebill
 from dayfly.runs.report import write_report
-from dayfly.runs.report.pipeline import pipeline_words
+from dayfly.runs.report.pipeline import Pipeline
+from dayfly.runs.report.reading import RunFiles
 
 _KINDS = {
     "compute": "compute",
@@ -46,13 +46,15 @@ def report(
     the page in a browser. Raises RequestError if the directory holds no run, the catalogue lacks
     what is asked for, the page cannot be written, or there is no browser.
     """
-    recorded = recorded_settings(directory).catalogue
+    run = RunFiles.read(directory)
+    recorded = run.record.settings.catalogue
     own = own_catalogue(given) if given is not None or recorded is None else recorded
-    billed = rebill(directory, prices, store, Path(own) if own is not None else None)
-    page = write_report(directory, output, bill=billed.dump())
+    catalogue = Path(own) if own is not None else None
+    billed = rebill(directory, prices, store, catalogue, run.events)
+    page = write_report(directory, output, bill=billed.dump(), run=run)
     _print_bill(billed)
-    if (pipeline := pipeline_words(directory)) is not None:
-        Console().print(f"pipeline: {pipeline}", markup=False, highlight=False)
+    if (pipeline := Pipeline.of(run)) is not None and (words := pipeline.words()) is not None:
+        Console().print(f"pipeline: {words}", markup=False, highlight=False)
     print(f"report: {page}")
     if browse and not webbrowser.open(page.resolve().as_uri()):
         raise RequestError(f"--open: no browser was found; open {page} yourself")

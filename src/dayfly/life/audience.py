@@ -8,7 +8,7 @@ from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report
 
 if TYPE_CHECKING:
-    from dayfly.life.checkpoints import Checkpoint
+    from dayfly.life.commits import Checkpoint
 
 
 class Audience(Protocol):

@@ -4,7 +4,8 @@
     checkpoint/000000120/part-0-of-4          safetensors, by rank 0
     ...
     checkpoint/000000120/own-0-of-4           safetensors, rank 0's alone, if it has such
-    checkpoint/latest.json                    the commit, by the coordinator: step, parts, digests
+    checkpoint/latest.json                    the commit, by the coordinator: step, parts, digests,
+                                              and a digest of all that
 
 Replicas are equal, so the state is written once: each rank writes its share of the tensors. What
 is a rank's own, such as a residual of compression, nobody else reads. The
@@ -26,13 +27,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import xxhash
 
-from dayfly.errors import DayflyError
+from dayfly.dataclass_json import dump
+from dayfly.errors import DayflyError, RequestError
+from dayfly.json_files import parse, read_file
+from dayfly.life.commits import Checkpoint, Commit, Part, digest_of, folder_of
 from dayfly.life.shards import read_shard, write_shard
 from dayfly.wire.store import FileStore, StoreError
 
@@ -42,6 +45,8 @@ State = tuple[Any, Tensors]
 
 _LATEST = "checkpoint/latest.json"
 _TREE = "tree.json"
+#: What to do about a damaged commit.
+_REMEDY = "put back the file from a copy of the run's directory, or begin the run anew"
 #: How the names of parts begin that are a rank's own.
 _OWN = "own-"
 _NAME = re.compile(r"(?P<cut>cut-[01]\.)?(stage-(?P<stage>\d+)-of-(?P<stages>\d+)\.)?(?P<what>.+)")
@@ -49,15 +54,6 @@ _NAME = re.compile(r"(?P<cut>cut-[01]\.)?(stage-(?P<stage>\d+)-of-(?P<stages>\d+
 
 class CheckpointError(DayflyError):
     """A checkpoint is not there, or is not what was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A written object of a checkpoint, and how to know it again."""
-
-    object: str
-    size_bytes: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +73,6 @@ class Writer:
     def prefix(self) -> str:
         """How the names of its parts begin; of a model that is not cut, with nothing."""
         return f"stage-{self.stage}-of-{self.stages}." if self.stages > 1 else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A committed checkpoint: the state before step `step`."""
-
-    step: int
-    parts: tuple[Part, ...]
 
 
 def shares(sizes: Mapping[str, int], parts: int) -> tuple[tuple[str, ...], ...]:
@@ -129,7 +117,7 @@ def write_share(
     """
     if own and writer.stages > 1:
         raise ValueError("what is a rank's own is not kept of a model that is cut")
-    return _write_state(store, f"{_folder(step)}/{writer.prefix}", writer, tree, share, own)
+    return _write_state(store, f"{folder_of(step)}/{writer.prefix}", writer, tree, share, own)
 
 
 def write_stages(store: FileStore, step: int, states: Sequence[State]) -> tuple[Part, ...]:
@@ -157,7 +145,7 @@ def recut(
     written: list[Part] = []
     for stage, (its_tree, its_tensors) in enumerate(states):
         writer = Writer(stage=stage, stages=len(states))
-        prefix = f"{_folder(checkpoint.step)}/{cut}{writer.prefix}"
+        prefix = f"{folder_of(checkpoint.step)}/{cut}{writer.prefix}"
         written += _write_state(store, prefix, writer, its_tree, share_of(writer, its_tensors))
     anew = commit(store, checkpoint.step, written)
     for part in checkpoint.parts:
@@ -168,23 +156,19 @@ def recut(
 def commit(store: FileStore, step: int, parts: Sequence[Part]) -> Checkpoint:
     """Make the parts the latest checkpoint."""
     checkpoint = Checkpoint(step, tuple(sorted(parts, key=lambda part: part.object)))
-    store.put(_LATEST, json.dumps(asdict(checkpoint)).encode())
+    commit = Commit(checkpoint.step, checkpoint.parts, checkpoint.digest)
+    store.put(_LATEST, json.dumps(dump(commit)).encode())
     return checkpoint
 
 
 def latest(store: FileStore) -> Checkpoint | None:
-    """The committed checkpoint, if there is one."""
+    """The committed checkpoint, if there is one. Raises CheckpointError if it was damaged."""
     if not store.exists(_LATEST):
         return None
     try:
-        return load(json.loads(store.get(_LATEST)))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{_LATEST} in {store.root} was damaged: {error!r}") from error
-
-
-def load(tree: Mapping[str, Any]) -> Checkpoint:
-    """From what `asdict` gave, by way of JSON."""
-    return Checkpoint(tree["step"], tuple(Part(**part) for part in tree["parts"]))
+        return read_file(Commit, store.path(_LATEST), remedy=_REMEDY).checkpoint
+    except RequestError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def stages(checkpoint: Checkpoint) -> int:
@@ -269,7 +253,7 @@ def _read_parts(store: FileStore, parts: Sequence[Part], *, strict: bool) -> Sta
         if _owner(part) is not None:
             continue
         if part.object.endswith(_TREE):
-            its = json.loads(_read(store, part))
+            its = _read_tree(store, part)
             tree = its if tree is None else merged(tree, its, strict=strict)
         else:
             for name, tensor in _read_tensors(store, part).items():
@@ -296,10 +280,6 @@ def _write_state(
         text = json.dumps(tree, allow_nan=False).encode()
         written.append(_write(store, f"{prefix}{_TREE}", text))
     return tuple(written)
-
-
-def _folder(step: int) -> str:
-    return f"checkpoint/{step:09d}"
 
 
 def _fields(part: Part) -> dict[str, str | None]:
@@ -330,12 +310,19 @@ def _owner(part: Part) -> int | None:
 
 def _read(store: FileStore, part: Part) -> bytes:
     data = store.get(part.object)
-    if len(data) != part.size_bytes or _digest(data) != part.digest:
+    if len(data) != part.size_bytes or digest_of(data) != part.digest:
         raise CheckpointError(
             f"{part.object} in {store.root} was damaged: {len(data)} bytes, digest "
-            f"{_digest(data)}, but {part.size_bytes} bytes, {part.digest} were written"
+            f"{digest_of(data)}, but {part.size_bytes} bytes, {part.digest} were written"
         )
     return data
+
+
+def _read_tree(store: FileStore, part: Part) -> Any:
+    try:
+        return parse(_read(store, part), f"{part.object} in {store.root}", _REMEDY)
+    except RequestError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def _read_tensors(store: FileStore, part: Part) -> Tensors:
@@ -358,8 +345,4 @@ def _write_tensors(store: FileStore, name: str, tensors: Tensors) -> Part:
 
 def _write(store: FileStore, name: str, data: bytes) -> Part:
     store.put(name, data)
-    return Part(name, len(data), _digest(data))
-
-
-def _digest(data: bytes) -> str:
-    return xxhash.xxh3_128_hexdigest(data)
+    return Part(name, len(data), digest_of(data))

@@ -23,7 +23,7 @@ from dayfly.life.attempts import (
     status_after,
 )
 from dayfly.life.audience import Audience
-from dayfly.life.checkpoints import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.ending import FOLLOWED_S, TICK_S, kill_all
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform

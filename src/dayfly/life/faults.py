@@ -9,8 +9,10 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from dayfly.dataclass_json import Range
+from dayfly.wire.keys import SERVER
 from dayfly.wire.store import FileStore
 
 
@@ -22,7 +24,7 @@ class Fault:
     forked, and then itself).
     """
 
-    worker: int
+    worker: Annotated[int, Range(SERVER)]
     step: int
     place: str
     what: Literal["self", "zygote"] = "self"

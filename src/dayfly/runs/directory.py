@@ -178,7 +178,7 @@ def locked(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read().decode().strip()
+            holder = file.read().decode(errors="replace").strip()
             raise RequestError(f"run {str(directory)!r} is being run by process {holder}") from None
         try:
             file.truncate(0)

@@ -8,149 +8,220 @@ events/others.jsonl         of a simulation: what functions moved that have no f
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self, TypeVar
 
 from dayfly.catalogue.metering import Moved, Used
-from dayfly.wire.channels.abilities import COUNTERS
+from dayfly.errors import RequestError
+from dayfly.json_files import parse
+from dayfly.runs.event_records import (
+    Committed,
+    Ended,
+    Event,
+    Invoked,
+    OthersTraffic,
+    Told,
+    Traffic,
+    event_of,
+    others_of,
+    told_of,
+)
 
 Json = Mapping[str, Any]
-#: In `events/`, of simulations of more workers than a page can show.
-OTHERS = "others.jsonl"
+Record = TypeVar("Record", bound=Event)
+#: From a line of JSON, where it stands, and what to do about damage.
+Of = Callable[[Json, str, str], Record]
+
+#: In `events/`, of the coordinator; of simulations of more workers than a page can show.
+COORDINATOR, OTHERS = "coordinator.jsonl", "others.jsonl"
+_WORKER = re.compile(r"worker-([0-9]{1,9})\.jsonl")
+#: What to do about a line that is no record.
+_REMEDY = "put back a copy of the file, or take the line out of it"
+#: No line is longer, in bytes.
+LONGEST_BYTES = 16 * 2**20
 #: Read of an event file's end to find its last record; more if there is none.
 _TAIL_BYTES = 64 * 1024
 
 
-def read(file: Path) -> tuple[tuple[Json, ...], int]:
-    """The records of an event file, and how many lines are none: a kill may cut the last short."""
-    if not file.exists():
-        return (), 0
-    return parsed(file.read_bytes().split(b"\n"))
+def read(file: Path, of: Of[Record]) -> tuple[tuple[Record, ...], bool]:
+    """Returns the records of an event file, and whether a kill cut the last one short.
+
+    Args:
+        file: one that is not there has none.
+        of: what its lines are, such as `told_of`.
+
+    Raises:
+        RequestError: names file and line of what is no record, but for a last one that was cut.
+    """
+    found: list[Record] = []
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(_lines(lines), 1):
+                place = f"{file}, line {number}"
+                if is_cut(line):
+                    return tuple(found), True
+                if len(line) > LONGEST_BYTES:
+                    raise RequestError(f"{place} is longer than any record: {_REMEDY}")
+                found.append(of(parse(line, place, _REMEDY), place, _REMEDY))
+    except FileNotFoundError:
+        return (), False
+    except OSError as error:
+        raise RequestError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    return tuple(found), False
 
 
-def parsed(lines: Iterable[bytes]) -> tuple[tuple[Json, ...], int]:
-    """The records of lines, and how many lines are none."""
-    found, cut = [], 0
-    for line in lines:
-        if not line:
-            continue
-        try:
-            record = json.loads(line.decode(errors="replace"))
-        except json.JSONDecodeError:
-            record = None
-        if isinstance(record, dict) and "kind" in record and "at" in record:
-            found.append(record)
-        else:
-            cut += 1
-    return tuple(found), cut
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.readline(LONGEST_BYTES + 1), b"")
 
 
-def records(file: Path) -> tuple[Json, ...]:
-    """The records of an event file, as far as they can be read."""
-    return read(file)[0]
+def is_cut(line: bytes) -> bool:
+    """Whether a line is the beginning of a record, as a kill leaves it at the end of a file."""
+    if line.endswith(b"\n") or len(line) > LONGEST_BYTES:
+        return False
+    try:
+        parse(line, "the line", _REMEDY)
+    except RequestError:
+        return True
+    return False
 
 
-def worker_files(directory: Path) -> list[Path]:
-    """The workers' event files; the stem is the function's name. directory: `events/`."""
-    return sorted(directory.glob("worker-*.jsonl"))
+def coordinator_events(directory: Path) -> tuple[Event, ...]:
+    """The coordinator's records. directory: `events/`."""
+    return read(directory / COORDINATOR, event_of)[0]
+
+
+def worker_events(directory: Path, rank: int) -> tuple[Told, ...]:
+    """A worker's records. directory: `events/`."""
+    return read(directory / f"worker-{rank}.jsonl", told_of)[0]
+
+
+def worker_files(directory: Path) -> dict[int, Path]:
+    """The workers' event files, by rank. directory: `events/`."""
+    named = {file: _WORKER.fullmatch(file.name) for file in directory.glob("worker-*.jsonl")}
+    return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
 def last_at(directory: Path) -> float | None:
-    """When the last was heard of a run, in Unix seconds. directory: `events/`."""
-    files = (directory / "coordinator.jsonl", *worker_files(directory))
-    return max((at for file in files if (at := _last_at(file)) is not None), default=None)
+    """When the last was heard of a run, in Unix seconds. directory: `events/`.
+
+    Only the ends of files are read. Raises RequestError for damage there.
+    """
+    files = [
+        (directory / COORDINATOR, event_of),
+        *((one, told_of) for one in worker_files(directory).values()),
+    ]
+    return max((at for file, of in files if (at := _last_at(file, of)) is not None), default=None)
 
 
-def _last_at(file: Path) -> float | None:
+def _last_at(file: Path, of: Of[Any]) -> float | None:
     """Time of the last whole record of an event file, which is read from its end."""
     try:
         with file.open("rb") as raw:
-            size = raw.seek(0, 2)
+            size = raw.seek(0, os.SEEK_END)
             block = _TAIL_BYTES
             while True:
-                start = max(0, size - block)
-                raw.seek(start)
-                lines = raw.read(size - start).split(b"\n")
-                # The first is cut short by the block, unless it is the file's.
-                found, _ = parsed(lines if start == 0 else lines[1:])
-                if found or start == 0:
-                    return max((record["at"] for record in found), default=None)
+                raw.seek(max(0, size - block))
+                # The first is cut short by the block, unless it is the file's; the last by a kill.
+                lines = raw.read(block).splitlines(keepends=True)[int(size > block) :]
+                whole = [line for line in lines if not is_cut(line)]
+                if whole or size <= block:
+                    break
                 block *= 8
     except FileNotFoundError:
         return None
+    place = f"{file}, near its end"
+    found = (of(parse(line, place, _REMEDY), place, _REMEDY) for line in whole)
+    return max((one.at for one in found), default=None)
 
 
-def read_used(directory: Path) -> list[Used]:
-    """All invocations of a run, in order of their end. directory: `events/`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """All records of a run. workers: by rank. others: of functions without files of their own.
 
-    One whose end nobody recorded, as its coordinator was killed, is billed until the last that was
-    heard of it before its function was invoked anew.
+    cut_lines: last lines that a kill cut short.
     """
-    heard: dict[str, list[float]] = defaultdict(list)
-    for file in worker_files(directory):
-        heard[file.stem] = [record["at"] for record in records(file)]
-    used: list[Used] = []
-    running: dict[str, Json] = {}
 
-    def end(function: str, before: float) -> None:
-        invoked = running.pop(function)
-        began = invoked["at"]
-        last = max((at for at in heard[function] if began <= at < before), default=began)
-        used.append(
-            Used(
-                function=function,
-                attempt=invoked["attempt"],
-                memory_mib=invoked.get("memory_mib"),
-                init_s=0.0,
-                run_s=last - began,
-                outcome="coordinator killed",
-                gpu_share=invoked.get("gpu_share"),
-            )
+    coordinator: tuple[Event, ...] = ()
+    workers: Mapping[int, tuple[Told, ...]]
+    others: tuple[OthersTraffic, ...] = ()
+    cut_lines: int = 0
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """From `events/`. Raises RequestError, naming file and line, for what is no record."""
+        coordinator, cut = read(directory / COORDINATOR, event_of)
+        told = {rank: read(file, told_of) for rank, file in worker_files(directory).items()}
+        return cls(
+            coordinator=coordinator,
+            workers={rank: found for rank, (found, _) in told.items()},
+            others=read(directory / OTHERS, others_of)[0],
+            cut_lines=cut + sum(was_cut for _, was_cut in told.values()),
         )
 
-    for record in records(directory / "coordinator.jsonl"):
-        if record["kind"] == "invoked":
-            function = record["function"]
-            if function in running:
-                end(function, record["at"])
-            running[function] = record
-        elif record["kind"] == "ended":
-            used.append(Used(**record["used"]))
-            running.pop(record["used"]["function"], None)
-    for function in sorted(running):
-        end(function, float("inf"))
-    return used
+    @property
+    def used(self) -> list[Used]:
+        """All invocations, in order of their end.
 
+        One whose end nobody recorded, as its coordinator was killed, is billed until the last that
+        was heard of it before its function was invoked anew.
+        """
+        used: list[Used] = []
+        running: dict[str, Invoked] = {}
 
-def traffic(record: Json) -> Counter[str]:
-    """The counters of a record of traffic, which count from the start of an attempt."""
-    return Counter({name: record.get(name, 0) for name in COUNTERS})
+        def end(invoked: Invoked, before: float) -> None:
+            heard = (one.at for one in self.workers.get(invoked.rank, ()))
+            last = max((at for at in heard if invoked.at <= at < before), default=invoked.at)
+            used.append(
+                Used(
+                    function=invoked.function,
+                    attempt=invoked.attempt,
+                    memory_mib=invoked.memory_mib,
+                    init_s=0.0,
+                    run_s=last - invoked.at,
+                    outcome="coordinator killed",
+                    gpu_share=invoked.gpu_share,
+                )
+            )
 
+        for one in self.coordinator:
+            if isinstance(one, Invoked):
+                if (before := running.pop(one.function, None)) is not None:
+                    end(before, one.at)
+                running[one.function] = one
+            elif isinstance(one, Ended):
+                used.append(one.used)
+                running.pop(one.used.function, None)
+        for function in sorted(running):
+            end(running[function], math.inf)
+        return used
 
-def read_moved(directory: Path) -> dict[str, Moved]:
-    """What each function moved, as far as it was reported. directory: `events/`."""
-    moved = {}
-    for file in worker_files(directory):
-        lives: dict[tuple[int, int], Counter[str]] = {}
-        for record in records(file):
-            if record["kind"] == "traffic":
-                lives[record["generation"], record["attempt"]] = traffic(record)
-        moved[file.stem] = Moved(**sum(lives.values(), Counter[str]()))
-    for record in records(directory / OTHERS):
-        moved[record["function"]] = Moved(**{name: record[name] for name in COUNTERS})
-    return moved
+    @property
+    def traffic(self) -> dict[tuple[int, int, int], Counter[str]]:
+        """What workers moved, as far as they reported it, by rank, generation and attempt."""
+        return {
+            (rank, one.generation, one.attempt): one.counters
+            for rank, records in self.workers.items()
+            for one in records
+            if isinstance(one, Traffic)
+        }
 
+    @property
+    def moved(self) -> dict[str, Moved]:
+        """The same by function, and that of others."""
+        sums: dict[int, Counter[str]] = {rank: Counter() for rank in self.workers}
+        for (rank, _, _), counters in self.traffic.items():
+            sums[rank] += counters
+        moved = {f"worker-{rank}": Moved(**counters) for rank, counters in sums.items()}
+        return moved | {one.function: Moved(**one.counters) for one in self.others}
 
-def read_stored_bytes(directory: Path) -> int:
-    """The most that the store held at a checkpoint, just before its log was trimmed."""
-    found = records(directory / "coordinator.jsonl")
-    return max((record.get("stored_bytes") or 0 for record in found), default=0)
-
-
-def epochs_from_1(records: Sequence[Json]) -> list[Json]:
-    """One record an epoch, in order, counted from 1: earlier versions wrote them from 0."""
-    first = records[0]["epoch"] if records else 1
-    return [{**record, "epoch": record["epoch"] + (first == 0)} for record in records]
+    @property
+    def stored_bytes(self) -> int:
+        """The most that the store held at a checkpoint, just before its log was trimmed."""
+        committed = (one for one in self.coordinator if isinstance(one, Committed))
+        return max((one.stored_bytes or 0 for one in committed), default=0)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from dayfly.dataclass_json import PathText
 from dayfly.errors import RequestError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind
@@ -51,7 +52,7 @@ class FunctionSettings:
     imitate: str | None = None
     log_budget_mib: int | None = None
     wait_timeout_s: float = 900.0
-    catalogue: str | None = None
+    catalogue: PathText | None = None
     allow_other_cpu: bool = False
 
     #: Numbers that are above zero if they are given: what the command line calls them, their unit.
@@ -102,11 +103,6 @@ class FunctionSettings:
     def kind_of(self, rank: int) -> int:
         """Which of the kinds a worker's function is."""
         return 0
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `asdict` gave, by way of JSON."""
-        return cls(**tree)
 
 
 def among(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dayfly.errors import RequestError
+from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.runs.job_record import Record
@@ -24,8 +24,18 @@ from dayfly.wire.store import FileStore
 
 
 def stored_job(record: Record, store: FileStore) -> Job:
-    """The job in a run's directory, with the epochs that the run goes to."""
-    job = receive(record.shipped, store, scratch=None)
+    """The job in a run's directory, with the epochs that the run goes to.
+
+    Raises RequestError if it is not what was shipped, or cannot be loaded.
+    """
+    try:
+        job = receive(record.shipped, store, scratch=None)
+    except Exception as error:  # whatever the user's own code raises
+        text = str(error) if isinstance(error, DayflyError) else in_short(error)
+        raise RequestError(
+            f"the job of the run in {str(store.root)!r} cannot be loaded: {text}: put back the "
+            "directory's job/ from a copy, or begin the run anew"
+        ) from error
     return job if record.epochs is None else replace(job, epochs=record.epochs)
 
 
@@ -37,7 +47,7 @@ def is_over(record: Record, settings: Settings, job_epochs: int, asked: int | No
     """
     if record.status != "done" or record.result is None:
         return False
-    done, accuracy = record.result["epochs"], record.result["val_accuracy"]
+    done, accuracy = record.result.epochs, record.result.val_accuracy
     if asked is not None and asked < done:
         raise _too_few(asked, done)
     target = settings.target_accuracy

@@ -23,7 +23,6 @@ from dayfly.runs.planned import PLAN, carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.recutting import recut, refitted
-from dayfly.runs.result import Result
 from dayfly.runs.run import Run
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
@@ -124,7 +123,7 @@ def resume(
         OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
         if known or epochs is not None or changed is not None:
             display.note("it was done already: nothing was started")
-        return Run(directory, job, Result(**record.result))
+        return Run(directory, job, record.result)
     made, notes = going_on(record.made_with, allow_other=record.allows_other_cpu(changes))
     with (
         StopSignals() as signals,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.commits import Checkpoint
 from dayfly.life.coordinator import Coordinator
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
 from dayfly.batches import MicroBatch
 from dayfly.train.stages.forms import Form
@@ -62,26 +61,6 @@ class Pipelining:
             behind=_boundaries(self.sent(place.stage), micros, learns=learns),
             chunk_bytes=chunk_bytes,
         )
-
-    def dump(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "cut": list(self.cut),
-            "replicas": self.replicas,
-            "micro_batches": self.micro_batches,
-            "schedule": self.schedule,
-            "forms": [form.dump() for form in self.forms],
-            "chunk_bytes": self.chunk_bytes,
-        }
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON."""
-        made = {
-            "cut": tuple(tree["cut"]),
-            "forms": tuple(Form.load(form) for form in tree["forms"]),
-        }
-        return cls(**{**tree, **made})
 
 
 def _boundaries(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import RequestError
 from dayfly.plan.channels import channel_of
@@ -67,12 +67,6 @@ class Planned:
     overridden: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     unpredicted: str | None = None
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `asdict` gave, by way of JSON."""
-        lists = {name: tuple(tree[name]) for name in ("overridden", "changed")}
-        return cls(**{**tree, **lists})
 
     def words(self) -> str | None:
         """What a person wants to know of it when the run begins; None if nothing."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from dayfly.dataclass_json import Name, UnixSeconds, dump, read
 from dayfly.errors import RequestError
+from dayfly.json_files import parse, read_bytes, versioned
 from dayfly.runs.directory import RECORD, no_run
 from dayfly.runs.functions import FunctionSettings
-from dayfly.runs.result import Result
+from dayfly.runs.result import Result, Status
 from dayfly.wire.store import FileStore
 
 FORMAT = 3
+#: What to do about a damaged `run.json`.
+REMEDY = "put back the file from a copy of the run's directory, or begin the run anew"
 #: Kinds of runs.
 JOB, SCRIPT = "job", "script"
 #: What no function ran: a directory as of a run, in which only the record says so.
@@ -26,8 +29,12 @@ _COMMANDS = {JOB: "dayfly train", SCRIPT: "dayfly run"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord(ABC):
+class RunRecord:
     """Enough to go on with a run, of any kind.
+
+    The types of fields say what `run.json` may hold; see `dataclass_json`. A field that is added
+    needs a default, so that files of earlier versions stay readable. Names that become paths have
+    types of their own, such as `Name`.
 
     generation: how often all workers started anew before. began_at: of this life of the run, in
     Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
@@ -36,30 +43,26 @@ class RunRecord(ABC):
 
     kind: ClassVar[str]
 
-    run_id: str
+    run_id: Name
     settings: FunctionSettings
     generation: int = 0
-    status: str = "running"
+    status: Status = "running"
     error: str | None = None
-    began_at: float = field(default_factory=time.time)
+    began_at: UnixSeconds = field(default_factory=time.time)
     wall_s: float = 0.0
-    result: Mapping[str, Any] | None = None
+    result: Result | None = None
     made_with: Mapping[str, str] | None = None
 
     def save(self, store: FileStore) -> None:
         """Write it, whole or not at all."""
-        whole = {"format": FORMAT, "kind": self.kind, **self.dump()}
-        store.put(RECORD, json.dumps(whole, indent=1).encode())
-
-    def dump(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        whole = {"format": FORMAT, "kind": self.kind, **dump(self)}
+        store.put(RECORD, json.dumps(whole, indent=1, allow_nan=False).encode())
 
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read it back. Raises RequestError if the directory holds no run of this kind."""
         tree = read_record(directory)
-        kind = tree.pop("kind", JOB)
+        kind = str(tree.pop("kind", JOB))
         if kind == SIMULATION:
             raise RequestError(
                 f"{str(directory)!r} holds a simulated run, which there is no going on with: "
@@ -70,15 +73,9 @@ class RunRecord(ABC):
                 f"{str(directory)!r} holds the run of a {kind}: go on with it by "
                 f"{_COMMANDS[kind]} --resume {directory}"
             )
-        try:
-            return cls(**{**tree, **cls.parsed(tree)})
-        except (KeyError, TypeError) as error:
-            raise _another_version(directory) from error
-
-    @classmethod
-    @abstractmethod
-    def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:
-        """Those fields that JSON has in another form. Raises KeyError or TypeError for others'."""
+        if kind != cls.kind:
+            raise RequestError(f"{directory / RECORD}: kind is {kind!r}, which is none: {REMEDY}")
+        return read(cls, tree, str(directory / RECORD), remedy=REMEDY)
 
     def ended(self, result: Result) -> Self:
         """The record of the run when this life is over."""
@@ -87,7 +84,7 @@ class RunRecord(ABC):
             status=result.status,
             error=result.error,
             wall_s=result.wall_s,
-            result=asdict(result),
+            result=result,
         )
 
     def allows_other_cpu(self, changes: Mapping[str, Any]) -> bool:
@@ -127,24 +124,11 @@ class RunRecord(ABC):
 def read_record(directory: Path) -> dict[str, Any]:
     """What `RunRecord.save` wrote. Raises RequestError if the directory holds no run."""
     file = directory / RECORD
-    try:
-        tree: dict[str, Any] = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise no_run(directory) from None
-    except (OSError, json.JSONDecodeError) as error:
-        raise RequestError(f"{file} cannot be read: {error}") from error
-    if tree.pop("format", None) != FORMAT:
-        raise _another_version(directory)
-    return tree
-
-
-def recorded_settings(directory: Path) -> FunctionSettings:
-    """What a run of any kind says of its functions. Raises RequestError as `read_record` does."""
-    settings = read_record(directory).get("settings") or {}
-    names = FunctionSettings.__dataclass_fields__
-    return FunctionSettings.load({name: settings[name] for name in names if name in settings})
-
-
-def _another_version(directory: Path) -> RequestError:
-    """What to raise for a run that this version cannot read."""
-    return RequestError(f"{directory / RECORD} was written by another version of dayfly")
+    if not file.exists():
+        raise no_run(directory)
+    place = str(file)
+    tree = parse(read_bytes(file), place, REMEDY)
+    rest: dict[str, Any] = versioned(
+        tree, "format", FORMAT, place, remedy="use the version of dayfly that wrote it"
+    )
+    return rest

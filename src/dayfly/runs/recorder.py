@@ -10,6 +10,7 @@ A coordinator that continues a run reads them back, so bill and history are the 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +24,24 @@ from dayfly.catalogue.metering import Moved, Used
 from dayfly.life.audience import Audience
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
-from dayfly.runs import events
+from dayfly.runs import event_records
+from dayfly.runs.event_records import (
+    EpochTold,
+    NotFinite,
+    OtherCpu,
+    RolledBack,
+    RoundTold,
+    StepTold,
+    Told,
+    Traffic,
+    told_of,
+)
+from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
 from dayfly.runs.step_ranges import StepRanges
 from dayfly.wire.store import Home, cannot_write
 
 if TYPE_CHECKING:
-    from dayfly.life.checkpoints import Checkpoint
+    from dayfly.life.commits import Checkpoint
 
 Json = Mapping[str, Any]
 
@@ -182,7 +195,7 @@ class Recorder(Audience):
         ]
         self._append(name, records)
         for record in records:
-            self._note(report.rank, record, show=True)
+            self._note(report.rank, told_of(record, f"a report of {name}"), show=True)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
@@ -211,45 +224,44 @@ class Recorder(Audience):
         again = f", and do {redone_steps} step{plural} again" if redone_steps else ""
         self._display.note(f"all workers go back to step {to_step}{again}: {cause}")
 
-    def _note(self, rank: int, record: Json, *, show: bool) -> None:
-        match record["kind"]:
-            case "traffic":
-                life = rank, record["generation"], record["attempt"]
-                self._traffic[life] = events.traffic(record)
-            case "step":
+    def _note(self, rank: int, record: Told, *, show: bool) -> None:
+        match record:
+            case Traffic():
+                self._traffic[rank, record.generation, record.attempt] = record.counters
+            case StepTold():
                 self._note_step(rank, record, show=show)
-            case "round":
+            case RoundTold():
                 self._note_round(rank, record)
-            case "not finite" if not self._not_finite:
+            case NotFinite() if not self._not_finite:
                 self._not_finite = True
                 if show:
-                    self._display.note(f"{record['text']}; it goes on (--on-nan warn)")
-            case "other cpu" if record["text"] not in self._other_cpus:
-                self._other_cpus.add(record["text"])
+                    self._display.note(f"{record.text}; it goes on (--on-nan warn)")
+            case OtherCpu() if record.text not in self._other_cpus:
+                self._other_cpus.add(record.text)
                 if show:
-                    self._display.note(f"worker {rank}: {record['text']}")
-            case "epoch" if record["record"]["epoch"] > self._shown_epochs:
-                self._shown_epochs = record["record"]["epoch"]
+                    self._display.note(f"worker {rank}: {record.text}")
+            case EpochTold() if record.epoch > self._shown_epochs:
+                self._shown_epochs = record.epoch
                 if show:
-                    self._display.epoch(record["record"])
+                    self._display.epoch(record.record)
 
-    def _note_step(self, rank: int, record: Json, *, show: bool) -> None:
-        step = record["step"]
+    def _note_step(self, rank: int, record: StepTold, *, show: bool) -> None:
+        step = record.step
         new = step not in self.losses
-        self.losses[step] = record["loss"]
-        if record["computed"]:
+        self.losses[step] = record.loss
+        if record.computed:
             self.redone_steps += not self._computed[rank].add(step)
             if rank == 0:
-                self._step_s[step] = record["step_s"]
+                self._step_s[step] = record.step_s
         if new and show:
-            self._display.step(step, record["loss"])
+            self._display.step(step, record.loss)
 
-    def _note_round(self, rank: int, record: Json) -> None:
+    def _note_round(self, rank: int, record: RoundTold) -> None:
         """Local SGD: what workers knew of their own slices is known of the batches now."""
-        steps = range(record["step"], record["step"] + record["steps"])
-        self.losses.update(zip(steps, record["losses"], strict=True))
-        if rank == 0 and record["computed"]:
-            self._step_s.update(dict.fromkeys(steps, record["round_s"] / len(steps)))
+        steps = range(record.step, record.step + record.steps)
+        self.losses.update(zip(steps, record.losses, strict=True))
+        if rank == 0 and record.computed:
+            self._step_s.update(dict.fromkeys(steps, record.round_s / len(steps)))
 
     def write(self, name: str, **fields: Any) -> None:
         """Add a record to the event file of a name, with the time it has.
@@ -272,20 +284,32 @@ class Recorder(Audience):
 
     def _read_back(self) -> None:
         """What the lives before this one left."""
-        for file in self._directory.glob("*.jsonl"):
-            _end_last_line(file)
-        for file in events.worker_files(self._directory):
-            for record in events.records(file):
-                self._note(int(file.stem.removeprefix("worker-")), record, show=False)
-        self.used.extend(events.read_used(self._directory))
-        self.stored_bytes = events.read_stored_bytes(self._directory)
-        ends = events.records(self._directory / "coordinator.jsonl")
-        self.restarts += sum(record.get("death", False) for record in ends)
-        self.rollbacks += sum(record["kind"] == "rolled back" for record in ends)
+        for file in (self._directory / COORDINATOR, *worker_files(self._directory).values()):
+            _mend_last_line(file)
+        before = Events.read(self._directory)
+        for rank, records in before.workers.items():
+            for record in records:
+                self._note(rank, record, show=False)
+        self.used.extend(before.used)
+        self.stored_bytes = before.stored_bytes
+        self.restarts += sum(
+            one.death for one in before.coordinator if isinstance(one, event_records.Ended)
+        )
+        self.rollbacks += sum(isinstance(one, RolledBack) for one in before.coordinator)
 
 
-def _end_last_line(file: Path) -> None:
-    """A line that was cut short must not swallow the one that is appended next."""
+def _mend_last_line(file: Path) -> None:
+    """A line that was cut short must not swallow the one that is appended next: it is removed."""
+    if not file.exists():
+        return
     with file.open("rb+") as raw:
-        if raw.seek(0, 2) and raw.seek(-1, 2) is not None and raw.read(1) != b"\n":
+        size = raw.seek(0, os.SEEK_END)
+        raw.seek(max(0, size - LONGEST_BYTES))
+        tail = raw.read()
+        last = tail.rpartition(b"\n")[2]
+        if not last:
+            return
+        if is_cut(last):
+            raw.truncate(size - len(last))
+        else:
             raw.write(b"\n")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from dayfly.life.reports import plain
+from dayfly.dataclass_json import Matches, Real, dump
 from dayfly.wire.store import FileStore
+
+#: How a run is, or ended.
+Status = Annotated[
+    str, Matches("running|done|stopped|failed|simulated", "running, done, stopped or failed")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,14 +20,14 @@ class Result:
     """The JSON line of a run; times in seconds, null (None) where never measured."""
 
     run_id: str | None
-    status: str
+    status: Status
     error: str | None = None
     epochs: int = 0
     steps: int = 0
     workers: int = 0
     restarts: int = 0
-    train_loss: float | None = None
-    val_loss: float | None = None
+    train_loss: Real | None = None
+    val_loss: Real | None = None
     val_accuracy: float | None = None
     wall_s: float = 0.0
     step_s: float | None = None
@@ -38,10 +43,9 @@ class Result:
 
     def line(self) -> str:
         """The JSON object, on one line."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps(plain(values), allow_nan=False)
+        return json.dumps(dump(self), allow_nan=False)
 
 
 def write_json(store: FileStore, name: str, tree: Any) -> None:
     """Write a result for people and programs to read; numbers that are none become null."""
-    store.put(name, json.dumps(plain(tree), indent=1, allow_nan=False).encode())
+    store.put(name, json.dumps(dump(tree), indent=1, allow_nan=False).encode())

@@ -11,7 +11,7 @@ from dayfly.catalogue.metering import Bill, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.commits import Checkpoint
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.runs.directory import RECORD
-from dayfly.runs.events import epochs_from_1
+from dayfly.runs.event_records import epochs_from_1
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import Comparison, compared_in
+from dayfly.runs.report.reading import History, read_bill, read_history
 from dayfly.runs.result import Result
 from dayfly.train.replica import build_model
 
@@ -51,14 +51,13 @@ class Run:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, and metrics."""
-        whole = json.loads((self.directory / "history.json").read_text())
-        return [dict(record) for record in epochs_from_1(whole["epochs"])]
+        history = read_history(self.directory) or History()
+        return [dict(record) for record in epochs_from_1(history.epochs)]
 
     @property
     def bill(self) -> dict[str, Any]:
         """Dollars, and what they are for, by invocation."""
-        whole: dict[str, Any] = json.loads((self.directory / "bill.json").read_text())
-        return whole
+        return dict(read_bill(self.directory) or {})
 
     def comparison(self) -> Comparison | None:
         """What was predicted beside what was measured; None of a run without a plan."""

@@ -28,6 +28,7 @@ from typing import Any
 
 import cloudpickle
 
+from dayfly.dataclass_json import SHA256, Name
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.failure import installed
@@ -49,9 +50,9 @@ _PICKLE, _CODE = "job.pkl", "code.zip"
 class Shipped:
     """Digests (SHA-256, hexadecimal) of a job in the store; no code: None. folder: where it is."""
 
-    job: str
-    code: str | None
-    folder: str = "job"
+    job: SHA256
+    code: SHA256 | None
+    folder: Name = "job"
 
 
 def load_job_file(path: Path) -> Job:

@@ -37,7 +37,7 @@ from dayfly.plan.traffic import together
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import LOCK, fresh_directory
 from dayfly.runs.log_budget import replays
-from dayfly.runs.record import SIMULATION, read_record
+from dayfly.runs.records import SimulationRecord, read_any
 from dayfly.runs.result import Result
 from dayfly.runs.simulated_files import memory_of, moved_by, used_by, write_files
 from dayfly.runs.simulation_request import Request
@@ -183,7 +183,7 @@ def _result(request: Request, outcome: Simulated, billed: Bill, moved: Sequence[
 def _is_this(place: Path, run_id: str) -> bool:
     """Whether this very simulation was written there before."""
     try:
-        record = read_record(place)
+        record = read_any(place)
     except RequestError:
         return False
-    return record.get("kind") == SIMULATION and record.get("run_id") == run_id
+    return isinstance(record, SimulationRecord) and record.run_id == run_id

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dayfly.catalogue.metering import Bill, Moved, Used
+from dayfly.dataclass_json import read
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.simulation.fleet import DEATHS, Attempt, End
 from dayfly.plan.simulation.outcome import Record, Simulated
-from dayfly.runs.directory import RECORD
 from dayfly.runs.events import OTHERS, worker_files
-from dayfly.runs.record import FORMAT, SIMULATION
+from dayfly.runs.records import SimulationRecord, Slowest
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
 from dayfly.runs.simulation_request import Request
@@ -69,7 +69,7 @@ def write_files(
     store = FileStore(place)
     told = place / "events"
     told.mkdir(exist_ok=True)
-    for old in (*worker_files(told), told / OTHERS):
+    for old in (*worker_files(told).values(), told / OTHERS):
         old.unlink(missing_ok=True)
     _lines(told / "coordinator.jsonl", _coordinator(request, asked, outcome))
     run_s = outcome.run_s
@@ -108,29 +108,26 @@ def write_files(
         "rollbacks": outcome.rollbacks,
     }
     write_json(store, "history.json", history)
-    record = {
-        "format": FORMAT,
-        "kind": SIMULATION,
-        "run_id": request.run_id,
-        "settings": asdict(request.settings),
-        "generation": outcome.generation,
-        "rollbacks": outcome.rollbacks,
-        "status": result.status,
-        "error": result.error,
-        "began_at": ORIGIN_S,
-        "wall_s": result.wall_s,
-        "samples": request.plan.profile.samples,
-        "job": asdict(request.wanted),
-        "scenario": asdict(request.scenario),
-        "scenario_words": request.scenario.words(),
-        "store": billed.store,
-        "shown": None if len(shown) == asked.workers else list(shown),
-        "deaths": outcome.deaths,
-        "hand_overs": outcome.hand_overs,
-        "worst": dict(outcome.worst),
-        "result": asdict(result),
-    }
-    write_json(store, RECORD, record)
+    SimulationRecord(
+        run_id=request.run_id,
+        settings=request.settings,
+        generation=outcome.generation,
+        rollbacks=outcome.rollbacks,
+        status="failed" if outcome.status == "failed" else "simulated",
+        error=result.error,
+        began_at=ORIGIN_S,
+        wall_s=result.wall_s,
+        result=result,
+        samples=request.plan.profile.samples,
+        job=request.wanted,
+        scenario=asdict(request.scenario),
+        scenario_words=request.scenario.words(),
+        store=billed.store,
+        shown=None if len(shown) == asked.workers else tuple(shown),
+        deaths=outcome.deaths,
+        hand_overs=outcome.hand_overs,
+        worst=read(Slowest, outcome.worst, "the simulation") if outcome.worst else None,
+    ).save(store)
 
 
 def _coordinator(request: Request, asked: Configuration, outcome: Simulated) -> list[Record]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Checkpoint, Writer
+from dayfly import dataclass_json
+from dayfly.life.checkpoints import Writer
+from dayfly.life.commits import Checkpoint
 from dayfly.life.faults import Fault
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
@@ -87,23 +88,11 @@ class Task:
         place = layout.place(self.rank)
         return Writer(place.replica, layout.replicas, place.stage, layout.stages)
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> Any:
         """For JSON."""
-        tree = asdict(replace(self, pipelining=None))
-        if self.pipelining is not None:
-            tree["pipelining"] = self.pipelining.dump()
-        return tree
+        return dataclass_json.dump(self)
 
     @classmethod
     def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON."""
-        made = {
-            "shipped": Shipped(**tree["shipped"]),
-            "parts": tuple(Part.load(part) for part in tree["parts"]),
-            "checkpoint": checkpoints.load(tree["checkpoint"]),
-            "faults": tuple(Fault(**fault) for fault in tree["faults"]),
-            "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
-            "pipelining": Pipelining.load(line) if (line := tree["pipelining"]) else None,
-            "weighting": Weighting(**tree["weighting"]),
-        }
-        return cls(**{**tree, **made})
+        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
+        return dataclass_json.read(cls, tree, "the task")

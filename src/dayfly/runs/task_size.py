@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dayfly.life.checkpoints import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, Part
 from dayfly.runs.allotment import check_payload
 from dayfly.runs.task import Task
 

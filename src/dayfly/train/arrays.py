@@ -10,15 +10,16 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import torch
 import xxhash
 from numpy.typing import NDArray
 
+from dayfly.dataclass_json import Count, Matches
 from dayfly.errors import RequestError, in_short
 from dayfly.train.finite import chunks, first_bad_row
 from dayfly.train.order import Indices, permuted
@@ -41,12 +42,21 @@ class Rows:
     digest: of the rows, by which the same data are known again; None: of an earlier version.
     """
 
-    object: str
+    object: Annotated[str, Matches(r"data/\w[\w.-]{0,199}", "an object of the data")]
     offset: int
-    rows: int
+    rows: Count
     row_shape: tuple[int, ...]
     dtype: str
     digest: str | None = None
+
+    def check_read(self) -> None:
+        """Raises ValueError for elements that numpy does not know, or that are no numbers."""
+        try:
+            known = np.dtype(self.dtype)
+        except TypeError:
+            known = np.dtype(object)
+        if known.hasobject or known.names is not None:
+            raise ValueError(f"dtype {self.dtype!r} is no type of numbers")
 
     @property
     def row_bytes(self) -> int:
@@ -72,18 +82,6 @@ class Part:
         if self.split_seed is None:
             return indices
         return permuted(indices + self.start, self.x.rows, SPLIT, self.split_seed)
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Part:
-        """From what `asdict` gave, by way of JSON."""
-        x, y = (
-            Rows(**{**tree[name], "row_shape": tuple(tree[name]["row_shape"])}) for name in "xy"
-        )
-        return cls(x, y, tree["samples"], tree["split_seed"], tree["start"])
-
-    def dump(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def place(

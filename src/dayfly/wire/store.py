@@ -86,8 +86,8 @@ class FileStore:
         """A whole object. Raises StoreError if it is not there."""
         try:
             return self.path(name).read_bytes()
-        except FileNotFoundError as error:
-            raise StoreError(f"{name} is not in {self.root}") from error
+        except OSError as error:
+            raise self._cannot_read(name, error) from error
 
     def read_into(self, name: str, *places: tuple[int, memoryview]) -> None:
         """Read parts of an object: from each offset on, filling the memory beside it.
@@ -105,8 +105,8 @@ class FileStore:
                             at = offset + done
                             raise StoreError(f"{name} in {self.root} ends before byte {at}")
                         done += read
-        except FileNotFoundError as error:
-            raise StoreError(f"{name} is not in {self.root}") from error
+        except OSError as error:
+            raise self._cannot_read(name, error) from error
 
     def exists(self, name: str) -> bool:
         """Whether the object is there."""
@@ -116,8 +116,8 @@ class FileStore:
         """How long an object is. Raises StoreError if it is not there."""
         try:
             return self.path(name).stat().st_size
-        except FileNotFoundError as error:
-            raise StoreError(f"{name} is not in {self.root}") from error
+        except OSError as error:
+            raise self._cannot_read(name, error) from error
 
     def delete(self, name: str) -> None:
         """Remove an object, or all objects below a folder; a missing one is passed over."""
@@ -141,6 +141,11 @@ class FileStore:
         """Names of the objects and folders right below a folder, sorted."""
         path = self.path(folder)
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+    def _cannot_read(self, name: str, error: OSError) -> StoreError:
+        if isinstance(error, FileNotFoundError):
+            return StoreError(f"{name} is not in {self.root}")
+        return StoreError(f"{name} in {self.root} cannot be read: {error.strerror or error}")
 
     def _write(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
         final = self.path(name)

@@ -23,7 +23,7 @@ from dayfly.batches import BLOCK_NUMBERS
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Checkpoint
+from dayfly.life.commits import Checkpoint
 from dayfly.life.platforms.base import Ended, Limits
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.life.platforms.local import LocalPlatform

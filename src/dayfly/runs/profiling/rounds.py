@@ -48,6 +48,7 @@ class TimedSteps(Synchronous):
     ) -> None:
         began = time.thread_time()
         self._steps.compute(pieces, batch_samples, step, rank, wishes, ready)
+        self.own_loss = self._steps.own_loss
         self.compute_s = time.thread_time() - began
 
     def apply(self) -> tuple[float, Wishes]:

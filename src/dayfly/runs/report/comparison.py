@@ -9,12 +9,15 @@ from typing import Any, Self
 
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
-from dayfly.runs import events
+from dayfly.runs.event_records import Ended, Event, Invoked, RolledBack, Told
+from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.planned import PLAN, Planned
-from dayfly.runs.record import read_record
-from dayfly.runs.report.reading import RunFiles, tree_of
+from dayfly.runs.records import JobFacts, read_any
+from dayfly.runs.report.reading import RunFiles, read_bill
 from dayfly.runs.report.spans import joined
 from dayfly.runs.report.step_parts import PARTS, step_parts
+from dayfly.runs.result import Result
+from dayfly.runs.settings import Settings
 
 Json = Mapping[str, Any]
 
@@ -55,24 +58,22 @@ class Comparison:
     def of(
         cls,
         plan: Plan,
-        record: Json,
+        record: JobFacts,
         bill: Json | None,
-        coordinator: Sequence[Json],
-        rank_0: Sequence[Json],
+        coordinator: Sequence[Event],
+        rank_0: Sequence[Told],
     ) -> Self:
         """From what is in a run's directory; a run that goes on is compared as far as it is."""
-        planned = Planned.load(record["planned"])
-        result: Json = record.get("result") or {}
+        planned = record.planned or Planned()
+        result = record.result or Result(run_id=record.run_id, status=record.status)
         said = plan.prediction
         parts = step_parts(rank_0)
         return cls(
             totals=(
-                Compared("step_s", None if said is None else said.step_s, result.get("step_s")),
+                Compared("step_s", None if said is None else said.step_s, result.step_s),
                 Compared("run_s", None if said is None else said.run_s, lived_s(coordinator)),
-                Compared(
-                    "cost_usd", None if said is None else said.cost_usd, result.get("cost_usd")
-                ),
-                *_memory(said, record["settings"], coordinator),
+                Compared("cost_usd", None if said is None else said.cost_usd, result.cost_usd),
+                *_memory(said, record.settings, coordinator),
             ),
             kinds=_by_kind(said, bill),
             traffic=_traffic(said, result),
@@ -89,56 +90,57 @@ class Comparison:
 
 def compared(run: RunFiles) -> Comparison | None:
     """Of a run; None without a plan. Raises RequestError if its plan cannot be read."""
-    if not run.record.get("planned"):
+    if not isinstance(run.record, JobFacts) or run.record.planned is None:
         return None
-    plan = Plan.read(run.directory / PLAN)
-    return Comparison.of(plan, run.record, run.bill, run.coordinator, run.workers.get(0, ()))
+    plan, events = Plan.read(run.directory / PLAN), run.events
+    return Comparison.of(plan, run.record, run.bill, events.coordinator, events.workers.get(0, ()))
 
 
 def compared_in(directory: Path) -> Comparison | None:
     """Of the run in a directory, of whose workers only rank 0's events are read."""
-    record = read_record(directory)
-    if not record.get("planned"):
+    record = read_any(directory)
+    if not isinstance(record, JobFacts) or record.planned is None:
         return None
     return Comparison.of(
         Plan.read(directory / PLAN),
         record,
-        tree_of(directory / "bill.json"),
-        events.records(directory / "events" / "coordinator.jsonl"),
-        events.records(directory / "events" / "worker-0.jsonl"),
+        read_bill(directory),
+        coordinator_events(directory / "events"),
+        worker_events(directory / "events", 0),
     )
 
 
-def lived_s(coordinator: Sequence[Json]) -> float | None:
+def lived_s(coordinator: Sequence[Event]) -> float | None:
     """Seconds in which at least one function lived; None before the first.
 
     One whose end nobody recorded, as its coordinator was killed, lived until the last event before
     it was invoked anew.
     """
     lives: list[tuple[float, float]] = []
-    running: dict[str, float] = {}
+    running: dict[int, float] = {}
     last_at = 0.0
-    for record in coordinator:
-        if record["kind"] == "invoked":
-            if (began := running.pop(record["function"], None)) is not None:
+    for one in coordinator:
+        if isinstance(one, Invoked):
+            if (began := running.pop(one.rank, None)) is not None:
                 lives.append((began, last_at))
-            running[record["function"]] = record["at"]
-        elif record["kind"] == "ended" and record["used"]["function"] in running:
-            lives.append((running.pop(record["used"]["function"]), record["at"]))
-        last_at = record["at"]
+            running[one.rank] = one.at
+        elif isinstance(one, Ended) and one.rank in running:
+            lives.append((running.pop(one.rank), one.at))
+        last_at = one.at
     lives += [(began, last_at) for began in running.values()]
     return sum(end - begin for begin, end in joined(lives, 0.0)) if lives else None
 
 
-def _memory(said: Prediction | None, settings: Json, coordinator: Sequence[Json]) -> list[Compared]:
+def _memory(
+    said: Prediction | None, settings: Settings, coordinator: Sequence[Event]
+) -> list[Compared]:
     """Peaks of each stage's functions."""
-    stages = len(settings.get("cut") or ()) + 1
-    members = settings["workers"] // stages
+    stages = settings.stages
     peaks: dict[int, float] = {}
-    for record in coordinator:
-        if record["kind"] == "ended" and (peak := record.get("peak_mib")) is not None:
-            stage = int(record["used"]["function"].rpartition("-")[2]) // members
-            peaks[stage] = max(peak, peaks.get(stage, 0.0))
+    for one in coordinator:
+        if isinstance(one, Ended) and one.peak_mib is not None:
+            stage = settings.kind_of(one.rank)
+            peaks[stage] = max(one.peak_mib, peaks.get(stage, 0.0))
     foreseen = said.memory_mib if said is not None else ()
     return [
         Compared(
@@ -160,51 +162,47 @@ def _by_kind(said: Prediction | None, bill: Json | None) -> tuple[Compared, ...]
     )
 
 
-def _traffic(said: Prediction | None, result: Json) -> tuple[Compared, ...]:
+def _traffic(said: Prediction | None, result: Result) -> tuple[Compared, ...]:
     volume = said.run_volume if said is not None else None
     return (
-        Compared("bytes_up", None if volume is None else volume.bytes_up, result.get("bytes_up")),
+        Compared("bytes_up", None if volume is None else volume.bytes_up, result.bytes_up),
+        Compared("bytes_down", None if volume is None else volume.bytes_down, result.bytes_down),
         Compared(
-            "bytes_down", None if volume is None else volume.bytes_down, result.get("bytes_down")
-        ),
-        Compared(
-            "requests",
-            None if volume is None else volume.puts + volume.gets,
-            result.get("requests"),
+            "requests", None if volume is None else volume.puts + volume.gets, result.requests
         ),
     )
 
 
 def _differences(
-    planned: Planned, plan: Plan, record: Json, coordinator: Sequence[Json]
+    planned: Planned, plan: Plan, record: JobFacts, coordinator: Sequence[Event]
 ) -> list[str]:
     """What came other than planned, or was asked for otherwise."""
-    ended = [one for one in coordinator if one["kind"] == "ended"]
-    deaths = sum(bool(one.get("death")) for one in ended)
-    invoked = sum(one["kind"] == "invoked" for one in coordinator)
-    backs = [one for one in coordinator if one["kind"] == "rolled back"]
-    resumed = record.get("generation", 0) - record.get("rollbacks", 0)
-    result: Json = record.get("result") or {}
+    deaths = sum(one.death for one in coordinator if isinstance(one, Ended))
+    invoked = sum(isinstance(one, Invoked) for one in coordinator)
+    backs = [one for one in coordinator if isinstance(one, RolledBack)]
+    resumed = record.generation - record.rollbacks
+    result = record.result
     said = list(planned.overridden)
     said += [f"since a resume, {change}" for change in planned.changed]
     if deaths:
         said.append(f"{deaths} death{'s' * (deaths > 1)}")
     if backs:
-        redone = sum(one["redone_steps"] for one in backs)
+        redone = sum(one.redone_steps for one in backs)
         said.append(f"{len(backs)} rollback{'s' * (len(backs) > 1)}, {redone} steps done again")
     if resumed:
         said.append(f"resumed {_times(resumed)}")
     foreseen = plan.prediction.invocations if plan.prediction is not None else None
-    others = invoked - deaths - len(backs) * record["settings"]["workers"]
+    others = invoked - deaths - len(backs) * record.settings.workers
     if foreseen is not None and not resumed and others != foreseen:
         said.append(
             f"{others} functions started, without those after deaths, of {foreseen} planned"
         )
-    epochs = result.get("epochs")
-    if record.get("status") == "done" and epochs is not None and epochs != plan.job["epochs"]:
-        said.append(f"ended after {epochs} of {plan.job['epochs']} epochs: the target was reached")
-    if record.get("status") in ("failed", "stopped"):
-        said.append(f"{record['status']} after {result.get('steps')} steps")
+    if result is not None and record.status == "done" and result.epochs != plan.job["epochs"]:
+        said.append(
+            f"ended after {result.epochs} of {plan.job['epochs']} epochs: the target was reached"
+        )
+    if result is not None and record.status in ("failed", "stopped"):
+        said.append(f"{record.status} after {result.steps} steps")
     return said
 
 

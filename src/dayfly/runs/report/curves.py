@@ -5,35 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dayfly.runs.events import epochs_from_1
+from dayfly.errors import RequestError
+from dayfly.runs.event_records import EpochTold, Measured, RoundTold, StepTold, Told, epochs_from_1
 
 Json = Mapping[str, Any]
 Losses = Sequence[float | None]
 
 #: Points of a curve on the page.
 POINTS = 600
+#: Steps that nobody may have told of.
+_MOST_UNTOLD = 10**6
 _LOSSES = ("train_loss", "val_loss")
 
 
-def step_losses(records: Iterable[Json]) -> list[float | None]:
+def step_losses(records: Iterable[Told]) -> list[float | None]:
     """From workers' events, for a run that has no history yet: None where none was reported.
 
-    A "round" of local steps knows the losses of whole batches, of which its steps saw a slice.
+    A round of local steps knows the losses of whole batches, of which its steps saw a slice.
+    Raises RequestError for numbers of steps that lie too far apart to be a run's.
     """
     found: dict[int, float | None] = {}
-    for record in records:
-        if record["kind"] == "step":
-            found[record["step"]] = record["loss"]
-        elif record["kind"] == "round":
-            found |= {record["step"] + place: loss for place, loss in enumerate(record["losses"])}
-    return [found.get(step) for step in range(max(found, default=-1) + 1)]
+    for told in records:
+        if isinstance(told, StepTold):
+            found[told.step] = told.loss
+        elif isinstance(told, RoundTold):
+            found |= {told.step + place: loss for place, loss in enumerate(told.losses)}
+    last = max(found, default=-1)
+    if last > _MOST_UNTOLD + 2 * len(found):
+        raise RequestError(
+            f"the events of worker 0 tell of step {last}, but of {len(found)} steps in all: they "
+            "are damaged, so put back a copy of them"
+        )
+    return [found.get(step) for step in range(last + 1)]
 
 
-def epochs(records: Iterable[Json]) -> list[Json]:
+def epochs(records: Iterable[Told]) -> list[Measured]:
     """From workers' events, for a run that has no history yet: one record an epoch, in order."""
-    found = {
-        record["record"]["epoch"]: record["record"] for record in records if "record" in record
-    }
+    found = {told.epoch: told.record for told in records if isinstance(told, EpochTold)}
     return epochs_from_1([found[epoch] for epoch in sorted(found)])
 
 
@@ -83,7 +91,7 @@ def loss_by_step(losses: Losses) -> Json:
     return {"title": "Loss by step", "x": "step", "y": "loss", "series": series}
 
 
-def by_epoch(records: Sequence[Json]) -> list[Json]:
+def by_epoch(records: Sequence[Measured]) -> list[Json]:
     """Figures of losses, accuracy, and each metric of the job's own, those that were measured."""
     names = list(dict.fromkeys(name for record in records for name in record))
     others = [name for name in names if name not in ("epoch", *_LOSSES)]

@@ -6,14 +6,14 @@ life                        1                     cause           2             
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dayfly.runs.event_records import Event, Invoked, StartedAgain
 from dayfly.runs.report import tables
 from dayfly.runs.report.timeline import Timeline
-
-Json = Mapping[str, Any]
+from dayfly.runs.scripts.record import ScriptRecord
 
 _LAST = {
     "done": "done",
@@ -38,14 +38,14 @@ class Life:
     end: str
 
 
-def lives(coordinator: Sequence[Json], times: Timeline, status: str) -> tuple[Life, ...]:
+def lives(coordinator: Sequence[Event], times: Timeline, status: str) -> tuple[Life, ...]:
     """In order. status: of the run, which is how its last life ended."""
-    again: dict[int, Json] = {}
+    again: dict[int, StartedAgain] = {}
     number = 0
     for record in coordinator:
-        if record["kind"] == "invoked":
-            number = record["attempt"]
-        elif record["kind"] == "started again":
+        if isinstance(record, Invoked):
+            number = record.attempt
+        elif isinstance(record, StartedAgain):
             again[number] = record
     spent: dict[int, tuple[float, float]] = {}
     for one in (one for band in times.bands for one in band.attempts):
@@ -56,7 +56,7 @@ def lives(coordinator: Sequence[Json], times: Timeline, status: str) -> tuple[Li
         Life(
             number + 1,
             *spent[number],
-            died=bool(again.get(number, {}).get("died")),
+            died=number in again and again[number].died,
             end=_end(again.get(number), status if number == last else None),
         )
         for number in sorted(spent)
@@ -84,22 +84,20 @@ def tiles(found: Sequence[Life]) -> list[tuple[str, str, str]]:
     ]
 
 
-def facts(record: Json, found: Sequence[Life]) -> dict[str, Any]:
+def facts(record: ScriptRecord, found: Sequence[Life]) -> dict[str, Any]:
     """What the run was asked for, and how often it lived."""
-    script = record.get("script") or {}
-    what = script.get("module") or script.get("file")
     return {
-        "script": what,
-        "arguments": " ".join(record.get("args") or ()) or None,
-        "directory": record.get("cwd"),
+        "script": record.script.module or record.script.file,
+        "arguments": " ".join(record.args) or None,
+        "directory": record.cwd,
         "lives": len(found),
         "restarts": sum(one.died for one in found),
     }
 
 
-def _end(again: Json | None, status: str | None) -> str:
+def _end(again: StartedAgain | None, status: str | None) -> str:
     if again is not None:
-        return str(again["cause"])
+        return again.cause
     if status is None:
         return "ended; --resume went on"
     return _LAST.get(status, status)

@@ -11,15 +11,19 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
-from dayfly.runs.events import Json, epochs_from_1
+from dayfly.runs.event_records import Measured, epochs_from_1
+from dayfly.runs.events import Json
+from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import curves, detail, lives, planned, simulation, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
-from dayfly.runs.report.reading import RunFiles
+from dayfly.runs.report.reading import History, RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
+from dayfly.runs.scripts.record import ScriptRecord
 
 _SCRIPTS = (
     "errors.js",
@@ -42,18 +46,25 @@ _WORDS = {
 }
 
 
-def write_report(directory: Path, output: Path | None = None, *, bill: Json | None = None) -> Path:
+def write_report(
+    directory: Path,
+    output: Path | None = None,
+    *,
+    bill: Json | None = None,
+    run: RunFiles | None = None,
+) -> Path:
     """Write the page of the run in `directory`, and return its path.
 
     output: the page's file; None: `report.html` in the directory. bill: in place of the run's own,
-    such as one under another price list. The same files make the same page. Raises RequestError if
-    the directory holds no run, or the page cannot be written.
+    such as one under another price list. run: the directory's files, if they were read already. The
+    same files make the same page. Raises RequestError if the directory holds no run, or the page
+    cannot be written.
     """
-    page = render(RunFiles.read(directory), bill)
+    page = render(run or RunFiles.read(directory), bill)
     file = directory / "report.html" if output is None else output
     beside = file.with_name(f".{file.name}.new")
     try:
-        beside.write_text(page, encoding="utf-8")
+        beside.write_text(page, encoding="utf-8", errors="replace")  # names of files, such as these
         beside.replace(file)
     except OSError as error:
         beside.unlink(missing_ok=True)
@@ -65,27 +76,27 @@ def write_report(directory: Path, output: Path | None = None, *, bill: Json | No
 
 def render(run: RunFiles, bill: Json | None = None) -> str:
     """The page of a run. bill: in place of the run's own."""
-    coordinator = simulation.on_page(run.record, run.coordinator)
-    times = timeline(coordinator, run.workers, running=run.running, of_script=run.of_script)
-    lived = lives.lives(run.coordinator, times, run.status) if run.of_script else ()
+    coordinator = simulation.on_page(run.record, run.events.coordinator)
+    times = timeline(coordinator, run.events.workers, running=run.running, of_script=run.of_script)
+    lived = lives.lives(run.events.coordinator, times, run.status) if run.of_script else ()
     shown_detail = detail.choose(times)
-    pipeline = Pipeline.of(run.record, run.workers)
+    pipeline = Pipeline.of(run)
     stages = None if pipeline is None else pipeline.stages
-    of_rank_0 = run.workers.get(0, ())
+    of_rank_0 = run.events.workers.get(0, ())
     ended = run.history is not None and run.status not in ("running", "interrupted")
-    history = run.history if ended and run.history is not None else {}
+    history = run.history if ended and run.history is not None else History()
     billed = bill or (run.bill if ended else None)
-    epochs = epochs_from_1(history.get("epochs") or []) or curves.epochs(of_rank_0)
-    losses = history.get("step_loss") or curves.step_losses(of_rank_0)
+    epochs = epochs_from_1(history.epochs) or curves.epochs(of_rank_0)
+    losses = history.step_loss or curves.step_losses(of_rank_0)
     figures = [curves.loss_by_step(losses)] if losses else []
     figures += curves.by_epoch(epochs)
-    if simulation.is_simulation(run.record):
+    if isinstance(run.record, SimulationRecord):
         figures = []  # nothing is learnt
     script = "\n".join(_asset(name) for name in _SCRIPTS)
-    sums = tables.traffic(run.workers)
+    sums = tables.traffic(run.events)
     return Template(_asset("template.html")).substitute(
         policy=_policy(script),
-        title=text(run.record.get("run_id")),
+        title=text(run.record.run_id),
         style=_asset("style.css"),
         script=script,
         data=script_json(
@@ -118,7 +129,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
 
 def _lead(run: RunFiles, times: Timeline) -> str:
     """One sentence: what it is, and as of when."""
-    if simulation.is_simulation(run.record):
+    if isinstance(run.record, SimulationRecord):
         return simulation.lead(run.record)
     began = _utc(times.origin_s) if times.origin_s else "not yet"
     if run.status == "running":
@@ -128,23 +139,23 @@ def _lead(run: RunFiles, times: Timeline) -> str:
 
 
 def _error(run: RunFiles) -> str:
-    error = run.record.get("error")
+    error = run.record.error
     if not error:
         return ""
     return f'<div class="error" role="note"><h2>Why it failed</h2><pre>{text(error)}</pre></div>'
 
 
-def _curves(epochs: Sequence[Json], *, any_figure: bool) -> str:
+def _curves(epochs: Sequence[Measured], *, any_figure: bool) -> str:
     note = "" if any_figure else '<p class="note">No step has been reported yet.</p>'
     table = folded("All epochs", tables.epochs_table(epochs)) if epochs else ""
     return _section("Curves", f'{note}<div class="charts" id="charts"></div>{table}')
 
 
 def _lives_or_curves(
-    run: RunFiles, lived: Sequence[lives.Life], epochs: Sequence[Json], *, any_figure: bool
+    run: RunFiles, lived: Sequence[lives.Life], epochs: Sequence[Measured], *, any_figure: bool
 ) -> str:
     """What came of the steps; a simulation learns nothing."""
-    if simulation.is_simulation(run.record):
+    if isinstance(run.record, SimulationRecord):
         return ""
     return _lives(lived) if run.of_script else _curves(epochs, any_figure=any_figure)
 
@@ -162,7 +173,7 @@ def _tiles(
     run: RunFiles,
     times: Timeline,
     sums: Mapping[int, Mapping[str, int]],
-    epochs: Sequence[Json],
+    epochs: Sequence[Measured],
     bill: Json | None,
     lived: Sequence[lives.Life],
     pipeline: Pipeline | None,
@@ -170,14 +181,12 @@ def _tiles(
     """The figures that one looks for first."""
     tiles = lives.tiles(lived) if run.of_script else _of_training(run, times, epochs)
     # A life whose coordinator was killed is in the events only.
-    wall_s = max(run.record.get("wall_s") or 0.0, times.length_s)
-    simulated = simulation.is_simulation(run.record)
-    workers = run.result.get("workers") if simulated else len(times.bands)
+    wall_s = max(run.record.wall_s, times.length_s)
+    simulated = run.record if isinstance(run.record, SimulationRecord) else None
+    workers = simulated.settings.workers if simulated is not None else len(times.bands)
     tiles.append(("wall time", _duration(wall_s), f"{workers} workers"))
-    if simulated:
-        tiles.append(simulation.deaths(run.record))
-        slowest = simulation.worst(run.record)
-        tiles += [] if slowest is None else [slowest]
+    if simulated is not None:
+        tiles += simulation.tiles(simulated)
     elif not run.of_script:
         tiles.append(_deaths(times))
     if pipeline is not None:
@@ -186,8 +195,8 @@ def _tiles(
         tiles.append(("cost", usd(bill["cost_usd"]), f"as on {bill.get('price_list')}"))
     up = sum(row["bytes_up"] for row in sums.values())
     down = sum(row["bytes_down"] for row in sums.values())
-    if simulated:
-        up, down = run.result["bytes_up"], run.result["bytes_down"]
+    if simulated is not None and simulated.result is not None:
+        up, down = simulated.result.bytes_up, simulated.result.bytes_down
     if sums:
         tiles.append(("traffic", f"{mb(up)} MB", f"up; {mb(down)} MB down"))
     return "".join(
@@ -197,9 +206,9 @@ def _tiles(
 
 
 def _of_training(
-    run: RunFiles, times: Timeline, epochs: Sequence[Json]
+    run: RunFiles, times: Timeline, epochs: Sequence[Measured]
 ) -> list[tuple[str, str, str]]:
-    result, last = run.result, epochs[-1] if epochs else {}
+    result, last = run.record.result, epochs[-1] if epochs else {}
     tiles: list[tuple[str, str, str]] = []
     accuracy = last.get("val_accuracy")
     if accuracy is not None:
@@ -208,11 +217,12 @@ def _of_training(
         tiles.append(("validation loss", shown(last["val_loss"]), "last epoch"))
     elif last.get("train_loss") is not None:
         tiles.append(("loss", shown(last["train_loss"]), "last epoch"))
-    steps = result.get("steps")
-    if steps is None or run.status in ("running", "interrupted"):
+    steps = 0 if result is None else result.steps
+    if result is None or run.status in ("running", "interrupted"):
         numbers = [step.number for band in times.bands for step in band.steps]
         steps = max(numbers, default=-1) + 1
-    pace = f"{result['step_s'] * 1000:.1f} ms each" if result.get("step_s") else "so far"
+    step_s = None if result is None else result.step_s
+    pace = f"{step_s * 1000:.1f} ms each" if step_s else "so far"
     tiles.append(("steps", shown(steps), pace))
     return tiles
 
@@ -255,42 +265,43 @@ def _also(times: Timeline) -> str:
     return " and steps" if any(band.steps for band in times.bands) else ""
 
 
-def _facts(run: RunFiles, times: Timeline, history: Json, lived: Sequence[lives.Life]) -> str:
+def _facts(run: RunFiles, times: Timeline, history: History, lived: Sequence[lives.Life]) -> str:
     record = run.record
-    what = {"run_id": record.get("run_id"), "status": run.status}
-    if run.of_script:
-        what |= {**lives.facts(record, lived), "wall_s": record.get("wall_s")}
+    what: dict[str, Any] = {"run_id": record.run_id, "status": run.status}
+    if isinstance(record, ScriptRecord):
+        what |= {**lives.facts(record, lived), "wall_s": record.wall_s}
     else:
         what |= _facts_of_training(run, times, history)
-    if run.cut_lines:
-        what["event lines cut short, passed over"] = run.cut_lines
-    parts = [tables.facts("Run", what), tables.facts("Settings", record.get("settings") or {})]
-    if simulation.is_simulation(record):
+    if run.events.cut_lines:
+        what["event lines cut short, passed over"] = run.events.cut_lines
+    parts = [tables.facts("Run", what), tables.facts("Settings", dump(record.settings))]
+    if isinstance(record, SimulationRecord):
         parts.append(tables.facts("Scenario", simulation.facts(record)))
-    if record.get("made_with"):
-        parts.append(tables.facts("Made with", record["made_with"]))
+    if record.made_with:
+        parts.append(tables.facts("Made with", record.made_with))
     columns = "".join(f"<div>{part}</div>" for part in parts)
     return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_rollbacks(times)}'
 
 
-def _facts_of_training(run: RunFiles, times: Timeline, history: Json) -> dict[str, Any]:
+def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict[str, Any]:
     record = run.record
+    assert isinstance(record, JobFacts | SimulationRecord)
     what = {
-        "samples": record.get("samples"),
-        "round_bytes": record.get("round_bytes"),
-        "lives": record.get("generation", 0) - record.get("rollbacks", 0) + 1,
-        "wall_s": record.get("wall_s"),
+        "samples": record.samples,
+        "round_bytes": dump(record.round_bytes) if isinstance(record, JobFacts) else None,
+        "lives": record.generation - record.rollbacks + 1,
+        "wall_s": record.wall_s,
         "deaths": times.ends("death"),
         "hand_overs": times.ends("hand-over"),
         "rollbacks": len(times.rollbacks),
-        "redone_steps": history.get("redone_steps"),
+        "redone_steps": history.redone_steps,
         "checkpoints": len(times.checkpoints),
     }
-    result = run.result
-    if result.get("predicted_step_s") is not None:
-        what |= {name: result[name] for name in ("step_s", "predicted_step_s")}
-    if result.get("predicted_cost_usd") is not None:
-        what |= {name: result[name] for name in ("cost_usd", "predicted_cost_usd")}
+    result = record.result
+    if result is not None and result.predicted_step_s is not None:
+        what |= {"step_s": result.step_s, "predicted_step_s": result.predicted_step_s}
+    if result is not None and result.predicted_cost_usd is not None:
+        what |= {"cost_usd": result.cost_usd, "predicted_cost_usd": result.predicted_cost_usd}
     return what
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dayfly.runs.report.spans import began, caught_up_s, joined
+from dayfly.runs.event_records import StepTold, Told
+from dayfly.runs.report.spans import caught_up_s, joined
 from dayfly.runs.spans import without
 
-Json = Mapping[str, Any]
 Pairs = Sequence[Sequence[float]]
+Passes = Sequence[tuple[str, int, float, float]]
 
-#: Kinds of spans, by what a "step" record's passes call them.
+#: Kinds of spans, by what passes of a step call them.
 KINDS: Mapping[str, str] = {"f": "forward", "b": "backward"}
 
 
@@ -75,17 +75,17 @@ def length(pairs: Pairs) -> float:
     return sum(end - start for start, end in pairs)
 
 
-def passes_of(record: Json) -> Iterator[Pass]:
-    """The passes of a "step" record, in unix seconds; none of what is told as catching up."""
-    if caught_up_s(record):
+def passes_of(told: StepTold) -> Iterator[Pass]:
+    """The passes of a step, in Unix seconds; none of what is told as catching up."""
+    if caught_up_s(told):
         return
-    start_s = began(record)
-    for what, micro_batch, from_ms, to_ms in record.get("passes", ()):
+    start_s = told.began_s
+    for what, micro_batch, from_ms, to_ms in told.passes or ():
         if what in KINDS:
             yield Pass(what, micro_batch, start_s + from_ms / 1000, start_s + to_ms / 1000)
 
 
-def works(workers: Mapping[int, Iterable[Json]]) -> list[Work]:
+def works(workers: Mapping[int, Iterable[Told]]) -> list[Work]:
     """From workers' events: all steps whose passes are told, and that came from no log.
 
     A successor computes steps again that its predecessor has told: their inputs are all there, so
@@ -93,23 +93,21 @@ def works(workers: Mapping[int, Iterable[Json]]) -> list[Work]:
     """
     found: dict[tuple[int, tuple[int, int]], Work] = {}
     for worker, records in workers.items():
-        for record in records:
-            if record["kind"] == "step" and record.get("computed", True) and "passes" in record:
-                work = _work(worker, record)
+        for told in records:
+            if isinstance(told, StepTold) and told.computed and told.passes is not None:
+                work = _work(worker, told, told.passes)
                 found.setdefault((worker, work.key), work)
     return list(found.values())
 
 
-def _work(worker: int, record: Json) -> Work:
-    spans = record.get("spans", {})
-    told = sorted((one for one in record["passes"] if one[0] in KINDS), key=lambda one: one[2])
+def _work(worker: int, told: StepTold, passes: Passes) -> Work:
     return Work(
         worker=worker,
-        key=(record.get("generation", 0), record["step"]),
-        began_s=began(record),
-        length_ms=record["step_s"] * 1000,
-        passes=tuple((what, number, start, end) for what, number, start, end in told),
-        apply=joined(spans.get("apply", ()), 0.0),
-        up=joined(spans.get("upload", ()), 0.0),
-        down=joined(spans.get("download", ()), 0.0),
+        key=(told.generation, told.step),
+        began_s=told.began_s,
+        length_ms=told.step_s * 1000,
+        passes=tuple(sorted((one for one in passes if one[0] in KINDS), key=lambda one: one[2])),
+        apply=joined(told.spans.get("apply", ()), 0.0),
+        up=joined(told.spans.get("upload", ()), 0.0),
+        down=joined(told.spans.get("download", ()), 0.0),
     )

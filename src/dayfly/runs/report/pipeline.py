@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from dayfly.runs.report import bubbles, gantt
 from dayfly.runs.report.markup import text
 from dayfly.runs.report.passes import Work, works
 from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.report.stages import Stages
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +21,17 @@ class Pipeline:
     works: Sequence[Work]
 
     @classmethod
-    def of(cls, record: Json, workers: Mapping[int, Sequence[Json]]) -> Self | None:
-        """record: `run.json`. None if the model was not cut.
+    def of(cls, run: RunFiles) -> Self | None:
+        """None if the model was not cut.
 
-        Where the settings leave the number of micro-batches to the job, the passes tell it.
+        Where the settings leave the number of micro-batches to the job, the passes tell it. Workers
+        of an earlier life that had more of them are left out.
         """
-        stages = Stages.of(record)
+        stages = Stages.of(run.record.settings)
         if stages is None:
             return None
-        told = works(workers)
+        now = stages.count * stages.replicas
+        told = works({rank: of for rank, of in run.events.workers.items() if rank < now})
         if not stages.micro_batches:
             numbers = [number for work in told for _, number, _, _ in work.passes]
             stages = replace(stages, micro_batches=max(numbers, default=0) + 1)
@@ -76,13 +75,3 @@ _NOTE = (
     "the rest. Ideal: (K &minus; 1) / (M + K &minus; 1) for K equal stages and M micro-batches, of "
     "fill-drain and 1F1B (GPipe, section 2.3). Steps taken from the log do not count."
 )
-
-
-def pipeline_words(directory: Path) -> str | None:
-    """What a run's directory says of its pipeline, in words; None if it has none, or no step yet.
-
-    Raises RequestError if the directory holds no run.
-    """
-    run = RunFiles.read(directory)
-    found = Pipeline.of(run.record, run.workers)
-    return None if found is None else found.words()

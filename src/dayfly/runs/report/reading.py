@@ -3,16 +3,84 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from dayfly.errors import RequestError
-from dayfly.runs import events
-from dayfly.runs.events import Json
-from dayfly.runs.record import SCRIPT
+from dayfly.dataclass_json import Real, read
+from dayfly.json_files import parse, read_bytes
+from dayfly.runs.event_records import Measured, check_epoch
+from dayfly.runs.events import Events, Json
+from dayfly.runs.record import RunRecord
+from dayfly.runs.records import read_any
+from dayfly.runs.scripts.record import ScriptRecord
+
+T = TypeVar("T")
+#: What to do about damage.
+_REMEDY = "put back a copy of the file, or take it away and report without it"
+#: No history is larger: one of 50 million steps.
+_LARGEST_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """`history.json`: what was measured by epoch, and the loss of each step (None: none)."""
+
+    epochs: tuple[Measured, ...] = ()
+    step_loss: tuple[Real | None, ...] = ()
+    redone_steps: int | None = None
+    rollbacks: int = 0
+
+    def check_read(self) -> None:
+        """Raises ValueError for an epoch without its number."""
+        for epoch in self.epochs:
+            check_epoch(epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FunctionRow:
+    """A function's part of a bill, as far as a page computes with it."""
+
+    ignores_unknown: ClassVar[bool] = True
+
+    function: str
+    cost_usd: float
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InvocationRow(_FunctionRow):
+    billed_ms: float
+    gb_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bill:
+    """`bill.json`, as far as a page computes with it."""
+
+    ignores_unknown: ClassVar[bool] = True
+
+    cost_usd: float
+    price_list: str
+    by_kind: Mapping[str, float] | None = None
+    functions: tuple[_FunctionRow, ...] = ()
+    invocations: tuple[_InvocationRow, ...] = ()
+    overridden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+#: What a page shows of a bill as it is.
+_Cell = str | bool | Real | None
+_Rows = tuple[Mapping[str, _Cell], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A bill, all of it."""
+
+    bill: Mapping[str, _Cell | Mapping[str, Real] | _Rows | tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,82 +88,64 @@ class RunFiles:
     """A run's files, as parsed.
 
     record: `run.json`. running: whether a coordinator runs it right now. history, bill: None until
-    the run has ended once. coordinator, workers: their events, in order of arrival; workers by
-    rank. cut_lines: event lines that could not be read: a kill may cut the last one short.
+    the run has ended once; a bill is shown as it is, so it stays JSON.
     """
 
     directory: Path
-    record: Json
+    record: RunRecord
     running: bool
-    history: Json | None
+    history: History | None
     bill: Json | None
-    coordinator: tuple[Json, ...]
-    workers: Mapping[int, tuple[Json, ...]]
-    cut_lines: int
+    events: Events
 
     @classmethod
     def read(cls, directory: Path) -> Self:
         """Raises RequestError if the directory holds no run, or one that cannot be read."""
-        if not (directory / "run.json").is_file():
-            raise RequestError(
-                f"{str(directory)!r} holds no run to report: it has no run.json; "
-                "name a run's directory, such as runs/<run id>"
-            )
-        try:
-            return cls._read(directory)
-        except OSError as error:
-            raise RequestError(f"{error.filename} cannot be read: {error.strerror}") from error
-
-    @classmethod
-    def _read(cls, directory: Path) -> Self:
-        record = tree_of(directory / "run.json")
-        assert record is not None
-        coordinator, cut_lines = events.read(directory / "events" / "coordinator.jsonl")
-        workers = {}
-        for file in events.worker_files(directory / "events"):
-            rank = file.stem.removeprefix("worker-")
-            if rank.isdecimal():
-                workers[int(rank)], cut = events.read(file)
-                cut_lines += cut
+        record = read_any(directory)
         return cls(
             directory=directory,
             record=record,
-            running=record.get("status") == "running" and _is_locked(directory / "lock"),
-            history=tree_of(directory / "history.json"),
-            bill=tree_of(directory / "bill.json"),
-            coordinator=coordinator,
-            workers=dict(sorted(workers.items())),
-            cut_lines=cut_lines,
+            running=record.status == "running" and _is_locked(directory / "lock"),
+            history=read_history(directory),
+            bill=read_bill(directory),
+            events=Events.read(directory / "events"),
         )
 
     @property
     def status(self) -> str:
         """`run.json`'s, but "interrupted" for a run whose coordinator died without a word."""
-        status = str(self.record.get("status"))
+        status = self.record.status
         return "interrupted" if status == "running" and not self.running else status
 
     @property
     def of_script(self) -> bool:
         """Whether a script was run: it has lives of all workers, and no steps that are known."""
-        return self.record.get("kind") == SCRIPT
-
-    @property
-    def result(self) -> Json:
-        """The run's results; empty until it has ended once."""
-        return self.record.get("result") or {}
+        return isinstance(self.record, ScriptRecord)
 
 
-def tree_of(file: Path) -> Json | None:
-    """A JSON object, or None if the file is not there."""
-    try:
-        tree = json.loads(file.read_text())
-    except FileNotFoundError:
-        return None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"{file} cannot be read: {error}") from error
-    if not isinstance(tree, dict):
-        raise RequestError(f"{file} cannot be read: it holds no JSON object")
+def read_history(directory: Path) -> History | None:
+    """A run's `history.json`; None if there is none. Raises RequestError for a damaged one."""
+    tree = _tree(directory / "history.json")
+    return None if tree is None else _checked(History, tree, directory / "history.json")
+
+
+def read_bill(directory: Path) -> Json | None:
+    """A run's `bill.json`, as it is; None without one. Raises RequestError for a damaged one."""
+    tree = _tree(directory / "bill.json")
+    if tree is not None:
+        _checked(_Bill, tree, directory / "bill.json")
+        _checked(_Shown, {"bill": tree}, directory / "bill.json")
     return tree
+
+
+def _tree(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    return parse(read_bytes(file, _LARGEST_BYTES), str(file), _REMEDY)
+
+
+def _checked(kind: type[T], tree: Json, file: Path) -> T:
+    return read(kind, tree, str(file), remedy=_REMEDY)
 
 
 def _is_locked(file: Path) -> bool:

@@ -15,16 +15,14 @@ checkpoint   compute   writing its share
 upload       up
 download     down
 wait         down      for a message that is not there yet
-exchange     down      all of the wire's, in runs that did not measure it apart
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Json = Mapping[str, Any]
+from dayfly.runs.event_records import PartTold, RoundTold, StepTold, Told
 
 #: Kinds of spans, each with the row of a worker's band in which it is drawn.
 ROWS: Mapping[str, str] = {
@@ -42,11 +40,9 @@ ROWS: Mapping[str, str] = {
     "upload": "up",
     "download": "down",
     "wait": "down",
-    "exchange": "down",
 }
 #: Spans of a kind this close to each other are drawn as one, in seconds.
 APART_S = 1e-4
-_RENAMED = {"start": "load"}
 #: What is told as catching up, of a step that was taken from the log.
 _OWN_WORK = ("compute", "forward", "backward", "apply")
 
@@ -70,60 +66,34 @@ class Step:
     computed: bool
 
 
-def step_of(record: Json) -> Step:
-    """From a "step" record; unix seconds."""
-    start_s = began(record)
-    return Step(record["step"], start_s, start_s + record["step_s"], record["computed"])
+def step_of(told: StepTold) -> Step:
+    """In Unix seconds."""
+    start_s = told.began_s
+    return Step(told.step, start_s, start_s + told.step_s, told.computed)
 
 
-def began(record: Json) -> float:
-    """When what the record tells of began, unix seconds; records are written at the end of it."""
-    start_s: float = record.get("began", record["at"] - record.get("step_s", 0.0))
-    return start_s
+def spans_of(told: Told) -> Iterator[Span]:
+    """What a record tells, in Unix seconds: of a step, a round, an epoch, a checkpoint."""
+    start_s = told.began_s
+    if isinstance(told, PartTold):
+        yield Span("checkpoint", start_s, start_s + told.seconds)
+    log_s = caught_up_s(told)
+    if log_s:
+        yield Span("catch up", start_s, start_s + log_s)
+    for kind, pairs in told.parts.items():
+        if not (log_s and kind in _OWN_WORK):
+            for from_ms, to_ms in joined(pairs, APART_S * 1000):
+                yield Span(kind, start_s + from_ms / 1000, start_s + to_ms / 1000)
 
 
-def spans_of(record: Json) -> Iterator[Span]:
-    """What a record tells, in unix seconds: of a step, a round, an epoch, a checkpoint, a span."""
-    start_s = began(record)
-    match record["kind"]:
-        case "span":
-            yield _span(record["lane"], start_s, 0.0, record["ms"])
-        case "part" if "seconds" in record:
-            yield Span("checkpoint", start_s, start_s + record["seconds"])
-        case _ if log_s := caught_up_s(record):
-            yield Span("catch up", start_s, start_s + log_s)
-            for span in _parts(record, start_s):
-                if span.kind not in _OWN_WORK:
-                    yield span
-        case _:
-            yield from _parts(record, start_s)
-
-
-def caught_up_s(record: Json) -> float:
+def caught_up_s(told: Told) -> float:
     """How long a step or a round took that came from the message log; 0 for all else.
 
     A round that a predecessor began is not computed whole, but adds to what the others wait for.
     """
-    if record.get("computed", True) or "upload" in record.get("spans", ()):
+    if not isinstance(told, StepTold | RoundTold) or told.computed or "upload" in told.spans:
         return 0.0
-    return float(record["round_s"] if record["kind"] == "round" else record["step_s"])
-
-
-def _parts(record: Json, start_s: float) -> Iterator[Span]:
-    """What it consists of; older runs know computation and exchange only."""
-    for kind, pairs in record.get("spans", {}).items():
-        for from_ms, to_ms in joined(pairs, APART_S * 1000):
-            yield _span(kind, start_s, from_ms, to_ms)
-    if "wire_s" in record and "spans" not in record:
-        computed_s = start_s + record["compute_s"]
-        exchanged_s = computed_s + record["wire_s"]
-        yield Span("compute", start_s, computed_s)
-        yield Span("exchange", computed_s, exchanged_s)
-        yield Span("apply", exchanged_s, start_s + record["step_s"])
-
-
-def _span(kind: str, start_s: float, from_ms: float, to_ms: float) -> Span:
-    return Span(_RENAMED.get(kind, kind), start_s + from_ms / 1000, start_s + to_ms / 1000)
+    return told.round_s if isinstance(told, RoundTold) else told.step_s
 
 
 def joined(pairs: Iterable[Sequence[float]], apart: float) -> list[tuple[float, float]]:

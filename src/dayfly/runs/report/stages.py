@@ -7,11 +7,11 @@ workers                     0, 1             2, 3             4, 5
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-Json = Mapping[str, Any]
+from dayfly.runs.functions import FunctionSettings
+from dayfly.runs.settings import Settings
 
 _SCHEDULES = {"fill-drain": "fill-drain", "1f1b": "1F1B"}
 
@@ -31,20 +31,16 @@ class Stages:
     memory_mib: tuple[int | None, ...] = ()
 
     @classmethod
-    def of(cls, record: Json) -> Self | None:
-        """From a run's `run.json`; None if its model was not cut."""
-        settings = record.get("settings")
-        cut = settings.get("cut") if isinstance(settings, Mapping) else None
-        if not isinstance(settings, Mapping) or not isinstance(cut, Sequence) or not cut:
+    def of(cls, settings: FunctionSettings) -> Self | None:
+        """From a run's settings; None if its model was not cut."""
+        if not isinstance(settings, Settings) or not settings.cut:
             return None
-        memory = settings.get("stage_memory_mib") or settings.get("memory_mib")
-        count = len(cut) + 1
         return cls(
-            cut=tuple(cut),
-            replicas=settings.get("replicas") or 1,
-            micro_batches=settings.get("micro_batches") or 0,
-            schedule=settings.get("schedule"),
-            memory_mib=tuple(memory) if isinstance(memory, Sequence) else (memory,) * count,
+            cut=settings.cut,
+            replicas=settings.members,
+            micro_batches=settings.micro_batches or 0,
+            schedule=settings.schedule,
+            memory_mib=settings.stage_memory_mib or (settings.memory_mib,) * settings.stages,
         )
 
     @property

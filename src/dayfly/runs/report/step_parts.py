@@ -8,40 +8,38 @@ overhead   the rest: data, the wire's own work, notes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
+from dayfly.runs.event_records import RoundTold, StepTold, Told
 from dayfly.runs.report.spans import joined
 from dayfly.runs.spans import without
-
-Json = Mapping[str, Any]
 
 PARTS = ("compute", "overhead", "transfer", "sync")
 _COMPUTE = ("compute", "forward", "backward")
 _TRANSFER = ("upload", "download")
 
 
-def step_parts(records: Sequence[Json]) -> dict[str, float]:
+def step_parts(records: Sequence[Told]) -> dict[str, float]:
     """Medians over the steps that a worker computed, in seconds; empty before the first.
 
     records: a worker's. Of local SGD, a step is an equal share of its round.
     """
-    rounds = [one for one in records if one["kind"] == "round" and one["computed"]]
-    steps = [one for one in records if one["kind"] == "step" and one["computed"]]
+    rounds = [one for one in records if isinstance(one, RoundTold) and one.computed]
+    steps = [one for one in records if isinstance(one, StepTold) and one.computed]
     found: list[dict[str, float]] = []
     if rounds:
-        by_number = {one["step"]: one for one in steps}
+        by_number = {one.step: one for one in steps}
         for one in rounds:
-            numbers = range(one["step"], one["step"] + one["steps"])
-            told = [one, *(by_number[number] for number in numbers if number in by_number)]
-            found.append(_parts(told, one["round_s"], len(numbers)))
+            numbers = range(one.step, one.step + one.steps)
+            told = [by_number[number] for number in numbers if number in by_number]
+            found.append(_parts([one, *told], one.round_s, len(numbers)))
     else:
-        found = [_parts([one], one["step_s"], 1) for one in steps]
+        found = [_parts([one], one.step_s, 1) for one in steps]
     return {name: median(one[name] for one in found) for name in PARTS} if found else {}
 
 
-def _parts(records: Sequence[Json], seconds: float, steps: int) -> dict[str, float]:
+def _parts(records: Sequence[Told], seconds: float, steps: int) -> dict[str, float]:
     taken = dict.fromkeys(PARTS, 0.0)
     for record in records:
         own = _joined(record, _COMPUTE)
@@ -55,9 +53,8 @@ def _parts(records: Sequence[Json], seconds: float, steps: int) -> dict[str, flo
     return {name: part / steps for name, part in taken.items()}
 
 
-def _joined(record: Json, kinds: Sequence[str]) -> list[tuple[float, float]]:
-    spans = record.get("spans", {})
-    return joined((pair for kind in kinds for pair in spans.get(kind, ())), 0.0)
+def _joined(told: Told, kinds: Sequence[str]) -> list[tuple[float, float]]:
+    return joined((pair for kind in kinds for pair in told.parts.get(kind, ())), 0.0)
 
 
 def _length(spans: Sequence[Sequence[float]]) -> float:

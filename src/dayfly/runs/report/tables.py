@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dayfly.runs.event_records import Measured
+from dayfly.runs.events import Events
 from dayfly.runs.report.markup import (
     NOTHING,
     Barred,
@@ -71,17 +72,13 @@ def by_function(invocations: Iterable[Json]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: _number_last(row["function"]))
 
 
-def traffic(workers: Mapping[int, Sequence[Json]]) -> dict[int, dict[str, int]]:
+def traffic(events: Events) -> dict[int, dict[str, int]]:
     """bytes_up, bytes_down and requests by worker: each attempt's last word, summed."""
-    last: dict[tuple[int, int, int], Json] = {}
-    for rank, records in workers.items():
-        for record in records:
-            if record["kind"] == "traffic":
-                last[rank, record["generation"], record["attempt"]] = record
-    sums: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_COUNTERS, 0))
-    for (rank, _, _), record in last.items():
+    sums: dict[int, dict[str, int]] = {}
+    for (rank, _, _), counters in events.traffic.items():
+        row = sums.setdefault(rank, dict.fromkeys(_COUNTERS, 0))
         for name in _COUNTERS:
-            sums[rank][name] += record[name]
+            row[name] += counters[name]
     return dict(sorted(sums.items()))
 
 
@@ -133,7 +130,7 @@ def attempts_table(timeline: Timeline, *, of_script: bool = False) -> str:
     return long_table("Attempts", heads, rows)
 
 
-def epochs_table(records: Sequence[Json]) -> str:
+def epochs_table(records: Sequence[Measured]) -> str:
     """What each epoch measured."""
     names = list(dict.fromkeys(name for record in records for name in record if name != "epoch"))
     rows = [(record["epoch"], *(record.get(name) for name in names)) for record in records]
@@ -181,7 +178,7 @@ def _records(caption: str, rows: Sequence[Json], *, first: str) -> str:
 def _cell(name: str, value: Any) -> Any:
     if name.endswith("_usd") and isinstance(value, int | float):
         return usd(value)
-    return mb(value) if name in _IN_MB else value
+    return mb(value) if name in _IN_MB and isinstance(value, int | float) else value
 
 
 def long_table(

@@ -12,12 +12,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from dayfly.runs.event_records import (
+    Committed,
+    Ended,
+    Event,
+    Invoked,
+    RolledBack,
+    StepTold,
+    Stopping,
+    Told,
+    Traffic,
+)
 from dayfly.runs.report.passes import Pass, passes_of
-from dayfly.runs.report.spans import APART_S, Span, Step, began, joined, spans_of, step_of
-
-Json = Mapping[str, Any]
+from dayfly.runs.report.spans import APART_S, Span, Step, joined, spans_of, step_of
 
 #: A time in which no function lived is drawn this wide at most, in seconds: a run may be resumed
 #: after days.
@@ -104,8 +112,8 @@ class Timeline:
 
 
 def timeline(
-    coordinator: Sequence[Json],
-    workers: Mapping[int, Sequence[Json]],
+    coordinator: Sequence[Event],
+    workers: Mapping[int, Sequence[Told]],
     *,
     running: bool,
     of_script: bool = False,
@@ -115,7 +123,7 @@ def timeline(
     drafts = _drafts(coordinator, workers, running=running, of_script=of_script)
     clock = _Clock(drafts)
     bands = tuple(draft.band(clock) for _, draft in sorted(drafts.items()))
-    at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
+    at = [record.at for records in (coordinator, *workers.values()) for record in records]
     return Timeline(
         origin_s=clock.origin_s,
         as_of_s=max(at, default=0.0),
@@ -123,18 +131,15 @@ def timeline(
         bands=bands,
         pauses=clock.pauses,
         checkpoints=tuple(
-            (clock(record["at"]), record["step"])
+            (clock(record.at), record.step)
             for record in coordinator
-            if record["kind"] == "checkpoint"
+            if isinstance(record, Committed)
         ),
-        stops=tuple(clock(record["at"]) for record in coordinator if record["kind"] == "stopping"),
+        stops=tuple(clock(record.at) for record in coordinator if isinstance(record, Stopping)),
         rollbacks=tuple(
-            Rollback(
-                clock(record["at"]),
-                *(record[name] for name in ("from_step", "to_step", "redone_steps", "cause")),
-            )
-            for record in coordinator
-            if record["kind"] == "rolled back"
+            Rollback(clock(one.at), one.from_step, one.to_step, one.redone_steps, one.cause)
+            for one in coordinator
+            if isinstance(one, RolledBack)
         ),
     )
 
@@ -152,30 +157,29 @@ class _Draft:
     first_s: dict[int, float] = field(default_factory=dict)
     last_s: dict[int, float] = field(default_factory=dict)
 
-    def read(self, records: Iterable[Json]) -> None:
+    def read(self, records: Iterable[Told]) -> None:
         for record in records:
-            if record["kind"] == "traffic":
+            if isinstance(record, Traffic):
                 continue  # its time is the coordinator's
-            if record["kind"] == "step":
+            if isinstance(record, StepTold):
                 self.steps.append(step_of(record))
                 self.passes += passes_of(record)
             self.spans += spans_of(record)
             place = self._place(record)
             if place is not None:
-                self.first_s.setdefault(place, began(record))
-                self.last_s[place] = record["at"]
+                self.first_s.setdefault(place, record.began_s)
+                self.last_s[place] = record.at
 
-    def _place(self, record: Json) -> int | None:
+    def _place(self, record: Told) -> int | None:
         """Which of the attempts wrote a record: attempts count anew in each life."""
         numbered = [
-            place for place, one in enumerate(self.attempts) if one.number == record["attempt"]
+            place for place, one in enumerate(self.attempts) if one.number == record.attempt
         ]
-        begun = [p for p in numbered if self.attempts[p].start_s <= record["at"] + _SKEW_S]
+        begun = [p for p in numbered if self.attempts[p].start_s <= record.at + _SKEW_S]
         return begun[-1] if begun else next(iter(numbered), None)
 
     def close(self, as_of_s: float, *, of_script: bool) -> None:
         """Give an end to attempts that nobody saw end, and fill what is before the first step."""
-        loads = {place for span in self.spans if span.kind == "load" for place in [self._at(span)]}
         for place, one in enumerate(self.attempts):
             if one.end == "running":
                 one = replace(one, end_s=max(as_of_s, one.start_s))
@@ -188,12 +192,8 @@ class _Draft:
                 self.spans.append(Span("cold start", one.start_s, ready_s))
             if of_script:
                 self.spans.append(Span("script", ready_s, one.end_s))
-            elif place not in loads and first_s > ready_s:
+            elif first_s > ready_s:
                 self.spans.append(Span("load", ready_s, first_s))
-
-    def _at(self, span: Span) -> int:
-        """The attempt that was alive at the span's end."""
-        return sum(one.start_s <= span.end_s for one in self.attempts) - 1
 
     def band(self, clock: _Clock) -> Band:
         times: dict[str, list[tuple[float, float]]] = {}
@@ -224,8 +224,8 @@ class _Draft:
 
 
 def _drafts(
-    coordinator: Sequence[Json],
-    workers: Mapping[int, Sequence[Json]],
+    coordinator: Sequence[Event],
+    workers: Mapping[int, Sequence[Told]],
     *,
     running: bool,
     of_script: bool,
@@ -234,40 +234,40 @@ def _drafts(
     life = 0
     seen: set[tuple[int, int]] = set()
     for record in coordinator:
-        if record["kind"] == "invoked":
-            call = _rank(record["function"]), record["attempt"]
+        if isinstance(record, Invoked):
+            call = record.rank, record.attempt
             if call in seen:  # attempts count anew: what still ran was lost with its coordinator
                 life += 1
                 seen.clear()
                 _lose(drafts.values())
             seen.add(call)
             draft = drafts.setdefault(call[0], _Draft(call[0]))
-            draft.attempts.append(Attempt(life=life, number=call[1], start_s=record["at"]))
-        elif record["kind"] == "ended":
+            draft.attempts.append(Attempt(life=life, number=call[1], start_s=record.at))
+        elif isinstance(record, Ended):
             _end(drafts, record)
     if not running:
         _lose(drafts.values())
-    at = [record["at"] for records in (coordinator, *workers.values()) for record in records]
+    at = [record.at for records in (coordinator, *workers.values()) for record in records]
     for rank, draft in drafts.items():
         draft.read(workers.get(rank, ()))
         draft.close(max(at, default=0.0), of_script=of_script)
     return drafts
 
 
-def _end(drafts: Mapping[int, _Draft], record: Json) -> None:
-    used = record["used"]
-    draft = drafts.get(_rank(used["function"]))
-    if draft is None or not draft.attempts or draft.attempts[-1].number != used["attempt"]:
+def _end(drafts: Mapping[int, _Draft], record: Ended) -> None:
+    used = record.used
+    draft = drafts.get(record.rank)
+    if draft is None or not draft.attempts or draft.attempts[-1].number != used.attempt:
         return
     last = draft.attempts[-1]
-    ready_s = last.start_s + used["init_s"]
-    status = (record.get("result") or {}).get("status", used["outcome"])
+    ready_s = last.start_s + used.init_s
+    status = used.outcome if record.result is None else record.result.status
     draft.attempts[-1] = replace(
         last,
         ready_s=ready_s,
-        end_s=ready_s + used["run_s"],
-        end="death" if record["death"] else {"handed over": "hand-over"}.get(status, status),
-        why=(record.get("error") or used["outcome"]) if record["death"] else "",
+        end_s=ready_s + used.run_s,
+        end="death" if record.death else {"handed over": "hand-over"}.get(status, status),
+        why=(record.error or used.outcome) if record.death else "",
     )
 
 
@@ -276,11 +276,6 @@ def _lose(drafts: Iterable[_Draft]) -> None:
         draft.attempts = [
             replace(one, end="lost") if one.end == "running" else one for one in draft.attempts
         ]
-
-
-def _rank(function: str) -> int:
-    """Functions are named `worker-<rank>`."""
-    return int(function.rpartition("-")[2])
 
 
 class _Clock:

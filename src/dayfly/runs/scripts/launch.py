@@ -13,7 +13,6 @@ from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_r
 from dayfly.runs.events import last_at
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.recorder import Display, shown
-from dayfly.runs.result import Result
 from dayfly.runs.scripts.one_life import ScriptLife
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.runs.scripts.run import FILES, ScriptRun
@@ -94,7 +93,7 @@ def resume(
     record = ScriptRecord.load(directory)
     if record.status == "done" and record.result is not None:
         display.note("it was done already: nothing was started")
-        return ScriptRun(directory, Result(**record.result), lives=record.generation + 1)
+        return ScriptRun(directory, record.result, lives=record.generation + 1)
     if (changed := record.script.changed()) is not None:
         raise RequestError(changed)
     if not Path(record.cwd).is_dir():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from dayfly.dataclass_json import PathText
 from dayfly.runs.record import SCRIPT, RunRecord
 from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.source import Script
@@ -20,16 +20,8 @@ class ScriptRecord(RunRecord):
     settings: ScriptSettings
     script: Script
     args: tuple[str, ...]
-    cwd: str
+    cwd: PathText
     deaths: int = 0
-
-    @classmethod
-    def parsed(cls, tree: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "settings": ScriptSettings.load(tree["settings"]),
-            "script": Script(**tree["script"]),
-            "args": tuple(tree["args"]),
-        }
 
     def started_again(self, *, died: bool) -> Self:
         """The record of the next generation of the same life."""

@@ -10,6 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Self
 
+from dayfly.dataclass_json import PathText
 from dayfly.errors import RequestError
 
 
@@ -22,7 +23,7 @@ def digest_of(source: bytes) -> str:
 class Script:
     """file: absolute. module: its full name, if it was asked for by one. digest: of the file."""
 
-    file: str
+    file: PathText
     module: str | None
     digest: str
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from dayfly import dataclass_json
 from dayfly.life.faults import Fault
 from dayfly.runs.scripts.environment import Member
 from dayfly.wire.shaping import Rates
@@ -59,16 +60,11 @@ class ScriptTask:
             files=self.files,
         )
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> Any:
         """For JSON."""
-        return asdict(self)
+        return dataclass_json.dump(self)
 
     @classmethod
     def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON."""
-        made = {
-            "args": tuple(tree["args"]),
-            "faults": tuple(Fault(**fault) for fault in tree["faults"]),
-            "rates": Rates(**tree["rates"]) if tree["rates"] is not None else None,
-        }
-        return cls(**{**tree, **made})
+        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
+        return dataclass_json.read(cls, tree, "the task")

@@ -160,13 +160,13 @@ class Form:
                 fed.append(tensor.detach())
         return leaves, _built(self.root, iter(fed))
 
-    def dump(self) -> Any:
+    def to_json(self) -> Any:
         """The form as JSON."""
         return _dumped(self.root)
 
     @classmethod
-    def load(cls, tree: Any) -> Form:
-        """The form of which this is the `dump`. Raises ValueError if it is none."""
+    def from_json(cls, tree: Any) -> Form:
+        """The form of which this is the `to_json`. Raises ValueError if it is none."""
         return cls(_loaded(tree))
 
     @property
@@ -288,10 +288,21 @@ def _dumped(node: Node) -> Any:
 
 
 def _loaded(tree: Any) -> Node:
-    for kind in (tuple, list):
-        if kind.__name__ in tree:
-            return Branch(kind, tuple(_loaded(item) for item in tree[kind.__name__]))
-    dtype = getattr(torch, tree["dtype"], None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{tree['dtype']!r} is no dtype of torch")
-    return TensorForm(dtype, tuple(tree["sizes"]), tuple(tree["scales"]), bool(tree["gradient"]))
+    match tree:
+        case {"tuple": list(items), **rest} if not rest:
+            return Branch(tuple, tuple(map(_loaded, items)))
+        case {"list": list(items), **rest} if not rest:
+            return Branch(list, tuple(map(_loaded, items)))
+        case {
+            "dtype": str(name),
+            "sizes": list(sizes),
+            "scales": list(scales),
+            "gradient": bool(gradient),
+        } if (
+            isinstance(dtype := getattr(torch, name, None), torch.dtype)
+            and len(sizes) == len(scales)
+            and all(type(size) is int and 0 <= size < 2**63 for size in sizes)
+            and all(type(one) is bool for one in scales)
+        ):
+            return TensorForm(dtype, tuple(sizes), tuple(scales), gradient)
+    raise ValueError(f"{tree!r:.80} is no form of what passes between two stages")

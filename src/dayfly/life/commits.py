@@ -1,0 +1,72 @@
+"""The commit of a checkpoint, `latest.json`: which objects it consists of, and how to know them.
+
+{"step": 120, "parts": [{"object": "checkpoint/000000120/tree.json", ...}, ...], "whole": "..."}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import xxhash
+
+from dayfly.dataclass_json import Matches, dump
+
+#: XXH3 of 128 bits, in hexadecimal.
+Digest = Annotated[str, Matches(r"[0-9a-f]{32}", "a digest of 32 hexadecimal digits")]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A written object of a checkpoint, and how to know it again."""
+
+    object: Annotated[str, Matches(r"checkpoint/\d{9,}/[\w-][\w.-]{0,199}", "a checkpoint's part")]
+    size_bytes: int
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A committed checkpoint: the state before step `step`."""
+
+    step: int
+    parts: tuple[Part, ...]
+
+    @property
+    def digest(self) -> str:
+        """Of all that it says."""
+        return digest_of(json.dumps(dump(self), sort_keys=True).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Checkpoint):
+    """`latest.json`. whole: digest of the rest; empty: of an earlier version, which had none."""
+
+    whole: Digest = ""
+
+    def check_read(self) -> None:
+        """Raises ValueError for a commit that is not what was written."""
+        if not self.parts:
+            raise ValueError("parts is empty")
+        if self.whole not in ("", self.checkpoint.digest):
+            raise ValueError("it was changed after it was written, as its digest tells")
+        folder = folder_of(self.step)
+        for part in self.parts:
+            if part.object.rpartition("/")[0] != folder:
+                raise ValueError(f"step is {self.step}, but {part.object} is a part of it")
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What it commits."""
+        return Checkpoint(self.step, self.parts)
+
+
+def folder_of(step: int) -> str:
+    """Where the parts of a checkpoint are."""
+    return f"checkpoint/{step:09d}"
+
+
+def digest_of(data: bytes) -> str:
+    """Of the bytes of an object."""
+    return xxhash.xxh3_128_hexdigest(data)

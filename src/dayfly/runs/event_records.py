@@ -1,0 +1,317 @@
+"""Lines of a run's event files: a dataclass for each kind of record, checked when they are read.
+
+    {"at": 1732000000.25, "kind": "step", "step": 7, "loss": 0.5, "computed": true, ...}
+
+Fields that a class does not have are passed over, as are kinds that are not known here: records may
+say more than readers want. A field that is added needs a default, as runs of earlier versions stay
+readable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dayfly.catalogue.metering import FunctionName, Used
+from dayfly.dataclass_json import Range, Real, UnixSeconds, read
+from dayfly.wire.channels.abilities import COUNTERS
+
+#: Milliseconds since the beginning of what a record tells of.
+Ms = Annotated[float, Range(-1e12, 1e12)]
+Seconds = Annotated[float, Range(0, 1e10)]
+StepNumber = Annotated[int, Range(0, 10**12)]
+#: By kind: from and to, in order.
+Spans = Mapping[str, tuple[tuple[Ms, Ms], ...]]
+#: Results of an epoch by name; None: not measured.
+Measured = Mapping[str, int | Real | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A record. at: when it was written. kind: as the file has it; "": of none that is known."""
+
+    ignores_unknown: ClassVar[bool] = True
+    kind: ClassVar[str] = ""
+
+    at: UnixSeconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoked(Event):
+    """The coordinator invoked a function."""
+
+    kind: ClassVar[str] = "invoked"
+
+    function: FunctionName
+    attempt: int
+    memory_mib: int | None = None
+    gpu_share: float | None = None
+
+    @property
+    def rank(self) -> int:
+        """The worker that the function is."""
+        return rank_of(self.function)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """What a function returned."""
+
+    ignores_unknown: ClassVar[bool] = True
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Event):
+    """A function ended. death: and was not to. peak_mib: most memory; None: nobody measured it."""
+
+    kind: ClassVar[str] = "ended"
+
+    used: Used
+    death: bool
+    error: str | None = None
+    result: Returned | None = None
+    peak_mib: float | None = None
+
+    @property
+    def rank(self) -> int:
+        """The worker that the function was."""
+        return rank_of(self.used.function)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """A checkpoint counts. stored_bytes: that the channel held just before its log was trimmed."""
+
+    kind: ClassVar[str] = "checkpoint"
+
+    step: StepNumber
+    stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping(Event):
+    """A person asked for a stop."""
+
+    kind: ClassVar[str] = "stopping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack(Event):
+    """All workers went back to the checkpoint before `to_step`."""
+
+    kind: ClassVar[str] = "rolled back"
+
+    from_step: StepNumber
+    to_step: StepNumber
+    redone_steps: StepNumber
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedAgain(Event):
+    """All workers of a script began their next life. died: as one of them died."""
+
+    kind: ClassVar[str] = "started again"
+
+    cause: str
+    died: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Event):
+    """A worker's record. began: of what it tells of, which ends at `at`; None: nobody said."""
+
+    generation: int = 0
+    attempt: int = 0
+    began: UnixSeconds | None = None
+
+    @property
+    def began_s(self) -> float:
+        """When what it tells of began, in Unix seconds."""
+        return self.at if self.began is None else self.began
+
+    @property
+    def parts(self) -> Spans:
+        """What the worker did meanwhile."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic(Told):
+    """What an attempt moved so far."""
+
+    kind: ClassVar[str] = "traffic"
+
+    bytes_up: int
+    bytes_down: int
+    requests: int
+    puts: int = 0
+    gets: int = 0
+
+    @property
+    def counters(self) -> Counter[str]:
+        """By name; they count from the start of an attempt."""
+        return _counters(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OthersTraffic(Event):
+    """What a function moved that has no event file of its own, in a simulation."""
+
+    kind: ClassVar[str] = "traffic"
+
+    function: FunctionName
+    bytes_up: int
+    bytes_down: int
+    requests: int
+    puts: int
+    gets: int
+
+    @property
+    def counters(self) -> Counter[str]:
+        """By name."""
+        return _counters(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTold(Told):
+    """A step. computed: False if it was taken from the message log. loss: None: no number.
+
+    passes: of a stage: what (f, b), micro-batch, from and to.
+    """
+
+    kind: ClassVar[str] = "step"
+
+    step: StepNumber
+    loss: Real | None
+    computed: bool
+    step_s: Seconds
+    spans: Spans
+    passes: tuple[tuple[str, int, Ms, Ms], ...] | None = None
+
+    @property
+    def parts(self) -> Spans:
+        return self.spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundTold(Told):
+    """A round of local SGD: `steps` steps from `step` on. losses: of whole batches."""
+
+    kind: ClassVar[str] = "round"
+
+    step: StepNumber
+    steps: Annotated[int, Range(1, 10**9)]
+    losses: tuple[Real | None, ...]
+    computed: bool
+    round_s: Seconds
+    spans: Spans
+
+    @property
+    def parts(self) -> Spans:
+        return self.spans
+
+    def check_read(self) -> None:
+        """Raises ValueError unless there is a loss for each step."""
+        if len(self.losses) != self.steps:
+            raise ValueError(f"losses has {len(self.losses)} entries for {self.steps} steps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochTold(Told):
+    """An epoch, with what was measured at its end: `epoch` and results by name."""
+
+    kind: ClassVar[str] = "epoch"
+
+    record: Measured
+    spans: Spans
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        return int(self.record["epoch"] or 0)
+
+    @property
+    def parts(self) -> Spans:
+        return self.spans
+
+    def check_read(self) -> None:
+        """Raises ValueError for a record without its number."""
+        check_epoch(self.record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTold(Told):
+    """A worker wrote its part of a checkpoint."""
+
+    kind: ClassVar[str] = "part"
+
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFinite(Told):
+    """A loss or weights became NaN or infinite. text: which, where."""
+
+    kind: ClassVar[str] = "not finite"
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCpu(Told):
+    """A worker runs on another CPU, or torch, than the run began with. text: in which way."""
+
+    kind: ClassVar[str] = "other cpu"
+
+    text: str
+
+
+_COORDINATOR: Mapping[str, type[Event]] = {
+    one.kind: one for one in (Invoked, Ended, Committed, Stopping, RolledBack, StartedAgain)
+}
+_WORKER: Mapping[str, type[Told]] = {
+    one.kind: one
+    for one in (Traffic, StepTold, RoundTold, EpochTold, PartTold, NotFinite, OtherCpu)
+}
+
+
+def event_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> Event:
+    """A coordinator's record. Raises RequestError, naming the place, for what is none."""
+    return read(_COORDINATOR.get(str(tree.get("kind")), Event), tree, place, remedy=remedy)
+
+
+def told_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> Told:
+    """A worker's record. Raises RequestError, naming the place, for what is none."""
+    return read(_WORKER.get(str(tree.get("kind")), Told), tree, place, remedy=remedy)
+
+
+def others_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> OthersTraffic:
+    """A record of `others.jsonl`. Raises RequestError, naming the place, for what is none."""
+    return read(OthersTraffic, tree, place, remedy=remedy)
+
+
+def rank_of(function: str) -> int:
+    """Functions are named `worker-<rank>`."""
+    return int(function.rpartition("-")[2])
+
+
+def epochs_from_1(records: Sequence[Measured]) -> list[Measured]:
+    """One record an epoch, in order, counted from 1: earlier versions wrote them from 0."""
+    first = records[0]["epoch"] if records else 1
+    return [{**one, "epoch": (one["epoch"] or 0) + (first == 0)} for one in records]
+
+
+def _counters(of: Traffic | OthersTraffic) -> Counter[str]:
+    return Counter({name: getattr(of, name) for name in COUNTERS})
+
+
+def check_epoch(record: Measured) -> None:
+    """Raise ValueError for results of an epoch without its number."""
+    number = record.get("epoch")
+    if number is None or number < 0 or number != int(number):
+        raise ValueError("epoch is no whole number from 0")

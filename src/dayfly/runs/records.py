@@ -1,0 +1,87 @@
+"""`run.json` of every kind of run, for those who only read what a run says of itself: no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dayfly.dataclass_json import Real, read
+from dayfly.errors import RequestError
+from dayfly.runs.directory import RECORD
+from dayfly.runs.log_budget import RoundBytes
+from dayfly.runs.planned import Planned
+from dayfly.runs.planning import Wanted
+from dayfly.runs.record import JOB, REMEDY, SIMULATION, RunRecord, read_record
+from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.runs.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts(RunRecord):
+    """A job's, without what only workers need: see `job_record.Record`.
+
+    samples: that it trains on. round_bytes: of the messages of a round. Generations are of other
+    lives, and of rollbacks, of which there were so many. planned: of a run by a plan, which is
+    beside it.
+    """
+
+    kind: ClassVar[str] = JOB
+    ignores_unknown: ClassVar[bool] = True
+
+    settings: Settings
+    samples: int | None = None
+    round_bytes: RoundBytes | None = None
+    rollbacks: int = 0
+    planned: Planned | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowest:
+    """The worker that computed longest, and how long, beside the median."""
+
+    rank: int
+    computed_s: float
+    median_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRecord(RunRecord):
+    """A simulation's: no function ran.
+
+    rollbacks, deaths, hand_overs: how many. scenario: as it was asked for; what may be asked for by
+    now does not count. store: of the catalogue, whose prices the bill has. shown: the ranks whose
+    events are there; None: all. worst: None if nobody computed anything.
+    """
+
+    kind: ClassVar[str] = SIMULATION
+
+    settings: Settings
+    samples: int
+    job: Wanted
+    scenario: Mapping[str, bool | int | Real | tuple[tuple[Real, Real], ...] | None]
+    scenario_words: str
+    rollbacks: int = 0
+    deaths: int = 0
+    hand_overs: int = 0
+    store: str | None = None
+    shown: tuple[int, ...] | None = None
+    worst: Slowest | None = None
+
+
+_KINDS: Mapping[str, type[RunRecord]] = {
+    one.kind: one for one in (JobFacts, ScriptRecord, SimulationRecord)
+}
+
+
+def read_any(directory: Path) -> RunRecord:
+    """What the run in a directory says of itself, of any kind.
+
+    Raises RequestError if the directory holds no run, or its `run.json` is damaged.
+    """
+    tree = read_record(directory)
+    kind = _KINDS.get(str(tree.pop("kind", JOB)))
+    if kind is None:
+        raise RequestError(f"{directory / RECORD}: kind is none of {', '.join(_KINDS)}: {REMEDY}")
+    return read(kind, tree, str(directory / RECORD), remedy=REMEDY)
