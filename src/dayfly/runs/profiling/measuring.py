@@ -166,6 +166,7 @@ class _Bench:
         if prepared.arrays is not None:
             self._parts = place(prepared.arrays, store, job.seed)
         self._samples = self._parts[0].samples if self._parts else prepared.training_samples
+        self._weighting = prepared.weighting
         written = checkpoints.write_stages(store, 0, prepared.states)
         self._checkpoint: Checkpoint = checkpoints.commit(store, 0, written)
 
@@ -348,6 +349,7 @@ class _Bench:
             channel=self._url(settings),
             shipped=self._shipped,
             parts=self._parts,
+            weighting=self._weighting,
             samples=self._samples,
             steps=10**8,  # it ends when all is measured
             sync="bsp",

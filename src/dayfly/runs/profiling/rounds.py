@@ -34,6 +34,7 @@ class TimedSteps(Synchronous):
     def __init__(self, steps: Synchronous) -> None:
         self._steps = steps
         self.flat = steps.flat
+        self.own_loss = 0.0
         self.compute_s = 0.0
         self.apply_s = 0.0
 
