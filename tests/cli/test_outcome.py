@@ -14,6 +14,7 @@ from dayfly.runs.scripts.run import ScriptRun
 def test_a_bill_that_is_not_known_is_not_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "run.json").write_text("{}")  # there is a run to go on with
     result = Result(run_id="x", status="failed", error="its results cannot be written: no space")
     code = conclude(lambda: ScriptRun(tmp_path, result, lives=2), as_json=False)
     assert code == FAILED
