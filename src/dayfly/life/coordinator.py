@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dayfly.errors import RunFailed, WireError
+from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import checkpoints
 from dayfly.life.attempts import (
     WorkerState,
@@ -150,7 +150,7 @@ class Coordinator:
             self._start_due()
         self._read_reports(at_once=True)
         if self._failure is not None:
-            raise RunFailed(self._failure)
+            raise SureToFail(self._failure)
         statuses = {worker.status for worker in self._workers}
         return "done" if statuses == {"done"} else "stopped"
 
@@ -161,7 +161,7 @@ class Coordinator:
                 self._failure = one.result["error"]
                 self._fail_by = time.monotonic() + FAILED_GRACE_S
         if self._failure is not None and time.monotonic() > self._fail_by:
-            raise RunFailed(self._failure)
+            raise SureToFail(self._failure)
 
     def _restart_ended(self) -> None:
         """Tell of all that ended first, as the run may end with any of them."""
@@ -207,7 +207,7 @@ class Coordinator:
             left = ", ".join(self._platform.running())
             raise RunFailed(f"{left} did not end within {FOLLOWED_S:g} s of the kill")
         if self._failure is not None:
-            raise RunFailed(self._failure)
+            raise SureToFail(self._failure)
         if self._over is not None:
             return self._over
         why = judge(early, failure, self._checkpoint.step, self._past, time.monotonic())

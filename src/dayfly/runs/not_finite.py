@@ -31,7 +31,7 @@ from dayfly.wire.engine import Engine
 _OPERATION = "nan"
 _ADVICE = (
     "lower the learning rate, clip gradients by clip_norm=, check the data, or let training go on "
-    "with it by --on-nan warn"
+    "with it by --on-nan warn, also with --resume"
 )
 #: Most ranks that are listed by number.
 _LISTED = 8
