@@ -28,6 +28,7 @@ def shown(directory: Path) -> dict[str, object]:
     text, _, rest = page.partition('<script type="application/json" id="data">')
     tree = json.loads(rest.partition("</script>")[0])
     text = re.sub(r"script-src '[^']*'", "", text)
+    text = re.sub(r"(<h3>Settings</h3>).*?</dl>", r"\1", text)  # a new setting is no new page
     return {"text": text.splitlines(), "timeline": tree["timeline"], "figures": tree["figures"]}
 
 
