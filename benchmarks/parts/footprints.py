@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,10 @@ from torch import nn
 
 import dayfly
 from benchmarks.parts.redis_server import RedisServer
+from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import columns, framed, say
 from dayfly import models
+from dayfly.life.sessions import Session
 from dayfly.plan.memory import peak_mib
 from dayfly.plan.profile import Profile
 from dayfly.runs.event_records import Ended
@@ -125,11 +126,8 @@ def cases(scratch: Path) -> Iterator[tuple[str, dayfly.Job, Sequence[Mapping[str
 def measure(names: Sequence[str]) -> list[Json]:
     """A row for each stage of each run. names: parts of those of jobs; none: all."""
     rows: list[Json] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="dayfly-footprints-") as directory,
-        RedisServer() as server,
-    ):
-        scratch = Path(directory)
+    with Session.open() as session, RedisServer() as server:
+        scratch = scratch_of(session)
         for name, job, ways in cases(scratch):
             if names and not any(part in name for part in names):
                 continue
