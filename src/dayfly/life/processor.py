@@ -13,8 +13,8 @@ Written down, they hold in every process of a run, and on a machine that can do 
 
 MKL knows branches for Intel's instruction sets on Intel's CPUs only. On others it takes any of them
 for AUTO, without a word, or COMPATIBLE, which is SSE2. On an AMD EPYC (Zen 3) AUTO gives the bits
-and the speed of no setting at all, but for QR, whose bits depend on the heap's layout without it; a
-product of matrices takes 4 times as long by COMPATIBLE.
+and the speed of no setting at all, but for QR, which has the same speed and other bits; a product
+of matrices takes 4 times as long by COMPATIBLE.
 """
 
 from __future__ import annotations
