@@ -160,7 +160,7 @@ def test_a_run_by_a_plan_ends_with_what_was_predicted(
         ({"settings": {"cut": [9]}}, [], "--cut 9: the model has 4 layers"),
         ({"profile": "layers"}, [], "is of another model than the job's: it has 2 layers, the job"),
         ({"version": 0}, [], "is of version 0"),
-        ({}, ["--resume", "."], "leave out --plan"),
+        ({}, ["--resume", "."], "in the run's directory: leave out --"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused(
