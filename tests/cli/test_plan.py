@@ -238,6 +238,7 @@ def test_two_profiles_of_one_place_are_no_choice(profile: Path) -> None:
     assert "two profiles are of aws-lambda over s3: give one of them" in done.stderr
 
 
+@pytest.mark.long
 def test_a_job_on_two_platforms(
     fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_job_on_two_platforms(
     assert written["settings"]["imitate"] == chosen["platform"]
 
 
+@pytest.mark.long
 def test_a_plan_is_carried_out(fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "profile.json"

@@ -16,6 +16,8 @@ from dayfly.train.order import Epochs, permuted
 from dayfly.train.randomness import SPLIT, WEIGHTS, seeded
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 
 def losses(run: dayfly.Run) -> list[float]:
     found: list[float] = json.loads((run.directory / "history.json").read_text())["step_loss"]

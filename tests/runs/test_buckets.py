@@ -16,6 +16,8 @@ import dayfly
 from dayfly.life.faults import Fault
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 #: Sums of 30 steps of 2.6 MB.
 BUDGET_MIB = 48
 

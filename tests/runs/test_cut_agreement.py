@@ -15,6 +15,8 @@ from torch import nn
 import dayfly
 from tests.runs import small
 
+pytestmark = pytest.mark.long
+
 MICRO_BATCHES = 3
 
 
