@@ -156,7 +156,7 @@ def test_a_run_by_a_plan_ends_with_what_was_predicted(
     [
         ({}, ["--batch-size", "0"], "batch_size is 0"),
         ({"job": {"batch_size": 64, "epochs": 2}}, [], "is for batches of 64 samples, and the job"),
-        ({"settings": {"wrkers": 2}}, [], "settings has no 'wrkers'"),
+        ({"settings": {"wrkers": 2}}, [], "settings has an unknown key 'wrkers'"),
         ({"settings": {"cut": [9]}}, [], "--cut 9: the model has 4 layers"),
         ({"profile": "layers"}, [], "is of another model than the job's: it has 2 layers, the job"),
         ({"version": 0}, [], "is of version 0"),
