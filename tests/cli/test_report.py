@@ -107,7 +107,7 @@ def test_a_wrong_catalogue_is_refused_before_anything_starts(fast: Path, tmp_pat
     flags = ("train", fast, "--run-dir", "run", "--catalogue", "own")
     done = command.run(*flags, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"{wrong}: usd_per_request must have value, source and as_of" in done.stderr
+    assert f"{wrong}: usd_per_request lacks 'as_of': add it" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

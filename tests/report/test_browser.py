@@ -74,7 +74,7 @@ def test_hostile_texts_are_shown_and_not_run(tmp_path: Path) -> None:
         tmp_path / "run",
         coordinator,
         workers,
-        record={"run_id": HOSTILE, "error": HOSTILE},
+        record={"error": HOSTILE},
         history={"epochs": [{"epoch": 0, HOSTILE: 0.5}], "step_loss": [1.0]},
     )
     elements = opened(write_report(directory), tmp_path / "profile")

@@ -196,7 +196,9 @@ def test_a_function_killed_from_outside_starts_all_again(tmp_path: Path) -> None
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
     told = next(line for line in lines if "worker 1 was killed from outside" in line)
-    assert told.strip().endswith("all workers start again, restart 1 of 3")
+    assert told.strip().endswith(
+        "all workers start again"
+    )  # a kill from outside counts towards nothing
     (tmp_path / "go").touch()
     out, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 0, errors

@@ -133,12 +133,12 @@ def test_the_users_own_catalogue_stays_out_of_plans() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"wrkers": 2}, "plan.json: settings has no 'wrkers': give aggregators"),
+        ({"wrkers": 2}, "plan.json: settings has an unknown key 'wrkers': give aggregators"),
         ({"workers": "2"}, 'plan.json: settings.workers is "2": give a whole number from 0'),
         ({"workers": 0}, "plan.json: settings: --workers 0: give 1 to 10000"),
         ({"cut": 4}, "plan.json: settings.cut is 4: give a list"),
         ({"cut": [4, "5"]}, 'plan.json: settings.cut[1] is "5"'),
-        ({"k": "x"}, "plan.json: settings.k is \"x\": give a whole number from 0, or 'epoch'"),
+        ({"k": "x"}, 'plan.json: settings.k is "x": give a whole number from 0, or "epoch"'),
         ({"lifetime_s": -1}, "plan.json: settings.lifetime_s is -1"),
     ],
 )

@@ -153,7 +153,7 @@ def test_stages_train_on_as_the_whole_does(name: str, built: Any, scheduler: str
         model=built,
         optimizer=OPTIMIZERS[name],
         scheduler=SCHEDULERS[scheduler],
-        scheduler_every="step",
+        scheduler_every="step" if SCHEDULERS[scheduler] else "epoch",
     )
     whole = Replica(asked)
     stages = [Replica(asked, stage_of(whole.model, layers)) for layers in STAGES]

@@ -31,7 +31,9 @@ from dayfly.life.platforms.processes import Subreaper
 from tests.warm.server import MOST_BYTES, ROOM, ROOM_BYTES, Request, split
 
 _ROOT = Path(__file__).parents[2]
-_DAYFLY = Path(sys.executable).with_name("dayfly")
+#: As it is now: tests put other programs in its place.
+_PYTHON = sys.executable
+_DAYFLY = Path(_PYTHON).with_name("dayfly")
 _START_S = 120.0
 _ANSWER_S = 30.0
 
@@ -209,7 +211,7 @@ def _words(given: Mapping[str, Any]) -> list[str] | None:
     unusual = [given[name] for name in ("executable", "preexec_fn", "shell", "gid", "gids", "uid")]
     if first == str(_DAYFLY):
         words = [first, *words]
-    elif first != sys.executable:
+    elif first != _PYTHON:
         return None
     if not words or any(unusual) or given["umask"] != -1 or given.get("process_group", -1) != -1:
         return None

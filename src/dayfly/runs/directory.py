@@ -55,7 +55,7 @@ def fresh_directory(directory: Path) -> Iterator[None]:
     """
     refuse_control_characters("run directory", str(directory))
     made = [path for path in (directory, *directory.parents) if not path.exists()]
-    _make_directory(directory)
+    _make_directory(directory, made)
     with locked(directory):
         try:
             _refuse_if_taken(directory)  # by another one, before the lock was ours
@@ -105,7 +105,11 @@ def _is_ours(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS)
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: Path, made: Sequence[Path]) -> None:
+    """Makes a directory with its marker; one that gets none, as on a full disk, leaves nothing.
+
+    made: the directory and those of its parents that are not there yet.
+    """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -113,8 +117,12 @@ def _make_directory(directory: Path) -> None:
         _refuse_if_taken(directory)
         if _says(directory / MARKER) != _PREPARING:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(directory / MARKER, flags, 0o600), "w") as file:
-                file.write(_PREPARING)
+            try:
+                with open(os.open(directory / MARKER, flags, 0o600), "w") as file:
+                    file.write(_PREPARING)
+            except OSError:
+                _unmake(directory, made)
+                raise
     except OSError as error:
         raise _unfit(directory, error) from error
 

@@ -108,7 +108,7 @@ def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: RoundBytes
         free = free_bytes(kind.directory(url))
         place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
         gathered = ""
-        if round_bytes.gathered:
+        if round_bytes.gathered >= MIB:
             gathered = f", {round_bytes.gathered / MIB:.0f} MiB of it outputs for the job's metrics"
         fewer = "fewer workers" if settings.stages == 1 else "fewer replicas or a smaller batch"
         raise RequestError(

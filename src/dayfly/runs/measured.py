@@ -60,7 +60,8 @@ def check_gathering(
     if not gathered_mib or memory_mib is None:
         return
     torch_mib = least_mib()
-    if torch_mib + model_mib + gathered_mib > memory_mib:
+    # Too little memory for PyTorch alone is refused for every job, in other words.
+    if torch_mib <= memory_mib < torch_mib + model_mib + gathered_mib:
         raise RequestError(
             "the job's metrics need outputs and targets of all validation samples at one function: "
             f"they take {gathered_mib:.0f} MiB beside the model's {model_mib:.0f} MiB and "
