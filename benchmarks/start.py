@@ -101,7 +101,7 @@ def table(result: Mapping[str, Any]) -> Table:
     heading = (
         f"seconds, median of {result['rounds']} rounds, digits CNN, {result['workers']} workers\n"
         f"{machine_line(result['machine'])}\n"
-        f"ratio: time to the first step (command, workers) over that of import torch, {result['import_torch_s']:.2f} s"
+        f"ratio: time to the first step over that of import torch, {result['import_torch_s']:.2f} s"
     )
     return framed(heading, rows)
 
