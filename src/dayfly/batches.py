@@ -88,7 +88,7 @@ def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tupl
 
 #: Least samples of a block of validation, unless the batch is smaller.
 _BLOCK_SAMPLES = 16
-#: Numbers that validation sums of a block; see `train.evaluation`.
+#: How many values validation sums for each block; see `train.evaluation`.
 BLOCK_NUMBERS = 4
 
 

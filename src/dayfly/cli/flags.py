@@ -156,7 +156,7 @@ PlanFile = Annotated[
     typer.Option(
         "--plan",
         metavar="PLAN.json",
-        help="Do what this plan says; flags beside it go before it.",
+        help="Carry out this plan; explicit flags override it.",
     ),
 ]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data.", show_default="the job's")]

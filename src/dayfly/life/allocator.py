@@ -1,16 +1,15 @@
 """The C library's allocator in functions: large blocks stay, or go back where memory is limited.
 
 glibc decides at each free whether a large block goes back to the kernel. It comes back as zeroed
-pages, one fault each; a training step frees and allocates all its activations. Of a step of
-ResNet-18 (16 samples, one core of an AMD EPYC) that is a fifth of the CPU time.
+pages, one fault each; a training step frees and allocates all its activations. `dayfly bench
+training` measures whole steps beside gloo with the same settings.
 
     kept        where memory is not limited: blocks of any size come from the heap and stay in it.
     given back  in functions with a memory limit. Who keeps blocks loses some: one that was freed is
                 often a little too short for the next of its size, so that peaks are up to a quarter
                 higher. A limit may have no room for that.
 
-Of itself glibc does something between: it learns to keep blocks of up to 32 MiB. CPU time of that
-step: 1.35 s if all is given back, 1.10 s by glibc itself, 0.96 s if all is kept.
+By default glibc does something between: it learns to keep blocks of up to 32 MiB.
 
 Both in huge pages, where the kernel has them for whoever asks (hugetlb=1 is madvise): fewer faults,
 and fewer misses of the TLB.
@@ -54,7 +53,7 @@ _MALLOPT, _MOST = {_TRIM: -1, _MMAP: -3}, 2**31 - 1
 def keeping(environment: Mapping[str, str]) -> dict[str, str]:
     """The variable by which a process that is started with it keeps large blocks.
 
-    environment: what it would be started with; the user's own tunables go before ours.
+    environment: what it would be started with; the user's own tunables override ours.
     """
     return {TUNABLES: _text({**_KEPT, **_own(environment)})}
 

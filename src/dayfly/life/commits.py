@@ -19,7 +19,7 @@ Digest = Annotated[str, Matches(r"[0-9a-f]{32}", "a digest of 32 hexadecimal dig
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A written object of a checkpoint, and how to know it again."""
+    """An object of a checkpoint, with its size and digest."""
 
     object: Annotated[str, Matches(r"checkpoint/\d{9,}/[\w-][\w.-]{0,199}", "a checkpoint's part")]
     size_bytes: int

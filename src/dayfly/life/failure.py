@@ -115,12 +115,12 @@ def _place(trace: TracebackType | None) -> str | None:
 
 
 def is_the_users(file: str) -> bool:
-    """Whether a file of Python is neither dayfly's, nor the interpreter's, nor a package's."""
+    """Returns True if a Python file belongs to the user: not to dayfly, Python or a package."""
     ours = file.startswith("<frozen ") or Path(file).is_relative_to(_DAYFLY)
     return not ours and not installed(file)
 
 
 def installed(file: str) -> bool:
-    """Whether a file of Python is the interpreter's, or an installed package's."""
+    """Returns True if a Python file belongs to the interpreter or to an installed package."""
     path = Path(file)
     return not _PACKAGES.isdisjoint(path.parts) or any(map(path.is_relative_to, _PLACES))

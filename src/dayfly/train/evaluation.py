@@ -105,7 +105,7 @@ class Evaluation:
         table[BLOCK_NUMBERS * number : BLOCK_NUMBERS * (number + 1)] = row
 
     def values(self, rows: Rows) -> torch.Tensor:
-        """Each metric of the outputs and targets of all samples, (metrics,), float64."""
+        """Returns each metric over the outputs and targets of all samples, (metrics,), float64."""
         outputs, targets = rows.tree()
         values = [float(metric(outputs, targets)) for metric in self._job.metrics.values()]
         return torch.tensor(values, dtype=torch.float64)
