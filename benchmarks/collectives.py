@@ -5,8 +5,9 @@
     tbf        at rates that the kernel's token bucket imposes, beside ours
     memory     what a collective takes beside the buffer
     auth       what it takes to authenticate messages, beside moving them
+    cpu        CPU time of ranks and stores, beside gloo, redis-py and obstore
 
-All five, unless some are named. A process a rank, one thread each; every result is checked to the
+All six, unless some are named. A process a rank, one thread each; every result is checked to the
 bit, outside of what is timed.
 """
 
@@ -25,6 +26,7 @@ from benchmarks.parts import (
     authentication,
     beside_gloo,
     by_kernel,
+    cpu_time,
     held_memory,
     namespaces,
     sums,
@@ -52,6 +54,8 @@ _FREE_ROUNDS_A_ROUND = 2
 #: The cross-check has so many times fewer operations in a row, and each twice.
 _TBF_SHARE = 5
 _MEMORY_WORKERS, _MEMORY_MB = 4, 64.0
+#: What CPU time is measured over, unless asked otherwise: stores, workers, MB.
+_CPU_STORES, _CPU_WORKERS, _CPU_MB = ("files", "redis", "s3", "ps", "tcp"), (2, 4), 25.0
 #: What --quick makes of sizes, operations and rounds.
 _QUICK_SHARE, _QUICK_OPERATIONS, _QUICK_ROUNDS = 1 / 64, 2, 1
 
@@ -72,7 +76,7 @@ class Plan:
 
 
 #: A part with a store and ranks of its own; None if it cannot be measured here.
-Own = Callable[[Session], Rows | None]
+Own = Callable[[Session], Rows | dict[str, Rows] | None]
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
@@ -185,12 +189,29 @@ def _auth(asked: argparse.Namespace) -> Own:
     return measure
 
 
+def _cpu(asked: argparse.Namespace) -> Own:
+    names = [asked.channel] if asked.channel else list(_CPU_STORES)
+    for name in names:
+        abilities_of(name)
+    workers = asked.workers or _CPU_WORKERS
+    mb = asked.mb or _scaled(asked, _CPU_MB)
+
+    def measure(session: Session) -> dict[str, Rows]:
+        with ExitStack() as stack:
+            stores = {name: stack.enter_context(running(name, session)) for name in names}
+            ranks = stack.enter_context(Ranks(Reducer, max(workers)))
+            return cpu_time.measure(ranks, stores, workers, mb, asked.rounds, quick=asked.quick)
+
+    return measure
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Plan | Own]] = {
     "capped": _capped,
     "uncapped": _uncapped,
     "tbf": _tbf,
     "memory": _memory,
     "auth": _auth,
+    "cpu": _cpu,
 }
 
 
@@ -266,6 +287,8 @@ def table(result: Mapping[str, Any]) -> Table:
         whole.add_row(held_memory.table(result["memory"], result["channel"]))
     if result.get("auth"):
         whole.add_row(authentication.table(result["auth"]))
+    if result.get("cpu"):
+        whole.add_row(cpu_time.table(result["cpu"], rounds))
     return whole
 
 
@@ -279,6 +302,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "tbf": "our rates beside those of the kernel (root)",
         "memory": "what a collective takes beside the buffer",
         "auth": "CPU time of AES-GMAC beside moving a message",
+        "cpu": "CPU time of ranks and stores, beside gloo and plain clients",
     }
     add_parts(parser, parts)
     parser.add_argument(

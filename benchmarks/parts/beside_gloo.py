@@ -20,7 +20,7 @@ from benchmarks.parts import sums
 from benchmarks.parts.cases import size_bytes
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
-from benchmarks.parts.reductions import Gloo, Reductions
+from benchmarks.parts.reductions import Gloo, Reductions, Took
 from benchmarks.parts.spread import columns, framed, say, shown, spread
 from benchmarks.parts.stores import Store
 
@@ -63,7 +63,8 @@ def _size(
 ) -> list[Json]:
     nbytes, in_a_row = size_bytes(mb), operations(mb, count)
     sides = [*collectives, _GLOO]
-    took_s: dict[str, list[float]] = {side: [] for side in sides}
+    took: dict[str, list[Took]] = {side: [] for side in sides}
+    moved_bytes = dict.fromkeys(collectives, 0.0)
     with (
         Reductions(ranks, place, count, nbytes, _WARM + in_a_row) as reductions,
         Gloo(ranks, place.rendezvous / "gloo", count, nbytes) as gloo,
@@ -73,30 +74,50 @@ def _size(
             for side in (*sides[turn:], *sides[:turn]):
                 # The first round does not count: after it, all memory of the log was used before.
                 if side == _GLOO:
-                    took = gloo.measure(in_a_row, warm=_WARM)
+                    measured = gloo.measure(in_a_row, warm=_WARM)
                 else:
-                    took = reductions.measure(side, in_a_row, warm=_WARM)
+                    before = reductions.traffic_bytes()
+                    measured = reductions.measure(side, in_a_row, warm=_WARM)
+                    moved = reductions.traffic_bytes() - before
+                    moved_bytes[side] = moved / (_WARM + in_a_row) / count
                 if one >= 0:
-                    took_s[side].append(took)
+                    took[side].append(measured)
     say(
         f"{count} workers, {mb:g} MB, no caps: "
-        + ", ".join(f"{side} {1e3 * median(took):.2f} ms" for side, took in took_s.items())
+        + ", ".join(
+            f"{side} {1e3 * median(one.wall_s for one in some):.2f} ms "
+            f"({1e3 * median(one.cpu_s for one in some):.2f} of CPU time)"
+            for side, some in took.items()
+        )
     )
-    theirs = took_s[_GLOO]
     return [
         {
             "workers": count,
             "mb": mb,
             "collective": name,
             "operations": in_a_row,
-            "seconds": took_s[name],
-            "gloo_seconds": theirs,
-            "took_s": median(took_s[name]),
-            "gloo_s": median(theirs),
-            **spread("ratio", [a / b for a, b in zip(took_s[name], theirs, strict=True)]),
+            "moved_bytes": moved_bytes[name],
+            "store_cpu_seconds": [one.store_cpu_s for one in took[name]],
+            **_compared(
+                "", [one.wall_s for one in took[name]], [one.wall_s for one in took[_GLOO]]
+            ),
+            **_compared(
+                "cpu_", [one.cpu_s for one in took[name]], [one.cpu_s for one in took[_GLOO]]
+            ),
         }
         for name in collectives
     ]
+
+
+def _compared(kind: str, ours: list[float], theirs: list[float]) -> Json:
+    """Seconds of an all-reduce round by round, their medians, and the ratio."""
+    return {
+        f"{kind}seconds": ours,
+        f"gloo_{kind}seconds": theirs,
+        f"{kind}took_s": median(ours),
+        f"gloo_{kind}s": median(theirs),
+        **spread(f"{kind}ratio", [a / b for a, b in zip(ours, theirs, strict=True)]),
+    }
 
 
 def table(rows: Sequence[Json], channel: str, rounds: int) -> Table:

@@ -70,6 +70,11 @@ class Ranks(Closing):
             self.close()
             raise
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes, rank by rank."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
     def ask(self, method: str, *args: object, count: int | None = None) -> list[Any]:
         """What a method gives, rank by rank, of the first `count` ranks."""
         return self._exchange((method, args, None), count)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
+from benchmarks.parts.cpu_clocks import cpu_s, others
 from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
 from dayfly.closing import Closing
@@ -18,6 +20,20 @@ _SPARE_BYTES = 2**26
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What one all-reduce took, of several in a row.
+
+    wall_s: seconds from the first rank's start to the last's end. cpu_s: CPU seconds of a rank's
+    process, the mean of all. store_cpu_s: of all other processes of the bench, which is where
+    stores and the coordinator's end of the channel are.
+    """
+
+    wall_s: float
+    cpu_s: float
+    store_cpu_s: float
 
 
 class Where(Protocol):
@@ -66,19 +82,20 @@ class Reductions(Closing):
 
     def measure(
         self, collective: str, operations: int, rates: Rates | None = None, *, warm: int = 0
-    ) -> float:
-        """Seconds of an all-reduce: of so many in a row, from the first rank's start to the last's
-        end. The result is checked. warm: others before them, which do not count.
+    ) -> Took:
+        """Measures an all-reduce, of so many in a row; the result is checked.
+
+        warm: others before them, which do not count.
         """
         count = self._world_size
         self._ranks.ask("prepare", collective, self._nbytes, rates, self._step, count=count)
         if warm:
             self._ranks.together("run", warm, count=count)
             self._ranks.ask("check", count=count)
-        took_s = together_s(self._ranks, operations, count)
+        took = together(self._ranks, operations, count)
         self._ranks.ask("check", count=count)
         self._trim(warm + operations)
-        return took_s
+        return took
 
     def growth_bytes(self, collective: str) -> list[int]:
         """The most memory that one all-reduce takes beside the buffer, rank by rank."""
@@ -116,22 +133,27 @@ class Gloo(Closing):
         self._ranks, self._world_size, self._nbytes = ranks, world_size, nbytes
         ranks.ask("open_gloo", rendezvous, world_size, count=world_size)
 
-    def measure(self, operations: int, *, warm: int) -> float:
+    def measure(self, operations: int, *, warm: int) -> Took:
         """As that of `Reductions`."""
         count = self._world_size
         self._ranks.ask("prepare_gloo", self._nbytes, count=count)
         self._ranks.together("run", warm, count=count)
         self._ranks.ask("check", count=count)
-        took_s = together_s(self._ranks, operations, count)
+        took = together(self._ranks, operations, count)
         self._ranks.ask("check", count=count)
-        return took_s
+        return took
 
     def close(self) -> None:
         if self._ranks.in_order:
             self._ranks.ask("close_gloo", count=self._world_size)
 
 
-def together_s(ranks: Ranks, operations: int, count: int) -> float:
-    """Seconds of one of the operations that these ranks do in a row, as `prepare`d."""
+def together(ranks: Ranks, operations: int, count: int) -> Took:
+    """Measures one of the operations that these ranks do in a row, as `prepare`d."""
+    pids = ranks.pids
+    its_ranks, the_rest = pids[:count], others(pids)
+    began_s, rest_began_s = cpu_s(its_ranks), cpu_s(the_rest)
     spans = ranks.together("run", operations, count=count)
-    return (max(ended for _, ended in spans) - min(began for began, _ in spans)) / operations
+    rank_s, rest_s = cpu_s(its_ranks) - began_s, cpu_s(the_rest) - rest_began_s
+    wall_s = max(ended for _, ended in spans) - min(began for began, _ in spans)
+    return Took(wall_s / operations, rank_s / count / operations, rest_s / operations)

@@ -62,7 +62,7 @@ def _case(
         reductions.measure(name, 1)
     for one in range(rounds):
         for name, so_far in took_s.items():
-            so_far.append(reductions.measure(name, times[name], rates))
+            so_far.append(reductions.measure(name, times[name], rates).wall_s)
             ratio = so_far[-1] / bound_s
             say(f"  round {one + 1} of {rounds}: {name:<15} {ratio:.3f} ({times[name]} in a row)")
     return [

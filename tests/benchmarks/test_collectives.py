@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.parts import by_kernel, cases, namespaces, sums
+from benchmarks.parts import by_kernel, cases, cpu_clocks, namespaces, sums
 from benchmarks.parts.memory import growth_bytes
 from benchmarks.parts.predictions import CLOSED_FORMS, NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
@@ -77,6 +77,41 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert "2 workers, 0.1 MB, 100 MB/s each way, 1 ms: the bound is 0.001 s" in text
     assert f"{result['capped'][0]['ratio']:.3f}" in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cpu_time_is_that_of_ranks_and_store_apart() -> None:
+    pytest.importorskip("redis")
+    args = ["--cpu", "--quick", "--workers", "2", "--channel", "redis"]
+    result = collectives.run(args)
+    (row,) = result["cpu"]["all_reduces"]
+    assert (row["channel"], row["collective"], row["workers"]) == ("redis", "overlapped", 2)
+    # Each rank puts its contribution and its sum, and gets the other's, with headers.
+    nbytes = 1e6 * row["mb"]
+    assert 2 * nbytes < row["moved_bytes"] < 2.01 * nbytes
+    # No thread of a rank spins: CPU time is at most a core's for each thread that works.
+    assert 0 < min(row["cpu_seconds"]) < 4 * max(row["seconds"])
+    assert min(row["store_cpu_seconds"]) > 0
+    ratios = [a / b for a, b in zip(row["cpu_seconds"], row["gloo_cpu_seconds"], strict=True)]
+    assert row["cpu_ratio"] == pytest.approx(median(ratios))
+    messages = result["cpu"]["messages"]
+    assert [one["bytes"] for one in messages] == [2**16, 2**20, 2**24]
+    assert all(one["client"] == "redis-py" and one["cpu_ratio"] > 0 for one in messages)
+    assert f"{1e9 * row['cpu_took_s'] / nbytes:.2f}" in text_of(result)
+
+
+def test_cpu_time_of_others_is_not_that_of_ranks() -> None:
+    spin = [sys.executable, "-c", "while True: pass"]
+    ours, rank = subprocess.Popen(spin), subprocess.Popen(spin)
+    try:
+        assert ours.pid in cpu_clocks.others([rank.pid])
+        assert rank.pid not in cpu_clocks.others([rank.pid])
+        assert os.getpid() in cpu_clocks.others([rank.pid])
+        command.eventually("time of the one", lambda: cpu_clocks.cpu_s([ours.pid]) > 0.05)
+    finally:
+        for process in (ours, rank):
+            process.kill()
+            process.wait()
+    assert cpu_clocks.cpu_s([ours.pid]) == 0  # it ended
 
 
 @pytest.mark.parametrize(
