@@ -1,8 +1,10 @@
 """subprocess.Popen of Python programs, by a fork of a server that has torch imported.
 
 What a test starts with `subprocess` is forked from a server (server.py) if it is a script of this
-interpreter, a module of dayfly, of the tests or of torch, or the command `dayfly`. All else is
-started as ever, also what is given with -c, mostly to see what is imported. So is what begins under
+interpreter, a module of dayfly, of benchmarks, of the tests or of torch, or the command `dayfly`;
+what it starts with `multiprocessing`, if it is a process of the context `spawn` or the server of
+`forkserver`. All else is started as ever, also what is given with -c, mostly to see what is
+imported. So is what begins under
 `cold()`, which `@pytest.mark.cold` holds for a whole test: where the interpreter's start or exact
 memory are the point.
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import multiprocessing.util
 import os
 import signal
 import socket
@@ -68,10 +71,13 @@ _MAY_MISS = (
     "VECLIB_",
 )
 #: Others, as linters and servers, have no use for what is imported.
-_MODULES = ("dayfly.", "tests.", "torch.")
+_MODULES = ("benchmarks.", "dayfly.", "tests.", "torch.")
 _KNOWN_FLAGS = {"-P", "-u", "-B"}
+#: Beginnings of the code that multiprocessing gives with -c.
+_PROCESSES = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import")
 
 _execute_cold = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+_spawn_cold = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
 _signature = inspect.signature(_execute_cold)
 _lock = threading.Lock()
 
@@ -174,6 +180,7 @@ def install(*servers: Server) -> None:
     """Programs of this process are forked where they can be. servers: that are there already."""
     _servers[:] = servers
     subprocess.Popen._execute_child = _execute  # type: ignore[attr-defined]
+    multiprocessing.util.spawnv_passfds = _spawn  # type: ignore[attr-defined]
 
 
 def _execute(process: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:
@@ -181,26 +188,64 @@ def _execute(process: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:
     given = _signature.bind(process, *args, **kwargs).arguments
     words = _words(given)
     environment = dict(os.environ if given["env"] is None else given["env"])
-    with _lock if words is not None else contextlib.nullcontext():
-        server = _server(environment) if words is not None else None
-        if words is None or server is None:
-            _execute_cold(process, *args, **kwargs)
-            return
-        ends = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
-        fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
-        request = Request(
-            arguments=words,
-            environment=environment,
-            cwd=os.path.abspath(given["cwd"] or os.getcwd()),
-            fds=[0, 1, 2, *given["pass_fds"]],
-            ignored=[s for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN],
-            umask=_umask(),
-            new_session=bool(given["start_new_session"]),
-        )
-        process.pid = server.fork(request, [*fds, *given["pass_fds"]])
+    ends = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+    fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
+    cwd = os.path.abspath(given["cwd"] or os.getcwd())
+    passed, session = given["pass_fds"], bool(given["start_new_session"])
+    pid = words and _forked(words, environment, fds, passed, cwd=cwd, new_session=session)
+    if not pid:
+        _execute_cold(process, *args, **kwargs)
+        return
+    process.pid = pid
     process._child_created = True  # type: ignore[attr-defined]
     names = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
     process._close_pipe_fds(*(given[name] for name in names))  # type: ignore[attr-defined]
+
+
+def _spawn(path: str | bytes, args: Sequence[str | bytes], passfds: Sequence[int]) -> int:
+    """In place of multiprocessing's function: the pid of a process of `spawn`, or of a server."""
+    first, *words = map(os.fsdecode, args)
+    if not getattr(_cold, "depth", 0) and first == _PYTHON and _of_multiprocessing(words):
+        pid = _forked(words, dict(os.environ), (0, 1, 2), passfds, cwd=os.getcwd())
+        if pid is not None:
+            return pid
+    found: int = _spawn_cold(path, args, passfds)
+    return found
+
+
+def _forked(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    standard: Sequence[int],
+    passed: Sequence[int],
+    *,
+    cwd: str,
+    new_session: bool = False,
+) -> int | None:
+    """The pid of a program that a server has forked; None if there is no server for it."""
+    with _lock:
+        server = _server(environment)
+        if server is None:
+            return None
+        request = Request(
+            arguments=words,
+            environment=environment,
+            cwd=cwd,
+            fds=[0, 1, 2, *passed],
+            ignored=[s for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN],
+            umask=_umask(),
+            new_session=new_session,
+        )
+        return server.fork(request, [*standard, *passed])
+
+
+def _of_multiprocessing(words: Sequence[str]) -> bool:
+    """Whether words behind the interpreter begin what multiprocessing starts."""
+    try:
+        flags, program, behind = split(words)
+    except ValueError:
+        return False
+    return set(flags) <= _KNOWN_FLAGS and program == "-c" and behind[0].startswith(_PROCESSES)
 
 
 def _words(given: Mapping[str, Any]) -> list[str] | None:

@@ -163,7 +163,8 @@ def split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
 
 
 def _first_of_path(program: str, arguments: Sequence[str]) -> list[str]:
-    return [os.getcwd() if program == "-m" else str(Path(program).resolve().parent)]
+    here = {"-m": os.getcwd(), "-c": ""}
+    return [here[program] if program in here else str(Path(program).resolve().parent)]
 
 
 def _run(program: str, arguments: list[str]) -> NoReturn:
@@ -179,6 +180,9 @@ def _run(program: str, arguments: list[str]) -> NoReturn:
         if program == "-m":
             sys.argv[:] = ["-m", *arguments[1:]]
             runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]
+        elif program == "-c":
+            sys.argv[:] = ["-c", *arguments[1:]]
+            exec(arguments[0], vars(main))
         else:
             sys.argv[:] = [program, *arguments]
             main.__file__ = program

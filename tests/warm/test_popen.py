@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from multiprocessing import Queue, current_process
 from pathlib import Path
 
 import pytest
@@ -120,6 +123,27 @@ if len(sys.argv) == 1:
 """
     assert run(script(code)).stdout.split() == ["True", "True"]
     assert run(script(code), warm=False).stdout.split() == ["False", "False"]
+
+
+def tell(told: Queue[tuple[str, str]]) -> None:
+    """Put this process's name, and how the program was started of which it is a fork."""
+    told.put((current_process().name, Path("/proc/self/cmdline").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("method", "forked_from"),
+    [("spawn", "tests.warm"), ("forkserver", "tests.warm"), ("cold spawn", "multiprocessing.")],
+)
+def test_processes_of_multiprocessing_are_warm(method: str, forked_from: str) -> None:
+    context = multiprocessing.get_context(method.removeprefix("cold "))
+    told = context.Queue()
+    process = context.Process(target=tell, args=(told,), name="mine")
+    with popen.cold() if "cold" in method else nullcontext():
+        process.start()
+    name, command = told.get(timeout=100)
+    process.join()
+    assert (name, process.exitcode) == ("mine", 0)
+    assert forked_from in command
 
 
 @pytest.mark.cold
