@@ -1,6 +1,14 @@
-"""What is put is what is got, bit for bit; what is not as its reader expects is refused."""
+"""What is put is what is got, bit for bit; what is not as its reader expects is refused.
+
+A place costs a server's connections or a directory of its own, so that cases which need nothing of
+each other share one, each under the key of another step.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,25 +23,34 @@ from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put, tensor
 
 KEY = Key(7, "grad-part", 1, 0)
+
+
+def at(step: int) -> Key:
+    """The same key in another step."""
+    return replace(KEY, step=step)
+
+
 SHAPES = [(), (0,), (1,), (5,), (3, 0, 2), (2, 3), (1, 2, 1, 2, 1, 2, 1, 2), (70_001,)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_arrives_with_the_same_bits(connect: Connect, dtype: torch.dtype) -> None:
-    sent = tensor((3, 50), dtype)
-    assert put(connect(1), KEY, sent)
-    got = torch.zeros_like(sent)
-    connect(0).get(KEY, got, SOON_S)
-    assert as_bytes(got) == as_bytes(sent)
+def test_every_dtype_arrives_with_the_same_bits(connect: Connect) -> None:
+    writer, reader = connect(1), connect(0)
+    for step, dtype in enumerate(DTYPES):
+        key, sent = at(step), tensor((3, 50), dtype)
+        assert put(writer, key, sent)
+        got = torch.zeros_like(sent)
+        reader.get(key, got, SOON_S)
+        assert as_bytes(got) == as_bytes(sent), dtype
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_shape_arrives(connect: Connect, shape: tuple[int, ...]) -> None:
-    sent = tensor(shape)
-    assert put(connect(1), KEY, sent)
-    got = torch.full(shape, -1.0)
-    connect(0).get(KEY, got, SOON_S)
-    assert torch.equal(got, sent)
+def test_every_shape_arrives(connect: Connect) -> None:
+    writer, reader = connect(1), connect(0)
+    for step, shape in enumerate(SHAPES):
+        key, sent = at(step), tensor(shape)
+        assert put(writer, key, sent)
+        got = torch.full(shape, -1.0)
+        reader.get(key, got, SOON_S)
+        assert torch.equal(got, sent), shape
 
 
 def test_bits_that_are_no_numbers_arrive(connect: Connect) -> None:
@@ -44,45 +61,41 @@ def test_bits_that_are_no_numbers_arrive(connect: Connect) -> None:
     assert torch.equal(got.view(torch.int32), bits)
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"{}" * 40_000])
-def test_bytes_of_unknown_size_arrive(connect: Connect, data: bytes) -> None:
-    key = Key(0, "report", 3, COORDINATOR)
-    assert connect(3).put_bytes(key, data)
-    assert connect(COORDINATOR).get_bytes(key, SOON_S) == data
+def test_bytes_of_unknown_size_arrive(connect: Connect) -> None:
+    worker, coordinator = connect(3), connect(COORDINATOR)
+    for step, data in enumerate([b"", b"x", b"{}" * 40_000]):
+        key = Key(step, "report", 3, COORDINATOR)
+        assert worker.put_bytes(key, data)
+        assert coordinator.get_bytes(key, SOON_S) == data
 
 
-@pytest.mark.parametrize("destination", [0, 5, EVERYONE, COORDINATOR])
-@pytest.mark.parametrize("step", [0, FOREVER])
-def test_any_reader_and_step(connect: Connect, destination: int, step: int) -> None:
-    key = Key(step, "note", COORDINATOR, destination)
-    connect(COORDINATOR).put_bytes(key, b"hello")
-    assert connect(max(destination, 0)).get_bytes(key, SOON_S) == b"hello"
+def test_any_reader_and_step(connect: Connect) -> None:
+    coordinator = connect(COORDINATOR)
+    for destination in (0, 5, EVERYONE, COORDINATOR):
+        reader = connect(max(destination, 0))
+        for step in (0, FOREVER):
+            key = Key(step, "note", COORDINATOR, destination)
+            coordinator.put_bytes(key, b"hello")
+            assert reader.get_bytes(key, SOON_S) == b"hello", key
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [
-        *((shape, torch.float32) for shape in SHAPES),
-        ((2, 3), torch.bfloat16),
-        ((70_001,), torch.uint8),
-    ],
-    ids=str,
-)
-def test_what_is_held_is_the_message(
-    connect: Connect, shape: tuple[int, ...], dtype: torch.dtype
-) -> None:
-    sent = tensor(shape, dtype)
-    assert put(connect(1), KEY, sent)
-    reader = connect(0)
-    held, _ = reader.hold(KEY, Header(KEY.operation, dtype, shape), SOON_S)
-    assert held.dtype == dtype
-    assert torch.equal(held, sent)
-    assert reader.traffic.bytes_down == HEADER_BYTES + sent.nbytes
-    if reader.abilities.direct:  # freed, as its one reader has read it
-        assert reader.stored([KEY]) == set()
-        assert put(connect(1), KEY, sent)
-    by_copy, _ = Channel.hold(reader, KEY, Header(KEY.operation, dtype, shape), SOON_S)
-    assert torch.equal(by_copy, sent)
+def test_what_is_held_is_the_message(connect: Connect) -> None:
+    writer, reader = connect(1), connect(0)
+    messages = [tensor(shape) for shape in SHAPES]
+    messages += [tensor((2, 3), torch.bfloat16), tensor((70_001,), torch.uint8)]
+    for step, sent in enumerate(messages):
+        key, header = at(step), Header(KEY.operation, sent.dtype, tuple(sent.shape))
+        assert put(writer, key, sent)
+        before = reader.traffic.bytes_down
+        held, _ = reader.hold(key, header, SOON_S)
+        assert held.dtype == sent.dtype
+        assert torch.equal(held, sent), header
+        assert reader.traffic.bytes_down - before == HEADER_BYTES + sent.nbytes
+        if reader.abilities.direct:  # freed, as its one reader has read it
+            assert reader.stored([key]) == set()
+            assert put(writer, key, sent)
+        by_copy, _ = Channel.hold(reader, key, header, SOON_S)
+        assert torch.equal(by_copy, sent), header
 
 
 def test_what_cannot_be_held_is_named(connect: Connect) -> None:
@@ -106,48 +119,43 @@ def test_a_message_stays_after_it_was_read(connect: Connect) -> None:
     assert reader.stored([KEY]) == (set() if reader.abilities.direct else {KEY})
 
 
-@pytest.mark.parametrize("timeout_s", [0, 0.01])
-def test_a_missing_message_is_named_with_the_time(connect: Connect, timeout_s: float) -> None:
+def test_a_missing_message_is_named_with_the_time(connect: Connect) -> None:
     channel = connect(0)
-    with pytest.raises(WaitTimeout, match=f"{KEY} .*{timeout_s:g} s"):
-        channel.get(KEY, torch.zeros(4), timeout_s)
-    with pytest.raises(WaitTimeout, match=f"{KEY} .*{timeout_s:g} s"):
-        channel.get_bytes(KEY, timeout_s)
+    for timeout_s in (0, 0.01):
+        with pytest.raises(WaitTimeout, match=f"{KEY} .*{timeout_s:g} s"):
+            channel.get(KEY, torch.zeros(4), timeout_s)
+        with pytest.raises(WaitTimeout, match=f"{KEY} .*{timeout_s:g} s"):
+            channel.get_bytes(KEY, timeout_s)
 
 
-@pytest.mark.parametrize(
-    ("sent", "operation", "found"),
-    [
-        (tensor((4,)), "other", r"other float32\[4\]"),
-        (tensor((4,), torch.int32), "grad-part", r"grad-part int32\[4\]"),
-        (tensor((2, 2)), "grad-part", r"grad-part float32\[2, 2\]"),
-        (tensor((5,)), "grad-part", r"grad-part float32\[5\]"),
-        (tensor(()), "grad-part", r"grad-part float32\[\]"),
-    ],
-)
-def test_another_message_is_refused(
-    connect: Connect, sent: torch.Tensor, operation: str, found: str
-) -> None:
-    put(connect(1), KEY, sent, operation)
-    expected = rf"{KEY}: expected grad-part float32\[4\], found {found}"
-    with pytest.raises(WireError, match=expected):
-        connect(0).get(KEY, torch.zeros(4), SOON_S)
+def test_another_message_is_refused(connect: Connect) -> None:
+    writer, reader = connect(1), connect(0)
+    others = [
+        (tensor((4,)), "other", "other float32[4]"),
+        (tensor((4,), torch.int32), "grad-part", "grad-part int32[4]"),
+        (tensor((2, 2)), "grad-part", "grad-part float32[2, 2]"),
+        (tensor((5,)), "grad-part", "grad-part float32[5]"),
+        (tensor(()), "grad-part", "grad-part float32[]"),
+    ]
+    for step, (sent, operation, found) in enumerate(others):
+        put(writer, at(step), sent, operation)
+        expected = f"{at(step)}: expected grad-part float32[4], found {found}"
+        with pytest.raises(WireError, match=re.escape(expected)):
+            reader.get(at(step), torch.zeros(4), SOON_S)
 
 
-@pytest.mark.parametrize(
-    ("sent", "operation"),
-    [
+def test_get_bytes_refuses_what_is_not_bytes(connect: Connect) -> None:
+    writer, reader = connect(1), connect(0)
+    others = [
         (tensor((4,)), "grad-part"),
         (tensor((2, 2), torch.uint8), "grad-part"),
         (tensor((4,), torch.uint8), "other"),
-    ],
-)
-def test_get_bytes_refuses_what_is_not_bytes(
-    connect: Connect, sent: torch.Tensor, operation: str
-) -> None:
-    put(connect(1), KEY, sent, operation)
-    with pytest.raises(WireError, match=f"{KEY}: expected grad-part of bytes, found {operation} "):
-        connect(0).get_bytes(KEY, SOON_S)
+    ]
+    for step, (sent, operation) in enumerate(others):
+        put(writer, at(step), sent, operation)
+        expected = f"{at(step)}: expected grad-part of bytes, found {operation} "
+        with pytest.raises(WireError, match=expected):
+            reader.get_bytes(at(step), SOON_S)
 
 
 DAMAGE = {
@@ -164,27 +172,28 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("way", ["get", "get_bytes", "hold"])
-def test_a_damaged_message_is_refused(
-    connect: Connect, place: Place, damage: str, way: str
-) -> None:
+def test_a_damaged_message_is_refused(connect: Connect, place: Place, way: str) -> None:
     writer, reader = connect(1), connect(0)
     sent = tensor((8,), torch.uint8)
-    put(writer, KEY, sent)
-    whole = place.raw(NAMESPACE, KEY)
-    writer.drop([KEY])
-    assert writer.stored([KEY]) == set()  # now it is gone, also for others
-    place.plant(NAMESPACE, KEY, DAMAGE[damage](whole))
-    read = {
-        "get": lambda: reader.get(KEY, torch.zeros_like(sent), SOON_S),
-        "get_bytes": lambda: reader.get_bytes(KEY, SOON_S),
-        "hold": lambda: reader.hold(KEY, Header(KEY.operation, torch.uint8, (8,)), SOON_S),
+    header = Header(KEY.operation, torch.uint8, (8,))
+    read: dict[str, Callable[[Key], object]] = {
+        "get": lambda key: reader.get(key, torch.zeros_like(sent), SOON_S),
+        "get_bytes": lambda key: reader.get_bytes(key, SOON_S),
+        "hold": lambda key: reader.hold(key, header, SOON_S),
     }
-    with pytest.raises(WireError, match=f"^{KEY}: ") as refused:
-        read[way]()
-    said = str(refused.value)
-    # Either what was expected and found, or that its seal is wrong.
-    sealed = "not authentic" if reader.abilities.authenticated else "checksum"
-    assert ("expected" in said and "found" in said) or said.count(sealed) == 1, said
-    assert not isinstance(refused.value, WaitTimeout)
+    for step, (damage, damaged) in enumerate(DAMAGE.items()):
+        key = at(step)
+        put(writer, key, sent)
+        whole = place.raw(NAMESPACE, key)
+        writer.drop([key])
+        assert writer.stored([key]) == set()  # now it is gone, also for others
+        place.plant(NAMESPACE, key, damaged(whole))
+        with pytest.raises(WireError, match=f"^{key}: ") as refused:
+            read[way](key)
+        said = str(refused.value)
+        # Either what was expected and found, or that its seal is wrong.
+        sealed = "not authentic" if reader.abilities.authenticated else "checksum"
+        named = ("expected" in said and "found" in said) or said.count(sealed) == 1
+        assert named, f"{damage}: {said}"
+        assert not isinstance(refused.value, WaitTimeout), damage
