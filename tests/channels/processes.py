@@ -9,21 +9,29 @@ from typing import Any
 
 from tests.channels.places import SOON_S, Place
 
+#: Ranks are forked from a server without other threads, which has imported what they need.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "pytest", __name__])
 
-def in_processes(target: Callable[[Place, int, int, Connection], None], place: Place) -> list[Any]:
-    """What three ranks send of it; all of them end well."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "dayfly.wire.channels.files"])
+
+def in_processes(
+    target: Callable[[Place, int, int, Connection], None], place: Place, world_size: int = 3
+) -> list[Any]:
+    """What the ranks send of it, in their order; all of them end well."""
     ends, processes = [], []
-    for rank in range(3):
-        end, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=target, args=(place, rank, 3, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        ends.append(end)
-        processes.append(process)
-    found = [end.recv() if end.poll(3 * SOON_S) else "nothing" for end in ends]
-    for process in processes:
-        process.join(SOON_S)
-        assert process.exitcode == 0
+    try:
+        for rank in range(world_size):
+            end, theirs = CONTEXT.Pipe(duplex=False)
+            process = CONTEXT.Process(target=target, args=(place, rank, world_size, theirs))
+            process.start()
+            theirs.close()
+            ends.append(end)
+            processes.append(process)
+        found = [end.recv() if end.poll(3 * SOON_S) else "nothing" for end in ends]
+        for process in processes:
+            process.join(SOON_S)
+            assert process.exitcode == 0
+    finally:
+        for process in processes:
+            process.kill()
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put
+from tests.channels.processes import CONTEXT, in_processes
 
 pytestmark = pytest.mark.long
 
 SIZE = 100_000
-KEYS = [Key(step, "race", 0, EVERYONE) for step in range(20)]
+KEYS = [Key(step, "race", 0, EVERYONE) for step in range(8)]
 
 
 def test_the_second_put_changes_nothing(connect: Connect) -> None:
@@ -52,29 +53,16 @@ def test_eight_threads_race(connect: Connect) -> None:
 
 
 def test_four_processes_race(connect: Connect, place: Place) -> None:
-    # Children are forked from a server that imported torch once and has no other threads.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "dayfly.wire.channels.files"])
-    barrier = context.Barrier(4)
-    ends, processes = [], []
-    for writer in range(4):
-        end, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_race, args=(place, writer, barrier, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        ends.append(end)
-        processes.append(process)
-    read = _read_all(connect(9))
-    won = [end.recv() for end in ends]
-    for process in processes:
-        process.join(SOON_S)
-        assert process.exitcode == 0
+    """A fifth reads beside them what each key holds."""
+    connect(COORDINATOR)
+    race = partial(_race, CONTEXT.Barrier(4))
+    *won, read = in_processes(race, place, 5)
     _assert_one_winner(won, read)
 
 
-def _race(place: Place, writer: int, barrier: Barrier, result: Connection) -> None:
-    with place.open(NAMESPACE, writer) as channel:
-        result.send(_put_all(channel, writer, barrier))
+def _race(barrier: Barrier, place: Place, rank: int, _: int, result: Connection) -> None:
+    with place.open(NAMESPACE, rank) as channel:
+        result.send(_put_all(channel, rank, barrier) if rank < 4 else _read_all(channel))
 
 
 def _put_all(channel: Channel, writer: int, barrier: threading.Barrier | Barrier) -> list[bool]:
