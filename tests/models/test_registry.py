@@ -24,6 +24,8 @@ NOT_REACHED = {
     ("amoebanet_d36", "FuncPipe, table 1", "900", "901"),
     ("resnet50_32", "CE-scaling, section IV-A", "89", "90"),
 }
+#: Each has the layers of a smaller one, only more of them.
+OF_MORE_OF_THE_SAME = {"amoebanet_d36", "bert_large", "resnet101", "resnet152"}
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -72,14 +74,24 @@ def test_a_figure_is_measured_to_the_digits_that_are_printed(
 
 
 @each_model
-def test_it_gives_scores(name: str) -> None:
-    entry = MODELS[name]
+def test_it_gives_scores_and_every_parameter_learns(name: str) -> None:
+    entry, model = MODELS[name], model_of(name)
     sample = entry.sample(2)
     assert (sample.shape, sample.dtype) == ((2, *entry.sample_shape), entry.sample_type)
-    assert model_of(name)(sample).shape == (2, entry.scores)
+    model.zero_grad()  # of another test
+    scores = model(sample)
+    assert scores.shape == (2, entry.scores)
+    scores.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@each_model
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in OF_MORE_OF_THE_SAME else ())
+        for name in MODELS
+    ],
+)
 def test_it_can_be_cut_anywhere(name: str) -> None:
     """The input of a stage is a leaf that wants a gradient: nothing may overwrite it."""
     passed: object = MODELS[name].sample(2)
@@ -93,13 +105,6 @@ def test_it_can_be_cut_anywhere(name: str) -> None:
 def test_a_layer_that_works_in_place_would_be_caught() -> None:
     with pytest.raises(RuntimeError, match="in-place"):
         nn.ReLU(inplace=True)(torch.empty(2, device="meta").requires_grad_())
-
-
-@each_model
-def test_every_parameter_learns(name: str) -> None:
-    model = on_meta(MODELS[name].build)
-    model(MODELS[name].sample(2)).sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 @each_model
