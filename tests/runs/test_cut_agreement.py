@@ -70,13 +70,14 @@ def redis() -> Iterator[str]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"cut": (3,)},
         {"cut": (1, 2, 4), "schedule": "1f1b"},
         {"cut": (2,), "replicas": 2},
         {"cut": (2, 3), "uplink_mb_per_s": 20.0},
-        {"cut": (2,), "replicas": 2, "schedule": "1f1b", "uplink_mb_per_s": 20.0},
+        pytest.param(  # the two above at once
+            {"cut": (2,), "replicas": 2, "schedule": "1f1b", "uplink_mb_per_s": 20.0},
+            marks=pytest.mark.slow,
+        ),
         {"cut": (3,), "replicas": 2, "channel": "tcp://"},
-        {"cut": (3,), "stage_memory_mib": (768, 896)},
         {"cut": (3,), "imitate": "aws-lambda", "stage_memory_mib": (1769, 3538)},
     ],
     ids=str,

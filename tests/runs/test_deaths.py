@@ -23,7 +23,15 @@ def checkpoint_steps(run: dayfly.Run) -> list[int]:
 
 @pytest.mark.parametrize(
     ("workers", "deaths", "seed"),
-    [(2, 9, 1), (2, 8, 2), (3, 9, 3), (3, 8, 4), (4, 9, 5), (4, 8, 6)],
+    [
+        (2, 9, 1),
+        (3, 9, 3),
+        # More of the same, drawn otherwise.
+        *(
+            pytest.param(*drawn, marks=pytest.mark.slow)
+            for drawn in [(2, 8, 2), (3, 8, 4), (4, 9, 5), (4, 8, 6)]
+        ),
+    ],
 )
 def test_random_deaths_leave_the_same_bits(
     workers: int, deaths: int, seed: int, data: Path, undisturbed: Undisturbed, tmp_path: Path

@@ -80,7 +80,7 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize(("k", "seed"), [(4, 1), ("epoch", 2)])
+@pytest.mark.parametrize(("k", "seed"), [(4, 1), pytest.param("epoch", 2, marks=pytest.mark.slow)])
 def test_random_deaths_leave_the_same_bits(
     k: Any, seed: int, data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
@@ -123,7 +123,7 @@ def test_lives_shorter_than_a_round_go_on_within_it(
     assert not (run.directory / "private").exists()
 
 
-@pytest.mark.parametrize("step", [0, 13])
+@pytest.mark.parametrize("step", [13, pytest.param(0, marks=pytest.mark.slow)])
 def test_resume_after_a_kill_of_the_coordinator(
     step: int, data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:

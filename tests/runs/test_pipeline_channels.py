@@ -44,7 +44,11 @@ def stored_bytes(run: dayfly.Run) -> list[int]:
     return [event["stored_bytes"] for event in found if event["kind"] == "checkpoint"]
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.parametrize(
+    "case",
+    # Two deaths over Redis are below; a slow link is in test_cut_agreement.py.
+    [pytest.param(case, marks=() if case == "tcp" else pytest.mark.slow) for case in sorted(CASES)],
+)
 def test_a_death_over_other_channels(
     case: str, data: Path, undisturbed_stages: Undisturbed, tmp_path: Path
 ) -> None:
@@ -57,8 +61,15 @@ def test_a_death_over_other_channels(
     assert small.bits(run) == small.bits(undisturbed_stages(2))
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("channel", [nullcontext, redis])
+@pytest.mark.parametrize(
+    ("channel", "replicas"),
+    [
+        (nullcontext, 1),
+        (redis, 2),
+        pytest.param(nullcontext, 2, marks=pytest.mark.slow),
+        pytest.param(redis, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_the_log_does_not_grow(
     channel: Any, replicas: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

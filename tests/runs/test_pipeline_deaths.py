@@ -12,10 +12,18 @@ from tests.runs.staged import Undisturbed
 pytestmark = pytest.mark.long
 
 PARTS = 6
+#: Replicas and parts that the suite runs: workers with peers in their stage, and without.
+SOON = {(1, 0), (1, 3), (2, 1), (2, 4)}
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    ("replicas", "part"),
+    [
+        pytest.param(replicas, part, marks=() if (replicas, part) in SOON else pytest.mark.slow)
+        for replicas in (1, 2)
+        for part in range(PARTS)
+    ],
+)
 def test_deaths_at_every_place_of_every_stage(
     replicas: int, part: int, data: Path, undisturbed_stages: Undisturbed, tmp_path: Path
 ) -> None:

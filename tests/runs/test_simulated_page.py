@@ -42,6 +42,7 @@ def test_the_page_shows_what_its_commands_print(
                 assert found[line[:14].strip()] == line.split()
 
 
+@pytest.mark.slow  # 64 workers; the page's commands, which are tested above, have few
 def test_the_page_has_the_figures_of_other_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
