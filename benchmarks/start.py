@@ -35,7 +35,6 @@ from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import columns, framed, say, shown, spread
 from dayfly.errors import RequestError, RunFailed
-from dayfly.life.platforms.processes import MARK_VARIABLE
 from dayfly.life.sessions import Session
 
 #: Phases of a run, in their order, and of which moments each is made.
@@ -151,7 +150,7 @@ def _timed(arguments: Sequence[str], session: Session) -> tuple[float, str, floa
     Raises:
         RunFailed: it fails, or takes too long.
     """
-    environment = {**os.environ, MARK_VARIABLE: f"{session.id}.start"}
+    environment = {**os.environ, **session.mark("start")}
     began = time.time()
     try:
         done = subprocess.run(

@@ -23,7 +23,6 @@ from benchmarks.parts.measured import Measured
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed
 from dayfly.life.platforms.lifeline import Lifeline
-from dayfly.life.platforms.processes import MARK_VARIABLE
 from dayfly.life.sessions import Session
 
 #: Longest time that a command may take; a rank that waits for a dead one gives up long before.
@@ -73,7 +72,7 @@ class TorchDDP(Closing):
                                 **own.environment(),
                                 "GLOO_SOCKET_IFNAME": "lo",
                                 "PYTHONPATH": path,
-                                MARK_VARIABLE: f"{session.id}.peers",
+                                **session.mark("peers"),
                             },
                             pass_fds=(self._lifeline.read_fd,),
                             start_new_session=True,

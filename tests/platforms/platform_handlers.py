@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import multiprocessing
 import os
 import signal
@@ -269,3 +270,13 @@ def peak_between_looks(payload: Json, context: Context) -> Json:
     del held
     time.sleep(0.25)
     return {}
+
+
+def look_around(payload: Json, context: Context) -> Json:
+    """What a function finds: a variable, a module of the user's, and the zygote that forked it."""
+    module = importlib.import_module(payload["module"])
+    return {
+        "variable": os.environ.get(payload["variable"]),
+        "module": module.VALUE,
+        "zygote": current_zygote_pid(),
+    }

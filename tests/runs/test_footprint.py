@@ -15,7 +15,7 @@ from dayfly.life.platforms.base import Invocation, Limits
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.plan.memory import peak_mib
-from dayfly.runs.one_life import PRELOAD
+from dayfly.runs import preloads
 from dayfly.runs.planning import Wanted, configuration
 from dayfly.runs.profiling.layers import layer_bytes
 from dayfly.runs.settings import Settings
@@ -33,7 +33,10 @@ def deep() -> nn.Sequential:
 
 def base_mib(directory: Path) -> float:
     """What a function of a run holds that does nothing."""
-    with Session.open() as session, LocalPlatform(session, directory, preload=PRELOAD) as platform:
+    with (
+        Session.open() as session,
+        LocalPlatform(session, directory, preload=preloads.JOB) as platform,
+    ):
         platform.invoke(
             Invocation(
                 function="idle",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from contextlib import suppress
@@ -81,6 +82,10 @@ def _root(
 @app.command()
 def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
     """Train a small CNN on handwritten digits, on four local functions."""
+    from dayfly.cli.warm import warm_up
+    from dayfly.runs import preloads
+
+    warm_up(preloads.JOB)
     from dayfly.cli.demo import demo_job
     from dayfly.cli.outcome import conclude
     from dayfly.runs import launch
@@ -159,6 +164,10 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
+    from dayfly.cli.warm import warm_up
+    from dayfly.runs import preloads
+
+    warm_up(preloads.JOB)
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
@@ -266,6 +275,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an unmodified torch.distributed script on short-lived functions, as torchrun would."""
+    from dayfly.cli.warm import warm_up
+    from dayfly.runs import preloads
+
+    warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.script import run_script
 
@@ -358,4 +371,9 @@ def main() -> None:
     # Before a job's file computes anything: a run's first weights come from this process.
     with suppress(RequestError):  # a command that runs something refuses what cannot be
         os.environ.update(Processor.here().variables(os.environ))
-    app()
+    try:
+        app()
+    finally:
+        # The interpreter searches all that there is for garbage while it ends, several times: with
+        # torch that takes longer than all else after the last step.
+        gc.freeze()

@@ -18,6 +18,35 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+#: Beginnings of names of variables that are read while an interpreter starts and libraries load.
+_AT_LOAD = (
+    "ATEN_",
+    "GLIBC_",
+    "GOMP_",
+    "KMP_",
+    "LANG",
+    "LC_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "NUMBA_",
+    "NUMEXPR_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "TORCH_",
+    "VECLIB_",
+)
+#: But these have their effect on who is forked, too, or none on what a zygote loads: scikit-learn
+#: sets the last two for libraries of its own.
+_NOT_AT_LOAD = (
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+)
 #: Lets `torch.cuda.is_available` ask NVML. Otherwise it initialises CUDA, and if anything that the
 #: zygote imports asks, no function can use CUDA any more: it does not survive a fork.
 _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -39,6 +68,15 @@ def library_settings(
         variables = Processor.here().variables(environment)
     threads = dict.fromkeys(_THREADS, str(THREADS))
     return {**threads, **variables, **allocator.keeping(environment), _BY_NVML: "1"}
+
+
+def read_at_load(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that have an effect only on a process that is started with them."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_AT_LOAD) and name not in _NOT_AT_LOAD
+    }
 
 
 @contextmanager

@@ -43,30 +43,50 @@ _LOCK_TIMEOUT_S = 60.0
 class Session(Closing):
     """Made by `Session.open`. root: a directory of its own, mode 0700, in memory if possible."""
 
-    def __init__(self, root: Path, lock_fd: int) -> None:
+    def __init__(self, root: Path, lock_fd: int, *, marked: bool) -> None:
         self.root = root
         self.id = root.name
         self._lock_fd = lock_fd
+        self._marked = marked
         self._owner_pid = os.getpid()
         _open_sessions.add(self)
 
     @classmethod
-    def open(cls, base: Path | None = None) -> Self:
+    def open(cls, base: Path | None = None, session_id: str | None = None) -> Self:
         """Sweep what killed coordinators left behind, then start a session.
 
         base: None means /dev/shm if it can be written to, else the directory for temporary files.
-        Raises RequestError if `<base>/dayfly-<uid>` is not a directory of ours, or cannot be made.
+        session_id: by which processes are marked already; None: a new one. Raises RequestError if
+        `<base>/dayfly-<uid>` is not a directory of ours, or cannot be made.
         """
         home = _home(base if base is not None else _default_base())
         with _home_lock(home):
             for sibling in home.iterdir():
                 if _ID_PATTERN.fullmatch(sibling.name):
                     _sweep(sibling)
-            root = home / secrets.token_hex(6)
+            root = home / (session_id or cls.new_id())
             root.mkdir(mode=0o700)
             lock_fd = _try_lock(root / "lock")
             assert lock_fd is not None, f"{root} is new, and {home} is locked by us"
-            return cls(root, lock_fd)
+            return cls(root, lock_fd, marked=session_id is not None)
+
+    @staticmethod
+    def new_id() -> str:
+        """Returns an id that no other session has."""
+        return secrets.token_hex(6)
+
+    @property
+    def base(self) -> Path:
+        """Where it is, as `open` takes it."""
+        return self.root.parent.parent
+
+    def mark(self, name: str) -> dict[str, str]:
+        """Returns the variable that marks a process, and what it starts, as the session's own.
+
+        They end with the session. name: of what is started, in words for people.
+        """
+        self._marked = True
+        return {processes.MARK_VARIABLE: f"{self.id}.{name}"}
 
     def record_cgroup(self, path: Path) -> None:
         """Remember a cgroup that is about to be made; its name must hold the session's id."""
@@ -104,7 +124,7 @@ class Session(Closing):
         if self._lock_fd < 0 or os.getpid() != self._owner_pid:
             return
         with _home_lock(self.root.parent):
-            _remove(self.root)
+            _remove(self.root, marked=self._marked)
             os.close(self._lock_fd)
             self._lock_fd = -1
         _open_sessions.discard(self)
@@ -177,9 +197,13 @@ def _sweep(root: Path) -> None:
         os.close(lock_fd)
 
 
-def _remove(root: Path) -> None:
-    """Everything that the session had, the directory last: a sweep that is killed is repeated."""
-    processes.kill_marked(root.name)
+def _remove(root: Path, *, marked: bool = True) -> None:
+    """Everything that the session had, the directory last: a sweep that is killed is repeated.
+
+    marked: whether processes may have its mark.
+    """
+    if marked:
+        processes.kill_marked(root.name)
     stuck = False
     for made in _recorded(root / "record"):
         match made:

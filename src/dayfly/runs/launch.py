@@ -11,6 +11,7 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
 from dayfly.plan.plan import Plan
+from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
@@ -18,7 +19,7 @@ from dayfly.runs.events import last_at
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.job_record import Record
 from dayfly.runs.made_with import going_on, made_here, variables
-from dayfly.runs.one_life import PRELOAD, OneLife
+from dayfly.runs.one_life import OneLife
 from dayfly.runs.planned import PLAN, carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.recorder import Display, shown
@@ -61,7 +62,7 @@ def begin(
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, PRELOAD, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
     ):
         with being_prepared(directory):
             shipped = ship(job, code, store, display.note)
@@ -129,7 +130,7 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, PRELOAD, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
     ):
         before = Record.load(directory)
         record = before.next_life(last_at(directory / "events"), made, **changes)

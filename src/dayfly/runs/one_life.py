@@ -41,9 +41,6 @@ from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.store import FileStore
 
-#: Modules of a job's functions, imported once, in the process that they are forked from.
-PRELOAD = ("dayfly.runs.worker", "dayfly.wire.channels.all_ends")
-
 
 class OneLife(RunLife[Recorder, Run]):
     """A job's. It starts from the last checkpoint that was committed. plan: of what runs."""

@@ -61,6 +61,8 @@ class Workplace:
             platform = LocalPlatform(session, place / "logs", preload=preload, variables=variables)
             stack.enter_context(platform).warm_up()
             yield cls(session, platform, signals, place)
+            if signals.received is None:
+                platform.keep_zygote()
 
     @property
     def own_channel(self) -> str:

@@ -7,29 +7,28 @@
          +--- adopts, watches --> function: own log, cgroup, control socket
 
 The coordinator is a subreaper, so functions become its children: it learns how each of them ended,
-and the zygote may die without any harm to them. When the coordinator itself dies, however it does,
-the kernel kills zygote and functions (lifeline.py); what they started and left in the background,
-the directory and the cgroups go when the next session is opened (sessions.py).
+and the zygote may die without any harm to them, or live on for the next platform (lineage.py). When
+the coordinator itself dies, however it does, the kernel kills zygote and functions (lifeline.py);
+what they started and left in the background, the directory and the cgroups go when the next session
+is opened (sessions.py).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from dayfly.errors import RequestError, RunFailed
-from dayfly.life.platforms import gpus, memory_limits, processes
+from dayfly.life.platforms import gpus, lineage, memory_limits, processes
 from dayfly.life.platforms.base import Ended, Invocation, Limits, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
-from dayfly.life.platforms.lifeline import Lifeline
-from dayfly.life.platforms.local_call import LocalCall
+from dayfly.life.platforms.local_call import LocalCall, Surroundings
 from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.platforms.local_zygote import LocalZygote
-from dayfly.life.processor import Processor
 from dayfly.life.sessions import Session
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -46,8 +45,9 @@ class LocalPlatform(Platform):
     away, as CUDA_VISIBLE_DEVICES names them; None: all that torch can use here. variables: which
     instruction sets libraries may use (`life.processor`); None: as of a run that begins here.
 
-    Functions see `sys.path` as it is when their zygote starts. Raises RequestError if the enforcer
-    cannot be used here, or variables of the environment ask for what this CPU lacks.
+    Functions see `sys.path` and the environment as they are when they are invoked. Raises
+    RequestError if the enforcer cannot be used here, or variables of the environment ask for what
+    this CPU lacks.
     """
 
     name = "local"
@@ -61,17 +61,13 @@ class LocalPlatform(Platform):
         gpu_names: Sequence[str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        if variables is None:
-            variables = Processor.here().variables(os.environ)
-        self._variables = dict(variables)
-        self._mark = f"{session.id}.{secrets.token_hex(4)}"
         self._logs = logs.absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._preload = tuple(preload)
         self._confiner = Confiner(session, enforcer)
         self._gpu_names = gpu_names
         self._shares: dict[str, float] = {}  # of a GPU, by function; also of those that ended
-        self._lifeline = Lifeline()
+        self._lineage = lineage.take(session, preload, variables)
+        self._keeps_zygote = False
         self._owner_pid = os.getpid()
         self._closed = False
         processes.Subreaper.hold()
@@ -96,6 +92,13 @@ class LocalPlatform(Platform):
     def warm_up(self) -> None:
         """Have a zygote ready soon (seconds: it imports torch); does not wait for it."""
         self._monitor.want_zygote()
+
+    def keep_zygote(self) -> None:
+        """When this platform is closed, leave its zygote to the next one of this process.
+
+        If it is not at rest by then, it ends with the platform as ever.
+        """
+        self._keeps_zygote = True
 
     def least_memory_mib(self) -> int:
         """The smallest memory limit that a function can have here, in MiB; warms up to know it."""
@@ -130,7 +133,8 @@ class LocalPlatform(Platform):
         with ExitStack() as undo:
             confinement = self._confiner.make(invocation, own_bytes)
             undo.callback(confinement.remove)
-            call = LocalCall(invocation, self.log_path(function), confinement, gpu)
+            surroundings = Surroundings(tuple(sys.path), self._lineage.environment(), gpu)
+            call = LocalCall(invocation, self.log_path(function), confinement, surroundings)
             undo.callback(call.discard)
             self._monitor.submit(call)
             undo.pop_all()
@@ -153,12 +157,11 @@ class LocalPlatform(Platform):
         if self._closed or os.getpid() != self._owner_pid:
             return
         self._closed = True
+        kept = None
         try:
-            self._monitor.close()
+            kept = self._monitor.close(keep=self._keeps_zygote)
         finally:
-            self._lifeline.close()
-            # Background processes that left their function's POSIX session (and had no cgroup).
-            processes.kill_marked(self._mark)
+            self._lineage.release(kept)
             processes.Subreaper.release()
 
     def _seat(self, function: str, share: float | None) -> str | None:
@@ -183,10 +186,4 @@ class LocalPlatform(Platform):
         return names[mine]
 
     def _spawn_zygote(self) -> LocalZygote:
-        return LocalZygote(
-            mark=self._mark,
-            lifeline_fd=self._lifeline.read_fd,
-            preload=self._preload,
-            log=self._logs / "_zygote.log",
-            variables=self._variables,
-        )
+        return self._lineage.spawn(self._logs / "_zygote.log")

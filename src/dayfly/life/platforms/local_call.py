@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,18 @@ HELLO_TIMEOUT_S = 60.0
 RETRY_S = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a function finds around it. path: its `sys.path`. environment: its variables, all.
+
+    gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
+    """
+
+    path: tuple[str, ...]
+    environment: Mapping[str, str]
+    gpu: str | None = None
+
+
 class LocalCall:
     """Not thread-safe: its owner holds a lock.
 
@@ -32,7 +45,6 @@ class LocalCall:
     give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
     lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
     its memory again, None before the hello. stopped: why we killed it, or shall.
-    gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
     opened.
@@ -43,7 +55,7 @@ class LocalCall:
         invocation: Invocation,
         log: Path,
         confinement: Confinement,
-        gpu: str | None = None,
+        surroundings: Surroundings,
     ) -> None:
         self.invocation = invocation
         self.pidfd = -1
@@ -70,7 +82,7 @@ class LocalCall:
         # In a descriptor and not through the socket: nobody has to wait until it was read.
         self._request_fd = os.memfd_create(f"dayfly-{invocation.function}", os.MFD_CLOEXEC)
         with os.fdopen(os.dup(self._request_fd), "wb") as file:
-            file.write(_request(invocation, payload, confinement, gpu))
+            file.write(_request(invocation, payload, confinement, surroundings))
 
     @property
     def function(self) -> str:
@@ -215,14 +227,16 @@ class LocalCall:
 
 
 def _request(
-    invocation: Invocation, payload: bytes, confinement: Confinement, gpu: str | None
+    invocation: Invocation, payload: bytes, confinement: Confinement, surroundings: Surroundings
 ) -> bytes:
     limits = invocation.limits
     head = {
         "function": invocation.function,
         "attempt": invocation.attempt,
         "handler": invocation.handler,
-        "gpu": gpu,
+        "path": [os.path.abspath(entry) for entry in surroundings.path],
+        "environment": dict(surroundings.environment),
+        "gpu": surroundings.gpu,
         "limits": {
             "memory_mib": limits.memory_mib,
             "lifetime_s": limits.lifetime_s,

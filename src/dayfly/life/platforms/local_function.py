@@ -78,6 +78,10 @@ def live(control_fd: int, request_fd: int, log_fd: int, lifeline_fd: int, zygote
         os.close(lifeline_fd)
         request = _read_request(request_fd)
         _move_in(log_fd)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        sys.path[:] = request["path"]
+        importlib.invalidate_caches()  # the zygote may have looked there before
         exit_code = _run(request, started_at, connection)
     except BaseException:
         traceback.print_exc()

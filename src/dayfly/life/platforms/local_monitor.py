@@ -35,6 +35,8 @@ class LocalMonitor:
         self._ended: deque[Ended] = deque()  # that were not taken
         self._warm = False  # a zygote is wanted, though no call waits for one
         self._closing = False
+        self._keeps = False  # the zygote, while closing
+        self._released: LocalZygote | None = None
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = start_thread(self._run, name="dayfly-local", failed=self._failed)
 
@@ -90,15 +92,19 @@ class LocalMonitor:
         with self._changed:
             return sorted({one.invocation.function for one in self._ended} | self._calls.keys())
 
-    def close(self) -> None:
-        """Kill and reap everything. Raises RunFailed if processes survive SIGKILL for 20 s."""
+    def close(self, *, keep: bool = False) -> LocalZygote | None:
+        """Kill and reap everything. Raises RunFailed if processes survive SIGKILL for 20 s.
+
+        keep: but for the zygote, which is returned if it is ready and all functions had ended.
+        """
         with self._changed:
-            self._closing = True
+            self._closing, self._keeps = True, keep and not self._calls
             os.eventfd_write(self._wake_fd, 1)
         self._thread.join(_CLOSE_TIMEOUT_S)
         if self._thread.is_alive():
             raise RunFailed(f"functions did not die within {_CLOSE_TIMEOUT_S:.0f} s of SIGKILL")
         os.close(self._wake_fd)
+        return self._released
 
     def _raise_failure(self) -> None:
         if self._keeper.failure is not None:
@@ -110,6 +116,9 @@ class LocalMonitor:
                 self._start()
                 self._changed.notify_all()
                 if self._closing and not self._calls:
+                    if self._keeps:
+                        self._released = self._keeper.release()
+                    self._keeper.drop()
                     self._keeper.reap_betweens()
                     return
                 poll, timeout_s = self._poll(), self._timeout_s()
@@ -146,7 +155,7 @@ class LocalMonitor:
 
     def _start(self) -> None:
         """Ask the zygote for what waits; while closing, make everything end instead."""
-        if self._closing:
+        if self._closing and not self._keeps:
             self._keeper.drop()  # a start that it has not begun is lost now
             for call in self._calls.values():
                 call.stop(Outcome.CANCELLED)

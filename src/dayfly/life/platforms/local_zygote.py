@@ -12,9 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dayfly.life.environment import library_settings
 from dayfly.life.platforms.control import Receiver
-from dayfly.life.platforms.processes import MARK_VARIABLE
 
 READY_TIMEOUT_S = 120.0
 _SEND_TIMEOUT_S = 10.0
@@ -27,17 +25,17 @@ class LocalZygote:
     base_bytes: its memory after the imports; None as long as it is not ready. ended: it is dead.
     give_up_at: time.monotonic() until which it must be ready.
 
-    variables: of its environment, and its functions': which instruction sets libraries may use.
+    environment: of the process, see `life.environment`. log: of its output; None: until `log_to`,
+    nobody hears what it says.
     """
 
     def __init__(
         self,
         *,
-        mark: str,
+        environment: Mapping[str, str],
         lifeline_fd: int,
         preload: Sequence[str],
-        log: Path,
-        variables: Mapping[str, str],
+        log: Path | None,
     ) -> None:
         self.base_bytes: int | None = None
         self.ended = False
@@ -50,20 +48,17 @@ class LocalZygote:
             "socket_fd": theirs.fileno(),
             "lifeline_fd": lifeline_fd,
             "path": path,
-            "python_path": os.environ.get("PYTHONPATH"),
             "preload": list(preload),
         }
-        environment = {**os.environ, **library_settings(os.environ, variables)}
-        environment |= {MARK_VARIABLE: mark, "PYTHONPATH": os.pathsep.join(path)}
         module = "dayfly.life.platforms.zygote"
-        with theirs, log.open("ab") as output:
+        with theirs, (log or Path(os.devnull)).open("ab") as output:
             # -P: the current directory is searched only if our sys.path has it.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, json.dumps(configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=environment,
+                env={**environment, "PYTHONPATH": os.pathsep.join(path)},
                 pass_fds=(theirs.fileno(), lifeline_fd),
                 start_new_session=True,
             )
@@ -85,6 +80,12 @@ class LocalZygote:
         for message in self._receiver.receive():
             self.base_bytes = int(message["base_bytes"])
         self.ended = self._receiver.ended
+
+    def log_to(self, log: Path) -> None:
+        """Has its output written there from now on."""
+        self._log = log
+        with log.open("ab") as output:
+            self.request([output.fileno()])
 
     def request(self, fds: Sequence[int]) -> None:
         """Ask for a function with these descriptors. If it is dead, they are closed in vain."""
@@ -115,6 +116,7 @@ class LocalZygote:
 
     def last_words(self) -> str:
         """How it ended, and the end of its output."""
+        assert self._log is not None, "a platform that has it gave it a log"
         with self._log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             tail = file.read().decode(errors="replace").strip()

@@ -153,13 +153,14 @@ def reap_zombies(session: int) -> None:
                 os.waitpid(pid, os.WNOHANG)
 
 
-def kill_marked(mark: str, timeout_s: float = GONE_S) -> None:
-    """Kill every process whose mark begins so, except this one."""
+def kill_marked(mark: str, timeout_s: float = GONE_S, *, spare: int | None = None) -> None:
+    """Kill every process whose mark begins so, except this one and `spare`, a pid."""
     entry = f"{MARK_VARIABLE}={mark}".encode()
     began = time.monotonic()
     # Again until there are none: they may be forking.
     while time.monotonic() < began + timeout_s:
-        marked = [pid for pid in _all_pids() if pid != os.getpid() and _has_mark(pid, entry)]
+        spared = (os.getpid(), spare)
+        marked = [pid for pid in _all_pids() if pid not in spared and _has_mark(pid, entry)]
         if not marked:
             return
         pidfds = []

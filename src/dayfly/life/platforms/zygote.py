@@ -4,7 +4,6 @@ Run by the coordinator as `python -m dayfly.life.platforms.zygote CONFIGURATION`
 
     socket_fd, lifeline_fd    inherited descriptors
     path                      sys.path
-    python_path               what PYTHONPATH shall be for the functions' own children, or null
     preload                   modules to import besides torch
 
 It must stay single-threaded and must never run a tensor operation: children of a process that ever
@@ -13,8 +12,8 @@ and allocator set in the environment (`life.environment`), because the libraries
 are loaded.
 
 On the socket it says `ready` once, with its base memory; then it takes one byte a request, with
-three descriptors beside it: the function's control socket, its request, its log. The end of the
-socket is its own end.
+three descriptors beside it: the function's control socket, its request, its log. One descriptor
+alone is a log of its own, as platforms follow each other. The end of the socket is its own end.
 """
 
 from __future__ import annotations
@@ -48,17 +47,13 @@ def main(configuration: str) -> None:
     os.close(given["lifeline_fd"])
     _default_signals()
     sys.path[:] = given["path"]
-    os.environ.pop("PYTHONPATH", None)
-    if given["python_path"] is not None:
-        os.environ["PYTHONPATH"] = given["python_path"]
     # torch comes with it; here and not above, so that the lifeline holds during the import.
     from dayfly.life.platforms import local_function, memory_limits
 
     for module in given["preload"]:
         importlib.import_module(module)
     leave_compiler_unloaded()
-    if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
-        print("zygote: the preloaded modules started threads; functions may hang", file=sys.stderr)
+    _warn_of_threads()
     # Objects that exist now are never garbage in a function: its collector shall not touch, and so
     # copy, their pages.
     gc.collect()
@@ -75,8 +70,22 @@ def main(configuration: str) -> None:
                 _fork(server, fds, lifeline_fd, local_function.live)
             except OSError:  # the coordinator sees the end of the control socket, and the log
                 traceback.print_exc()
+        elif len(fds) == 1:
+            _log_to(fds[0])
         for fd in fds:
             os.close(fd)
+
+
+def _log_to(fd: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(fd, stream.fileno())
+    _warn_of_threads()
+
+
+def _warn_of_threads() -> None:
+    if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
+        print("zygote: the preloaded modules started threads; functions may hang", file=sys.stderr)
 
 
 def _default_signals() -> None:

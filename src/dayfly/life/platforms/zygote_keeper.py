@@ -62,7 +62,10 @@ class ZygoteKeeper:
             except OSError as error:
                 self.failure = f"the local platform cannot start a process: {error}"
                 return None
-        return None if self._zygote.base_bytes is None else self._zygote
+        if self._zygote.base_bytes is None:
+            return None
+        self.base_bytes = self._zygote.base_bytes
+        return self._zygote
 
     def look(self) -> None:
         """Notice readiness, death and delay."""
@@ -70,9 +73,7 @@ class ZygoteKeeper:
         if zygote is None:
             return
         zygote.receive()
-        if zygote.base_bytes is not None:
-            self.base_bytes = zygote.base_bytes
-        elif time.monotonic() >= zygote.give_up_at:
+        if zygote.base_bytes is None and time.monotonic() >= zygote.give_up_at:
             zygote.kill()
         if zygote.ended:
             self.drop()
@@ -91,6 +92,13 @@ class ZygoteKeeper:
         if self.failure is None:
             words = f"; {self._zygote.last_words()}" if self._zygote is not None else ""
             self.failure = reason + words
+
+    def release(self) -> LocalZygote | None:
+        """The zygote, if it is of use to another keeper; it is not this one's any more."""
+        zygote = self.ready() if self._zygote is not None else None
+        if zygote is not None:
+            self._zygote = None
+        return zygote
 
     def drop(self) -> None:
         """Kill and reap the zygote, if there is one. Functions that it forked go on."""

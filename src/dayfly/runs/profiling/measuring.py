@@ -30,10 +30,10 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.plan.channels import in_flight
 from dayfly.plan.fits import fit_fasdl
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
+from dayfly.runs import preloads
 from dayfly.runs.allotment import Allotment, allotment, crowding
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.made_with import made_here, variables
-from dayfly.runs.one_life import PRELOAD
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
@@ -52,7 +52,6 @@ from dayfly.wire.channels.kind import Plan
 from dayfly.wire.shaping import Rates
 from dayfly.wire.store import FileStore
 
-_PRELOAD = (*PRELOAD, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", "neighbours")))
 _LIFE = "dayfly.runs.profiling.life:main"
 _NOTHING = "dayfly.runs.profiling.life:nothing"
 _EXCHANGE = "dayfly.runs.profiling.exchange:main"
@@ -91,7 +90,7 @@ def profile(
     made = made_here()
     with (
         StopSignals() as signals,
-        Workplace.open(None, _PRELOAD, signals, variables(made)) as workplace,
+        Workplace.open(None, preloads.PROFILE, signals, variables(made)) as workplace,
     ):
         bench = _Bench(job, each[0], workplace, name, code, quick=quick)
         found: list[SizeProfile] = []

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
+from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
@@ -21,15 +22,6 @@ from dayfly.runs.scripts.source import Script
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.wire.store import FileStore
-
-#: Imported once, where functions are forked; what a script of torch.distributed imports itself, and
-#: what torch imports when an optimizer is first made.
-_PRELOAD = (
-    "torch._dynamo",
-    "torch.distributed",
-    "dayfly.runs.scripts.worker",
-    "dayfly.wire.channels.all_ends",
-)
 
 
 def begin(
@@ -60,7 +52,7 @@ def begin(
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.SCRIPT, signals, variables(made)) as workplace,
     ):
         with being_prepared(directory):
             (directory / FILES).mkdir()
@@ -104,7 +96,7 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, _PRELOAD, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.SCRIPT, signals, variables(made)) as workplace,
     ):
         before = ScriptRecord.load(directory)
         record = before.next_life(last_at(directory / "events"), made, **changes)

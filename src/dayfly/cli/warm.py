@@ -1,0 +1,28 @@
+"""The first seconds of a command that starts functions: torch is imported in two processes at once.
+
+command    | flags | import torch | read and check the job ... | invoke
+zygote             | import torch, preload | waits              | forks functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from dayfly.errors import RequestError
+from dayfly.life.platforms import lineage
+from dayfly.uncompiled import leave_compiler_unloaded
+
+
+def warm_up(preload: Sequence[str]) -> None:
+    """Starts the process that functions are forked from, and imports torch into this one meanwhile.
+
+    What the command refuses afterwards leaves nothing: the process ends with this one, and has
+    neither files nor functions before a platform takes it.
+
+    Args:
+        preload: modules that the functions will need, see `runs.preloads`.
+    """
+    with suppress(RequestError, OSError):  # who opens the platform says what cannot be
+        lineage.warm_up(preload)
+    leave_compiler_unloaded()
