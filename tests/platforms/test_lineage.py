@@ -134,12 +134,13 @@ def test_one_that_began_otherwise_is_replaced(
                 preload = ["platform_handlers_value"]
             case _:
                 os.kill(first["zygote"], signal.SIGKILL)
+                eventually("its end", lambda: not is_alive(first["zygote"]))
         with (
             Session.open(base) as session,
             LocalPlatform(session, tmp_path / "2", preload) as platform,
         ):
-            assert not is_alive(first["zygote"])
             second = run(platform, "look_around", payload).result
+            assert not is_alive(first["zygote"])
     finally:
         os.umask(umask)
     assert second is not None
