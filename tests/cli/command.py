@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from typer.testing import CliRunner
+
+from dayfly.cli.app import app
 
 DAYFLY = str(Path(sys.executable).with_name("dayfly"))
 #: For a machine that is busy with other tests; nothing waits that long when all is well.
@@ -27,6 +32,16 @@ def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
         timeout=WAIT_S,
         check=False,
     )
+
+
+def here(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same in the test's own process, for which it need not be started."""
+    words = [*map(str, arguments)]
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(app, words, env=environment)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 def start(*arguments: object, cwd: Path, before: str = "") -> subprocess.Popen[str]:

@@ -15,13 +15,13 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_what_there_is(arguments: list[str], tmp_path: Path) -> None:
-    done = command.run("bench", *arguments, cwd=tmp_path)
+    done = command.here("bench", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "training" in done.stdout
 
 
 def test_a_bench_tells_its_own_options(tmp_path: Path) -> None:
-    done = command.run("bench", "training", "--help", cwd=tmp_path)
+    done = command.here("bench", "training", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--profile" in done.stdout
 
@@ -41,7 +41,7 @@ def test_a_bench_tells_its_own_options(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
-    done = command.run("bench", *arguments, cwd=tmp_path)
+    done = command.here("bench", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -62,7 +62,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 def test_a_prediction_says_all_of_it_and_a_plan_is_written(profile: Path, tmp_path: Path) -> None:
-    done = command.run("predict", profile, "--workers", 2, "--output", "p.json", cwd=tmp_path)
+    done = command.here("predict", profile, "--workers", 2, "--output", "p.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names = [line[:17].strip() for line in done.stdout.splitlines()]
     assert names == [
@@ -81,7 +81,7 @@ def test_several_make_a_table_and_one_object(profile: Path, tmp_path: Path) -> N
     sizes = (by_hand.size(4, 256, base_mib=by_hand.given(300.0)), by_hand.size(4, 1024))
     profile.write_text(profile_text(replace(profile_of_fast(), sizes=sizes)))
     flags = ("--workers", "1,2", "--collective", "ring,scatter-reduce", "--epochs", 1)
-    done = command.run("predict", profile, *flags, cwd=tmp_path)
+    done = command.here("predict", profile, *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = [
         line.split() for line in done.stdout.splitlines() if line.split()[-1:] in (["yes"], ["no"])
@@ -93,7 +93,7 @@ def test_several_make_a_table_and_one_object(profile: Path, tmp_path: Path) -> N
         for memory in ("256", "1024")
     ]
     assert [row[-1] for row in rows] == ["no", "yes"] * 4
-    done = command.run("predict", profile, *flags, "--json", cwd=tmp_path)
+    done = command.here("predict", profile, *flags, "--json", cwd=tmp_path)
     assert len(done.stdout.splitlines()) == 1
     found = command.last_json(done.stdout)["predictions"]
     assert [one["fits"] for one in found] == [False, True] * 4
@@ -114,7 +114,7 @@ def test_several_make_a_table_and_one_object(profile: Path, tmp_path: Path) -> N
     ],
 )
 def test_a_wrong_prediction(flags: list[str], words: str, profile: Path, tmp_path: Path) -> None:
-    done = command.run("predict", profile, *flags, "--json", cwd=tmp_path, COLUMNS="300")
+    done = command.here("predict", profile, *flags, "--json", cwd=tmp_path, COLUMNS="300")
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert words in command.last_json(done.stdout)["error"]
@@ -122,7 +122,7 @@ def test_a_wrong_prediction(flags: list[str], words: str, profile: Path, tmp_pat
 
 
 def test_a_profile_that_is_none(tmp_path: Path) -> None:
-    done = command.run("predict", "nowhere.json", cwd=tmp_path)
+    done = command.here("predict", "nowhere.json", cwd=tmp_path)
     assert done.returncode == 2
     assert "'nowhere.json' cannot be read" in done.stderr
 
@@ -130,7 +130,7 @@ def test_a_profile_that_is_none(tmp_path: Path) -> None:
 def test_a_run_by_a_plan_ends_with_what_was_predicted(
     plan: Path, fast: Path, tmp_path: Path
 ) -> None:
-    done = command.run("train", fast, "--plan", plan, "--run-dir", "run", cwd=tmp_path)
+    done = command.here("train", fast, "--plan", plan, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = done.stdout.partition("predicted and measured")[2].splitlines()
     names = [line[:24].strip() for line in table]
@@ -145,7 +145,7 @@ def test_a_run_by_a_plan_ends_with_what_was_predicted(
     result = record["result"]
     assert result["predicted_step_s"] == ours.prediction.step_s
     assert result["predicted_cost_usd"] == ours.prediction.cost_usd
-    done = command.run("report", "run", cwd=tmp_path)
+    done = command.here("report", "run", cwd=tmp_path)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Predicted and measured" in page
     assert "Not in the plan" not in page
@@ -171,7 +171,7 @@ def test_a_plan_that_does_not_fit_is_refused(
         other = by_hand.profile(LAYERS[:2], by_hand.size(2, None))
         changes = {"profile": json.loads(profile_text(other))}
     plan.write_text(json.dumps(tree | changes))
-    done = command.run(
+    done = command.here(
         "train", fast, "--plan", plan, "--run-dir", "run", *flags, cwd=tmp_path, COLUMNS="400"
     )
     assert done.returncode == 2, done.stderr

@@ -1,4 +1,7 @@
-"""Wrong requests: exit code 2, one sentence that says what to change, nothing left behind."""
+"""Wrong requests: exit code 2, one sentence that says what to change, nothing left behind.
+
+Most are typed in the test's own process; that the command ends with the code is seen at the last.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ pytestmark = pytest.mark.long
     ],
 )
 def test_a_wrong_flag(flags: list[str], words: str, fast: Path, tmp_path: Path) -> None:
-    done = command.run("train", fast, "--run-dir", "run", *flags, cwd=tmp_path, COLUMNS="300")
+    done = command.here("train", fast, "--run-dir", "run", *flags, cwd=tmp_path, COLUMNS="300")
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -91,7 +94,7 @@ def test_a_wrong_flag(flags: list[str], words: str, fast: Path, tmp_path: Path) 
 def test_a_wrong_job_file(text: str | None, words: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "wrong.py").write_text(text)
-    done = command.run("train", "wrong.py", "--json", cwd=tmp_path)
+    done = command.here("train", "wrong.py", "--json", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -133,7 +136,7 @@ def test_a_job_that_cannot_be_cut_so(
 ) -> None:
     fast.write_text(fast.read_text().replace(old, new))
     flags = ("--cut", "2", "--run-dir", "run")
-    done = command.run("train", fast, *flags, cwd=tmp_path, COLUMNS="300")
+    done = command.here("train", fast, *flags, cwd=tmp_path, COLUMNS="300")
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -25,13 +25,13 @@ def own(tmp_path: Path) -> Path:
 
 def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path: Path) -> None:
     empty = str(tmp_path / "empty")
-    done = command.run(
+    done = command.here(
         "train", fast, "--workers", 2, "--run-dir", "run", cwd=tmp_path, XDG_CONFIG_HOME=empty
     )
     assert done.returncode == 0, done.stderr
 
     def report(*flags: object, home: str = empty) -> str:
-        done = command.run("report", "run", *flags, cwd=tmp_path, XDG_CONFIG_HOME=home)
+        done = command.here("report", "run", *flags, cwd=tmp_path, XDG_CONFIG_HOME=home)
         assert done.returncode == 0, done.stderr
         assert max(len(line) for line in done.stdout.splitlines() if "note" not in line) <= 80
         return done.stdout
@@ -54,7 +54,7 @@ def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path
         (["--store", "alibaba-oss"], "the catalogue has no prices of store alibaba-oss"),
         (["--catalogue", "nowhere"], "is no directory"),
     ):
-        done = command.run("report", "run", *flags, cwd=tmp_path, XDG_CONFIG_HOME=empty)
+        done = command.here("report", "run", *flags, cwd=tmp_path, XDG_CONFIG_HOME=empty)
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
@@ -62,9 +62,9 @@ def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path
 
 def test_which_stage_is_the_slowest(fast: Path, tmp_path: Path) -> None:
     """Told of a run that was not cut, as if it had been: a stage on each of its two workers."""
-    done = command.run("train", fast, "--workers", 2, "--run-dir", "run", cwd=tmp_path)
+    done = command.here("train", fast, "--workers", 2, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    before = command.run("report", "run", cwd=tmp_path).stdout
+    before = command.here("report", "run", cwd=tmp_path).stdout
     assert "pipeline" not in before
     file = tmp_path / "run" / "run.json"
     record = json.loads(file.read_text())
@@ -76,7 +76,7 @@ def test_which_stage_is_the_slowest(fast: Path, tmp_path: Path) -> None:
         passes = [["f", 0, 0.0, 1.0 + rank], ["b", 0, 3.0, 6.0 + rank]]
         changed = [one | {"passes": passes} if one["kind"] == "step" else one for one in told]
         events.write_text("".join(json.dumps(one) + "\n" for one in changed))
-    after = command.run("report", "run", cwd=tmp_path).stdout
+    after = command.here("report", "run", cwd=tmp_path).stdout
     assert max(map(len, after.splitlines())) <= 80
     assert "pipeline: Stage 1 (layers 1 to the last) is the slowest: 6 ms a micro-batch, 1.2 " in (
         " ".join(after.split())
@@ -84,7 +84,7 @@ def test_which_stage_is_the_slowest(fast: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
-    done = command.run("report", ".", cwd=tmp_path)
+    done = command.here("report", ".", cwd=tmp_path)
     assert done.returncode == 2
     assert "holds no run: it has no run.json" in done.stderr
     assert "Traceback" not in done.stderr
@@ -92,11 +92,11 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
 
 def test_training_with_a_catalogue_of_ones_own(fast: Path, own: Path, tmp_path: Path) -> None:
     flags = ("train", fast, "--run-dir", "run", "--json")
-    done = command.run(*flags, cwd=tmp_path, XDG_CONFIG_HOME=str(own))
+    done = command.here(*flags, cwd=tmp_path, XDG_CONFIG_HOME=str(own))
     assert done.returncode == 0, done.stderr
     assert command.last_json(done.stdout)["cost_usd"] > 1
     assert "aws-lambda: your own catalogue gives usd_per_request" in done.stderr
-    shown = command.run("report", "run", cwd=tmp_path, XDG_CONFIG_HOME=str(tmp_path / "empty"))
+    shown = command.here("report", "run", cwd=tmp_path, XDG_CONFIG_HOME=str(tmp_path / "empty"))
     assert "your own catalogue says: aws-lambda: usd_per_request" in shown.stdout
 
 
@@ -105,7 +105,7 @@ def test_a_wrong_catalogue_is_refused_before_anything_starts(fast: Path, tmp_pat
     wrong.parent.mkdir(parents=True)
     wrong.write_text("[usd_per_request]\nvalue = -1\n")
     flags = ("train", fast, "--run-dir", "run", "--catalogue", "own")
-    done = command.run(*flags, cwd=tmp_path)
+    done = command.here(*flags, cwd=tmp_path)
     assert done.returncode == 2
     assert f"{wrong}: usd_per_request lacks 'as_of': add it" in done.stderr
     assert not (tmp_path / "run").exists()
@@ -113,7 +113,7 @@ def test_a_wrong_catalogue_is_refused_before_anything_starts(fast: Path, tmp_pat
 
 def test_the_catalogue_can_be_looked_at(own: Path, tmp_path: Path) -> None:
     def shown(*arguments: str) -> str:
-        done = command.run(
+        done = command.here(
             "catalogue", *arguments, cwd=tmp_path, COLUMNS="200", XDG_CONFIG_HOME=str(own)
         )
         assert done.returncode == 0, done.stderr
@@ -126,6 +126,6 @@ def test_the_catalogue_can_be_looked_at(own: Path, tmp_path: Path) -> None:
     for word in ("memory_max_mib", "10240", "2026-11", "docs.aws.amazon.com", "your own: [a] bet"):
         assert word in rows
     assert "8192: 2" in shown("cloud-run")
-    done = command.run("catalogue", "moon", cwd=tmp_path)
+    done = command.here("catalogue", "moon", cwd=tmp_path)
     assert done.returncode == 2
     assert "the catalogue has no 'moon': give one of" in done.stderr

@@ -77,10 +77,10 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(
     fast: Path, tmp_path: Path
 ) -> None:
     weights = []
+    flags = ("--workers", 2, "--epochs", 1)
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        done = command.run(
-            "train", fast, "--workers", 2, "--seed", seed, "--run-dir", name, cwd=tmp_path
-        )
+        asked = ("train", fast, *flags, "--seed", seed, "--run-dir", name)
+        done = command.here(*asked, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         weights.append((tmp_path / name / "weights.safetensors").read_bytes())
     assert weights[0] == weights[1] != weights[2]
@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(
 
 def test_a_target_accuracy_ends_the_run_early(fast: Path, tmp_path: Path) -> None:
     flags = ("--epochs", 50, "--target-accuracy", 0.8, "--json")
-    done = command.run("train", fast, *flags, cwd=tmp_path)
+    done = command.here("train", fast, *flags, cwd=tmp_path)
     result = command.last_json(done.stdout)
     assert result["status"] == "done"
     assert result["val_accuracy"] >= 0.8
@@ -96,13 +96,12 @@ def test_a_target_accuracy_ends_the_run_early(fast: Path, tmp_path: Path) -> Non
 
 
 def test_a_summary_for_people_says_where_the_files_are(fast: Path, tmp_path: Path) -> None:
-    done = command.run("train", fast, "--run-dir", "here", cwd=tmp_path, COLUMNS="200")
+    done = command.here("train", fast, "--run-dir", "here", cwd=tmp_path, COLUMNS="200")
     assert done.returncode == 0
     for word in ("accuracy", "time", "restarts", "bill", str(tmp_path / "here")):
         assert word in done.stdout
 
 
-@pytest.mark.cold  # as a user starts it
 def test_the_demo_reaches_97_percent_on_four_functions(tmp_path: Path) -> None:
     done = command.run("demo", "--json", cwd=tmp_path)
     result = command.last_json(done.stdout)
@@ -111,6 +110,7 @@ def test_the_demo_reaches_97_percent_on_four_functions(tmp_path: Path) -> None:
     assert result["wall_s"] < 150, "seconds, where nothing else runs"
 
 
+@pytest.mark.slow  # the demo is as long a run on the same digits; cold, as a user starts it
 @pytest.mark.cold
 def test_the_example_trains(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "digits.py"
@@ -127,7 +127,7 @@ def test_a_failed_run_exits_with_1_and_prints_its_json(tmp_path: Path, fast: Pat
     )
     here = tmp_path / "here"
     here.mkdir()
-    done = command.run("train", "../bad.py", "--run-dir", "../run", "--json", cwd=here)
+    done = command.here("train", "../bad.py", "--run-dir", "../run", "--json", cwd=here)
     assert done.returncode == 1
     result = command.last_json(done.stdout)
     assert result["status"] == "failed"
@@ -146,7 +146,7 @@ def test_neither_the_run_nor_the_data_beside_the_job_travels_with_it(
         y_train=np.zeros(300, dtype="int64"),
     )
     fast.write_text(fast.read_text().replace('"digits"', '"mine.npz"'))
-    done = command.run("train", fast, "--run-dir", "run", cwd=tmp_path)
+    done = command.here("train", fast, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / "run" / "job" / "code.zip") as archive:
         assert archive.namelist() == [fast.name]

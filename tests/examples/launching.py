@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +35,21 @@ def dayfly_run(workers: int, *script: object, cwd: Path) -> str:
 
 
 def typed(line: str, cwd: Path, wait_s: float = WAIT_S) -> tuple[int, str]:
-    """A line as a reader types it with the environment on: its exit code, and all that it says."""
+    """A line as a reader types it with the environment on: its exit code, and all that it says.
+
+    It is a program and its words, without anything that a shell would read otherwise.
+    """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    program, *words = shlex.split(line)
+    found = shutil.which(program, path=path)
+    assert found is not None, f"{program}: there is no such program"
+    # So started, they are forked from one that has torch imported.
+    launcher = {
+        "python": [sys.executable],
+        "torchrun": [sys.executable, "-m", "torch.distributed.run"],
+    }
     done = subprocess.run(
-        ["bash", "-c", line],
+        [*launcher.get(program, [found]), *words],
         cwd=cwd,
         env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,

@@ -17,8 +17,6 @@ from torch.nn import functional as F
 
 import dayfly
 
-pytestmark = pytest.mark.long
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "charlm.py"
 
 
@@ -95,6 +93,7 @@ def test_a_library_without_enough_source_is_refused(charlm: ModuleType, tmp_path
         charlm.beginning([tmp_path / "tiny.py"], 100)
 
 
+@pytest.mark.long
 def test_a_letter_changes_no_guess_before_it(charlm: ModuleType) -> None:
     torch.manual_seed(0)
     model = charlm.CharLM().eval()
@@ -143,6 +142,7 @@ def test_the_rate_warms_up_and_falls_to_zero(charlm: ModuleType) -> None:
     assert scheduler.get_last_lr()[0] == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow  # 15 s of a processor; the tests above have each part of it, none the whole job
 def test_two_functions_learn_more_than_letter_frequencies(
     charlm: ModuleType, tmp_path: Path
 ) -> None:

@@ -11,8 +11,6 @@ import pytest
 from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 STEPS = steps_of((ROOT / "docs" / "pipelines.md").read_text())
 
@@ -45,6 +43,7 @@ def fails(command: Command) -> bool:
     return any(line.startswith("dayfly: ") for line in command.said)
 
 
+@pytest.mark.slow  # test_pages.py reads the page's files and commands in the suite
 @pytest.mark.timeout(900)
 def test_what_the_page_says_comes_out(followed: Followed) -> None:
     for command, code, output in followed.typed:
@@ -53,6 +52,7 @@ def test_what_the_page_says_comes_out(followed: Followed) -> None:
         assert not lost, f"{command.line}\ndid not say {lost}, but\n{output}"
 
 
+@pytest.mark.slow  # tests/runs/test_cut_agreement.py and test_pipeline_channels.py, of smaller jobs
 @pytest.mark.timeout(900)
 def test_a_cut_leaves_the_bits_that_no_cut_leaves(followed: Followed) -> None:
     """Over files, and by a ring over sockets."""
@@ -64,6 +64,7 @@ def test_a_cut_leaves_the_bits_that_no_cut_leaves(followed: Followed) -> None:
     assert ring == whole
 
 
+@pytest.mark.slow  # tests/report/test_pipeline_page.py and test_stages.py, of made-up runs
 @pytest.mark.timeout(900)
 def test_the_report_speaks_of_the_pipeline(followed: Followed) -> None:
     (output,) = (out for command, _, out in followed.typed if "dayfly report" in command.line)

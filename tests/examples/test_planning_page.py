@@ -13,8 +13,6 @@ from dayfly.plan.plan import Plan
 from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="cpu cgroups need root here")
 STEPS = steps_of((ROOT / "docs" / "planning.md").read_text())
@@ -40,6 +38,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Followed:
     return Followed(directory, found)
 
 
+@pytest.mark.slow  # test_pages.py reads the page's files and commands in the suite
 @root_only
 @pytest.mark.timeout(900)
 def test_what_the_page_says_comes_out(followed: Followed) -> None:
@@ -50,6 +49,7 @@ def test_what_the_page_says_comes_out(followed: Followed) -> None:
         assert not lost, f"{command.line}\ndid not say {lost}, but\n{output}"
 
 
+@pytest.mark.slow  # tests/cli/test_planning.py: a run by a plan ends with what was predicted
 @root_only
 @pytest.mark.timeout(900)
 def test_what_ran_by_the_plan_is_compared(followed: Followed) -> None:

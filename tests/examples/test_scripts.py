@@ -57,6 +57,7 @@ def both(tmp_path: Path, *script: object) -> tuple[list[str], list[str], Path, P
     return found[0], found[1], gloo, dayfly
 
 
+@pytest.mark.slow  # frameworks; the next test has torch's own DDP under torchrun and on functions
 @pytest.mark.parametrize(
     ("script", "file", "epochs"),
     [

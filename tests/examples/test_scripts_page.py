@@ -24,8 +24,6 @@ from tests.examples.page import (
     steps_of,
 )
 
-pytestmark = pytest.mark.long
-
 PAGE = Path(__file__).parents[2] / "docs" / "scripts.md"
 STEPS = steps_of(PAGE.read_text())
 #: The page's address of a Redis, for which the test has one of its own.
@@ -93,6 +91,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Followed:
     return Followed(directory, found)
 
 
+@pytest.mark.slow  # test_pages.py reads the page's files and commands in the suite
 @pytest.mark.timeout(900)
 def test_what_the_page_says_comes_out(followed: Followed) -> None:
     for one in followed.typed:
@@ -101,6 +100,7 @@ def test_what_the_page_says_comes_out(followed: Followed) -> None:
         assert not lost, f"{one.command.line}\ndid not say {lost}, but\n{one.output}"
 
 
+@pytest.mark.slow  # test_scripts.py, a script under torchrun and on functions
 @pytest.mark.timeout(900)
 def test_functions_learn_what_processes_learn(followed: Followed) -> None:
     """Over every store, with two workers or four, as with gloo."""
@@ -111,6 +111,7 @@ def test_functions_learn_what_processes_learn(followed: Followed) -> None:
         assert one == pytest.approx(gloo, abs=0.002)
 
 
+@pytest.mark.slow  # tests/run_command/ and tests/scripts/test_script_lifetime.py, of shorter ones
 @pytest.mark.timeout(900)
 def test_lives_that_end_change_nothing(followed: Followed, tmp_path: Path) -> None:
     """The last step's result is that of its script without any lifetime."""
@@ -123,6 +124,7 @@ def test_lives_that_end_change_nothing(followed: Followed, tmp_path: Path) -> No
     assert short == pytest.approx(dict(measured(output)), abs=0.002)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("beginning", "script", "flags"),
     [
