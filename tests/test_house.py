@@ -41,6 +41,7 @@ EVERYBODY = {
     "batches",
     "pace",
     "uncompiled",
+    "garbage",
     *_READING,
 }
 WIRE = {*EVERYBODY, "catalogue"}
@@ -59,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "batches": set(),
     "pace": set(),
     "uncompiled": set(),
+    "garbage": set(),
     "job": {"errors"},
     "models": set(),
     "catalogue": {"errors", *_READING},

@@ -18,6 +18,7 @@ from typing import Protocol
 from rich.console import Console
 
 from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.runs.directory import PLAN
 from dayfly.runs.displays import StandardError
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
@@ -51,9 +52,6 @@ class Concluded(Protocol):
 
 def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     """Do it, print what came of it, return the exit code."""
-    # What knows runs takes long to import, and commands that only print do without.
-    from dayfly.cli.compared import print_compared
-
     errors = StandardError()
     try:
         run = action()
@@ -81,11 +79,11 @@ def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
     if result.status != "done" and run.to_go_on is not None:
         errors.print(run.to_go_on, markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        print_compared(run, errors)
+        _print_compared(run, errors)
         _say(result.line())
     else:
         _say(_summary(run))
-        print_compared(run, Console())
+        _print_compared(run, Console())
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
     return DONE if result.status == "done" else FAILED
@@ -104,6 +102,14 @@ def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
             _say(json.dumps({"error": str(error)}))
         return WRONG
     return DONE
+
+
+def _print_compared(run: Concluded, console: Console) -> None:
+    """What was predicted of a run by a plan, beside what it took."""
+    if (run.directory / PLAN).is_file():
+        from dayfly.cli.compared import print_compared  # which no other run needs
+
+        print_compared(run, console)
 
 
 def _say(text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from dayfly import garbage
 from dayfly.errors import RequestError
 from dayfly.life.platforms import lineage
 from dayfly.uncompiled import leave_compiler_unloaded
@@ -25,4 +26,5 @@ def warm_up(preload: Sequence[str]) -> None:
     """
     with suppress(RequestError, OSError):  # who opens the platform says what cannot be
         lineage.warm_up(preload)
-    leave_compiler_unloaded()
+    with garbage.importing():
+        leave_compiler_unloaded()

@@ -22,6 +22,8 @@ from dayfly.wire.store import StoreError
 
 #: The file that makes a directory a run's: `dayfly.runs.record` says what it holds.
 RECORD = "run.json"
+#: Of a run by a plan: what really runs, see `runs.planned`.
+PLAN = "plan.json"
 #: Held by the process that runs what is in the directory.
 LOCK = "lock"
 #: Says that a directory was empty when dayfly began to prepare a run in it.
@@ -30,7 +32,7 @@ _PREPARING = "a run that is being prepared"
 #: What dayfly may have written before the directory is a run's.
 _BEFORE_IT_RUNS = (
     *(MARKER, LOCK, "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
-    *("rendezvous", "plan.json", "history.json", "bill.json", RECORD, "*.json.*.tmp"),
+    *("rendezvous", PLAN, "history.json", "bill.json", RECORD, "*.json.*.tmp"),
 )
 
 

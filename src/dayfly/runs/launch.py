@@ -14,13 +14,13 @@ from dayfly.plan.plan import Plan
 from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.changed_job import changed_job, take_job
-from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
+from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import last_at
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.job_record import Record
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import OneLife
-from dayfly.runs.planned import PLAN, carried_out, gone_on
+from dayfly.runs.planned import carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.recutting import recut, refitted

@@ -18,11 +18,11 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.plan.plan import Plan
+from dayfly.runs.directory import PLAN
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
 from dayfly.runs.measured import check_gathering
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.planned import PLAN
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result

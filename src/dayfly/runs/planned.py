@@ -26,15 +26,12 @@ from dayfly.runs.planning import (
     plan_of,
     settings_of,
 )
-from dayfly.runs.predicting import predict_run
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels import channel_kind
 
 if TYPE_CHECKING:
     from dayfly.job import Job
 
-#: In a run's directory.
-PLAN = "plan.json"
 #: What functions get and how they talk: what a profile holds for, and nothing else.
 _CONDITIONS = (
     "platform",
@@ -171,6 +168,9 @@ def _predicted(
                 f"{_shown(now)}: profile the job so"
             )
     try:
+        # What predicts is of no use to the start of any other run.
+        from dayfly.runs.predicting import predict_run
+
         return predict_run(plan.profile, settings, wanted).prediction, None
     except RequestError as refusal:
         return None, str(refusal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 from torch import nn
@@ -12,11 +12,12 @@ from torch import nn
 from dayfly.job import Job
 from dayfly.runs.directory import RECORD
 from dayfly.runs.event_records import epochs_from_1
-from dayfly.runs.report import write_report
-from dayfly.runs.report.comparison import Comparison, compared_in
-from dayfly.runs.report.reading import History, read_bill, read_history
 from dayfly.runs.result import Result
 from dayfly.train.replica import build_model
+
+# What reads a run is imported where it is asked for: a run that starts shall not wait for it.
+if TYPE_CHECKING:
+    from dayfly.runs.report.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +52,22 @@ class Run:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, and metrics."""
+        from dayfly.runs.report.reading import History, read_history
+
         history = read_history(self.directory) or History()
         return [dict(record) for record in epochs_from_1(history.epochs)]
 
     @property
     def bill(self) -> dict[str, Any]:
         """Dollars, and what they are for, by invocation."""
+        from dayfly.runs.report.reading import read_bill
+
         return dict(read_bill(self.directory) or {})
 
     def comparison(self) -> Comparison | None:
         """What was predicted beside what was measured; None of a run without a plan."""
+        from dayfly.runs.report.comparison import compared_in
+
         return compared_in(self.directory)
 
     def report(self, output: Path | None = None) -> Path:
@@ -68,6 +75,8 @@ class Run:
 
         output: the page's file; None: `report.html` in the run's directory.
         """
+        from dayfly.runs.report import write_report
+
         return write_report(self.directory, output)
 
     def model(self) -> nn.Module:

@@ -30,6 +30,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from dayfly import garbage
 from dayfly.life.platforms import control, lifeline
 from dayfly.uncompiled import leave_compiler_unloaded
 
@@ -47,17 +48,17 @@ def main(configuration: str) -> None:
     os.close(given["lifeline_fd"])
     _default_signals()
     sys.path[:] = given["path"]
-    # torch comes with it; here and not above, so that the lifeline holds during the import.
-    from dayfly.life.platforms import local_function, memory_limits
+    # What exists by then is never garbage in a function: its collector shall not touch, and so
+    # copy, its pages.
+    with garbage.importing():
+        # torch comes with it; here and not above, so that the lifeline holds during the import.
+        from dayfly.life.platforms import local_function, memory_limits
 
-    for module in given["preload"]:
-        importlib.import_module(module)
-    leave_compiler_unloaded()
+        for module in given["preload"]:
+            importlib.import_module(module)
+        leave_compiler_unloaded()
+        gc.collect()
     _warn_of_threads()
-    # Objects that exist now are never garbage in a function: its collector shall not touch, and so
-    # copy, their pages.
-    gc.collect()
-    gc.freeze()
     sys.stdout.flush()
     server = socket.socket(fileno=given["socket_fd"])
     control.send(server, {"kind": "ready", "base_bytes": memory_limits.resident_bytes()})

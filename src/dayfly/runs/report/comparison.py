@@ -9,9 +9,10 @@ from typing import Any, Self
 
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
+from dayfly.runs.directory import PLAN
 from dayfly.runs.event_records import Ended, Event, Invoked, RolledBack, Told
 from dayfly.runs.events import coordinator_events, worker_events
-from dayfly.runs.planned import PLAN, Planned
+from dayfly.runs.planned import Planned
 from dayfly.runs.records import JobFacts, read_any
 from dayfly.runs.report.reading import RunFiles, read_bill
 from dayfly.runs.report.spans import joined
