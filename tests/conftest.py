@@ -26,8 +26,10 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+import torch
 from hypothesis import settings
 
+from dayfly.uncompiled import leave_compiler_unloaded
 from tests.warm import popen
 
 settings.register_profile("random", deadline=None)  # --hypothesis-profile random looks further
@@ -72,6 +74,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    torch.set_num_threads(1)  # there is a process of tests for each processor
+    leave_compiler_unloaded()
     if not config.getoption("--cold"):
         popen.install()
     config.stash[_BEGAN] = time.monotonic()

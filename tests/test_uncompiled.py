@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 import torch
@@ -54,11 +56,14 @@ assert torch._dynamo is sys.modules["torch._dynamo"]
 """
 
 
-def test_nothing_is_loaded_until_something_compiles() -> None:
-    both = [
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-        for code in (PROGRAM, SUBMODULE_FIRST)
-    ]
-    for process in both:
-        errors = process.communicate(timeout=120)[1]
-        assert process.returncode == 0, errors
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "program",
+    [PROGRAM, pytest.param(SUBMODULE_FIRST, marks=pytest.mark.slow)],  # the same import, from below
+    ids=["whole", "submodule first"],
+)
+def test_nothing_is_loaded_until_something_compiles(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -91,25 +91,26 @@ def test_both_of_two_attempts_are_authentic_and_the_first_wins(
     shared: Connect, place: Place
 ) -> None:
     first, second = SENT, SENT + 1
-    assert put(shared(1), KEY, first)
+    writer = shared(1)
+    assert put(writer, KEY, first)
     assert not put(shared(1), KEY, second)
     got = torch.zeros_like(SENT)
     shared(0).get(KEY, got, SOON_S)
     assert torch.equal(got, first)
-    shared(1).drop([KEY])
-    assert shared(1).stored([KEY]) == set()
+    writer.drop([KEY])
+    assert writer.stored([KEY]) == set()  # now it is gone, also for others
     assert put(shared(1), KEY, second)
     shared(0).get(KEY, got, SOON_S)
     assert torch.equal(got, second)
 
 
 def test_each_seal_has_a_nonce_of_its_own(shared: Connect, place: Place) -> None:
-    raws = []
+    raws, writer = [], shared(1)
     for _ in range(2):
-        put(shared(1), KEY, SENT)
+        put(writer, KEY, SENT)
         raws.append(place.raw(NAMESPACE, KEY))
-        shared(1).drop([KEY])
-        assert shared(1).stored([KEY]) == set()
+        writer.drop([KEY])
+        assert writer.stored([KEY]) == set()  # of another's dropping it would know later
     nonces = {raw[100:112] for raw in raws}
     tags = {raw[112:128] for raw in raws}
     assert len(nonces) == len(tags) == 2
