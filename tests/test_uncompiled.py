@@ -8,6 +8,7 @@ import sys
 import pytest
 
 PROGRAM = """
+import inspect
 import sys
 import torch
 from dayfly.uncompiled import leave_compiler_unloaded
@@ -23,6 +24,7 @@ def step():
     weight.sum().backward()
     optimizer.step()
 step()
+inspect.getmodule(step.__code__)  # looks through all modules
 assert not loaded()
 assert torch.allclose(weight, torch.full((2,), 0.5), atol=1e-5), weight
 

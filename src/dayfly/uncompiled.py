@@ -67,6 +67,10 @@ class _StandIn(ModuleType):
             self._load().graph_break(*args)
 
     def __getattr__(self, name: str) -> Any:
+        # Who looks through all modules, as `inspect.getmodule` does, wants no compiler, and may be
+        # within an import that the compiler's own would need; imports ask for `__path__`.
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(f"the stand-in for {_COMPILER} has no {name}")
         return getattr(self._load(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
