@@ -18,6 +18,9 @@ MINUTES ?= 10
 MUTANTS ?= 200
 SEED ?=
 
+# Compiled files are kept, whatever the environment says: the tests start hundreds of programs.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

@@ -13,10 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.nn.parallel import DistributedDataParallel
-
-SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 class Pipeline:
@@ -33,6 +30,10 @@ class Pipeline:
         stages: int,
         microbatches: int,
     ) -> None:
+        # Takes longer than the rest together.
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+        schedules = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
         mesh = init_device_mesh(
             "cpu", (dist.get_world_size() // stages, stages), mesh_dim_names=("dp", "pp")
         )
@@ -44,7 +45,7 @@ class Pipeline:
         stage = PipelineStage(
             module, number, stages, torch.device("cpu"), group=mesh.get_group("pp")
         )
-        self._schedule = SCHEDULES[schedule](
+        self._schedule = schedules[schedule](
             stage, microbatches, loss_fn=nn.functional.cross_entropy
         )
         self._optimizer = torch.optim.SGD(module.parameters(), lr=lr)
