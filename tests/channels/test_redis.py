@@ -18,7 +18,7 @@ from dayfly.wire.message import Header
 from dayfly.wire.redis import pool as pools
 from dayfly.wire.redis.address import Address, Secret
 from dayfly.wire.redis.connection import Connection
-from dayfly.wire.redis.layout import PIECE_BYTES, split
+from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import Part
 from dayfly.wire.tensors import as_bytes
 from tests.channels.kit import eventually, handles
@@ -97,8 +97,7 @@ def test_a_writer_that_dies_half_way_stored_nothing(place: RedisPlace, sent_shar
         before = client.keys()
         header = Header("a", LARGE.dtype, tuple(LARGE.shape))
         header = header.seal(as_bytes(LARGE), KEY, place.site().authenticator)
-        packet = place.layout().put(KEY, split(header, as_bytes(LARGE)), LARGE.nbytes, "word")
-        whole = b"".join(packet)
+        whole = b"".join(place.layout().put(KEY, header, as_bytes(LARGE), "word").parts)
         writer = Connection(Address.parse(place.url), Secret(variable=""))
         (number,) = writer.ask(("CLIENT", "ID"))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.wire.redis import resp
-from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, Value
+from dayfly.wire.redis.resp import ProtocolError, Reader, Receive, ReplyError, Value
 
 texts = st.text(st.characters(codec="ascii", exclude_characters="\r\n"), max_size=20)
 errors = st.builds(ReplyError, texts)
@@ -37,18 +37,22 @@ def encoded(value: Value) -> bytes:
             return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
 
 
-def coming(data: bytes, cuts: Iterable[int] = ()) -> Callable[[memoryview], int]:
+def coming(data: bytes, cuts: Iterable[int] = ()) -> Receive:
     """A connection on which these bytes come, so many at a time, and then the end."""
     left, sizes = memoryview(data), list(cuts)
 
-    def receive_into(into: memoryview) -> int:
+    def receive(into: Sequence[memoryview], whole: bool) -> int:
         nonlocal left
-        size = min(len(into), len(left), sizes.pop(0) if sizes else len(left))
-        into[:size] = left[:size]
-        left = left[size:]
-        return size
+        most = min(len(left), sizes.pop(0) if sizes else len(left))
+        done = 0
+        for view in into:
+            size = min(len(view), most - done)
+            view[:size] = left[:size]
+            left = left[size:]
+            done += size
+        return done
 
-    return receive_into
+    return receive
 
 
 def read_all(reader: Reader, nbytes: int) -> None:
@@ -100,9 +104,10 @@ def test_a_long_value_is_read_into_place(payload: bytes, cuts: list[int]) -> Non
     assert reader.count() == 1
     size = reader.length()
     into = bytearray(size)
-    for start in range(0, size, 9_000):
-        reader.fill(memoryview(into)[start : start + 9_000])
-    reader.end()
+    last = max(0, size - 9_000)
+    for start in range(0, last, 9_000):
+        reader.fill(memoryview(into)[start : min(start + 9_000, last)])
+    reader.finish(memoryview(into)[last:])
     assert into == payload
     assert reader.value() == 7
 
@@ -150,6 +155,37 @@ def test_the_beginning_of_a_list_may_be_nothing_or_an_error() -> None:
 
 def test_commands_literally() -> None:
     assert resp.command("SET", b"a\r\n", 12) == b"*3\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$2\r\n12\r\n"
-    parts = resp.command_ending_in(("SET", "k"), [b"head", memoryview(b"payload")])
-    assert b"".join(parts) == resp.command("SET", "k", b"headpayload")
-    assert parts[1:3] == [b"head", memoryview(b"payload")]  # as they are, not joined
+    assert resp.short("SET", 12) == b"$3\r\nSET\r\n$2\r\n12\r\n"
+
+
+def test_a_value_that_goes_on_beyond_its_end_is_refused() -> None:
+    reader = Reader(coming(b"$3\r\nabcd\r\n"))
+    assert reader.length() == 3
+    with pytest.raises(ProtocolError, match="longer than was said"):
+        reader.finish(memoryview(bytearray(3)))
+
+
+@given(st.lists(st.integers(1, 5), max_size=12), st.binary(max_size=12), st.binary(max_size=12))
+def test_what_is_known_is_read_at_once_and_all_else_stays(
+    cuts: list[int], known: bytes, then: bytes
+) -> None:
+    raw = b"+" + known.replace(b"\r", b"").replace(b"\n", b"") + b"\r\n"
+    reader = Reader(coming(raw + b":7\r\n" + then, cuts))
+    assert not reader.begins(raw[:-2] + b"?\r\n")
+    assert not reader.begins(b"*-1\r\n")
+    assert reader.begins(raw)
+    assert reader.value() == 7
+
+
+def test_no_more_is_waited_for_than_tells_what_comes() -> None:
+    came: list[bytes] = [b"*-1\r\n"]
+
+    def receive(into: Sequence[memoryview], whole: bool) -> int:
+        raw = came.pop()  # the other side says no more
+        into[0][: len(raw)] = raw
+        return len(raw)
+
+    reader = Reader(receive)
+    assert not reader.begins(b"*1\r\n*2\r\n$100\r\n")
+    assert reader.count() is None
+    assert not reader.begins(b"x" * 10**5)  # more than is ever read at once

@@ -22,7 +22,6 @@ from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.redis import Redis
-from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
 from dayfly.wire.message import Header, Opening
 from dayfly.wire.redis import layout
@@ -101,14 +100,15 @@ class RedisChannel(Channel):
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         """As `Channel.put`. Tried again after an outage, it knows its own message by its word."""
-        size = HEADER_BYTES + payload.nbytes
-        parts = layout.split(header.seal(payload, key, self._by), payload)
-        packet = self._layout.put(key, parts, size, f"{self._word}.{next(self._puts)}")
-        queued = 3 + len(parts) // 2
+        sealed, word = header.seal(payload, key, self._by), f"{self._word}.{next(self._puts)}"
+        put = self._layout.put(key, sealed, payload, word)
 
         def store(connection: Connection) -> Value:
-            connection.send(packet)
-            replies = [connection.reader.value() for _ in range(queued)]
+            connection.send(put.parts)
+            reader = connection.reader
+            if reader.begins(put.stored):
+                return layout.STORED
+            replies = [reader.value() for _ in range(put.replies)]
             for reply in replies:
                 connection.check(reply)
                 if isinstance(reply, ReplyError):
@@ -119,7 +119,7 @@ class RedisChannel(Channel):
         if outcome == layout.OVER:
             raise self._over(key)
         won = outcome == layout.STORED
-        self.traffic.count(up=size if won else 0)
+        self.traffic.count(up=put.size if won else 0)
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ CONNECT_S = 5.0
 ANSWER_S = 10.0
 #: A system call takes 1024 parts at most.
 _PARTS = 512
+#: A time for the kernel: seconds, microseconds.
+_TIME = struct.Struct("@ll")
 #: Replies of a server that will be itself again in a while.
 _PASSING = {"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY"}
 
@@ -41,8 +44,12 @@ class Connection:
         self._password, self._variable = secret.password, secret.variable
         self._socket = _connect(address)
         self._tls = isinstance(self._socket, ssl.SSLSocket)
-        self.reader = Reader(self._socket.recv_into)
+        self.reader = Reader(self._receive)
         try:
+            if not self._tls:
+                # The kernel keeps the time: a socket with one of Python's asks before it transfers.
+                self._socket.settimeout(None)
+                self._limit(socket.SO_SNDTIMEO, ANSWER_S)
             self._allowed_s = -1.0
             self.allow(0.0)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -60,7 +67,10 @@ class Connection:
         left = [memoryview(part) for part in parts if len(part)]
         at = 0
         while at < len(left):
-            sent = self._socket.sendmsg(left[at : at + _PARTS])
+            try:
+                sent = self._socket.sendmsg(left[at : at + _PARTS])
+            except BlockingIOError as error:
+                raise TimeoutError("timed out") from error
             while at < len(left) and sent >= len(left[at]):
                 sent -= len(left[at])
                 at += 1
@@ -69,9 +79,26 @@ class Connection:
 
     def allow(self, wait_s: float) -> None:
         """From now on the server may take so much longer, as it is asked to wait."""
-        if wait_s != self._allowed_s:
+        if wait_s == self._allowed_s:
+            return
+        if self._tls:
             self._socket.settimeout(ANSWER_S + wait_s)
-            self._allowed_s = wait_s
+        else:
+            self._limit(socket.SO_RCVTIMEO, ANSWER_S + wait_s)
+        self._allowed_s = wait_s
+
+    def _limit(self, what: int, most_s: float) -> None:
+        seconds = int(most_s)
+        time = _TIME.pack(seconds, int(1e6 * (most_s - seconds)))
+        self._socket.setsockopt(socket.SOL_SOCKET, what, time)
+
+    def _receive(self, into: Sequence[memoryview], whole: bool) -> int:
+        if self._tls:
+            return self._socket.recv_into(into[0])
+        try:
+            return self._socket.recvmsg_into(into, 0, socket.MSG_WAITALL if whole else 0)[0]
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
 
     def reply(self) -> Value:
         """The next reply. An error of a server that will be well again is raised as Passing."""

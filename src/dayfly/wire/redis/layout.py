@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
-from dayfly.wire.redis.resp import Part, command, command_ending_in
+from dayfly.wire.redis.resp import Part, command, short
 
 #: What is longer is sent in pieces: a byte of a long value takes Redis several times as long.
 PIECE_BYTES = 2**20
@@ -105,21 +105,25 @@ class Layout:
         """Where a message is."""
         return f"{self._prefix}:{box}:{name}"
 
-    def put(self, key: Key, parts: Sequence[Part], size: int, put: str) -> list[Part]:
-        """The commands that store a message whose bytes are `parts`, a list of pieces of two.
+    def put(self, key: Key, header: bytes, payload: memoryview, put: str) -> Put:
+        """The commands that store a message, in pieces if it is long.
 
-        put: a word that no other put has, the same at each try. Replies: one to each command,
-        the last of which is that of the transaction, in whose list the last item tells what came
-        of it.
+        put: a word that no other put has, the same at each try.
         """
         stream, box = self.stream(key.box, key.name), key.box
-        pieces = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+        size = len(header) + payload.nbytes
+        count = pieces(payload.nbytes)
         out: list[Part] = [_MULTI]
-        for number, piece in enumerate(pieces, _LAST + 1 - len(pieces)):
-            out += command_ending_in(("XADD", stream, f"1-{number}", "m"), piece)
+        for number in range(count):
+            piece = payload[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
+            before = b"" if number else header
+            named = short("XADD", stream, entry(number, count), "m")
+            length = len(before) + piece.nbytes
+            out += [b"*5\r\n%b$%d\r\n%b" % (named, length, before), piece, b"\r\n"]
         keys = (self.lives, stream, self.box(box), self.boxes)
         note = (self.noted, self.life, key.name, f"{size} {put}", size, box, EXPIRES_S)
-        return [*out, command("EVAL", _NOTE, len(keys), *keys, *note) + _EXEC]
+        out.append(b"%b%b%b" % (_EVAL_NOTE, short(*keys, *note), _EXEC))
+        return Put(out, size, count + 3, stored_replies(count))
 
     def drop(self, box: str, names: Sequence[str]) -> tuple[str | int, ...]:
         """The command that removes messages of a box."""
@@ -129,15 +133,51 @@ class Layout:
 
 _MULTI = command("MULTI")
 _EXEC = command("EXEC")
+_EVAL_NOTE = b"*14\r\n" + short("EVAL", _NOTE, 4)
 
 
-def split(header: bytes, payload: memoryview) -> list[Part]:
-    """A message's pieces, two parts each: the header, or nothing, and bytes of the payload."""
-    assert len(header) == HEADER_BYTES
-    parts: list[Part] = []
-    for start in range(0, max(1, payload.nbytes), PIECE_BYTES):
-        parts += [b"" if start else header, payload[start : start + PIECE_BYTES]]
-    return parts
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The commands of a put, and what they are answered.
+
+    parts: the bytes to be sent. size: of the message. replies: one to each command, the last of
+    which is that of the transaction, in whose list the last item tells what came of it. stored:
+    the bytes of all replies if the message was stored.
+    """
+
+    parts: list[Part]
+    size: int
+    replies: int
+    stored: bytes
+
+
+@lru_cache(maxsize=64)
+def stored_replies(count: int) -> bytes:
+    """What a put of so many pieces is answered if it stored its message."""
+    queued = b"+OK\r\n" + (count + 1) * b"+QUEUED\r\n"
+    added = b"".join(short(entry(number, count)) for number in range(count))
+    return b"%b*%d\r\n%b:%d\r\n" % (queued, count + 1, added, STORED)
+
+
+def pieces(nbytes: int) -> int:
+    """How many pieces a message has whose payload has so many bytes."""
+    return max(1, -(-nbytes // PIECE_BYTES))
+
+
+def entry(number: int, count: int) -> str:
+    """The number in its stream of one of so many pieces, counted from 0."""
+    return f"1-{_LAST + 1 - count + number}"
+
+
+@lru_cache(maxsize=64)
+def piece_begins(number: int, count: int) -> bytes:
+    """What comes before the length of a piece, when its stream is read."""
+    return b"*2\r\n%b*2\r\n%b" % (short(entry(number, count)), short("m"))
+
+
+def stream_begins(stream: str) -> bytes:
+    """What comes before the number of entries, when a stream is read."""
+    return b"*1\r\n*2\r\n%b" % short(stream)
 
 
 def lives_of(run: str) -> str:

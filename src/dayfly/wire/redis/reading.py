@@ -14,7 +14,7 @@ from dayfly.errors import WireError
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.message import Header, Opening, header_of_bytes
 from dayfly.wire.redis.connection import Connection
-from dayfly.wire.redis.layout import PIECE_BYTES
+from dayfly.wire.redis.layout import PIECE_BYTES, piece_begins, stream_begins
 from dayfly.wire.redis.resp import ProtocolError, Reader, ReplyError, command
 
 
@@ -80,16 +80,15 @@ def read_message(
     connection.allow(wait_ms / 1000)
     connection.send([command("XREAD", *block, "STREAMS", stream, "0")])
     reader = connection.reader
-    streams = reader.count()
-    if isinstance(streams, ReplyError):
-        connection.check(streams)
-        raise connection.refused(streams)
-    if streams is None:
-        return None
+    if not reader.begins(stream_begins(stream)):
+        streams = reader.count()
+        if isinstance(streams, ReplyError):
+            connection.check(streams)
+            raise connection.refused(streams)
+        if streams is None:
+            return None
+        raise ProtocolError("another stream than the one asked for")
     there_s = time.monotonic()
-    _due(streams, 1)
-    _due(reader.count(), 2)
-    reader.value()
     pieces = reader.count()
     if not isinstance(pieces, int) or not pieces:
         raise ProtocolError("a stream without entries")
@@ -98,7 +97,7 @@ def read_message(
 
 
 def _read_pieces(reader: Reader, pieces: int, sink: Sink) -> None:
-    size = _begin_piece(reader)
+    size = _begin_piece(reader, 0, pieces)
     raw = bytearray(min(size, HEADER_BYTES))
     reader.fill(memoryview(raw))
     expected, left = sink.begin(bytes(raw), pieces)
@@ -106,23 +105,25 @@ def _read_pieces(reader: Reader, pieces: int, sink: Sink) -> None:
     sink.size, size = HEADER_BYTES + len(left), size - HEADER_BYTES
     for number in range(pieces):
         if number:
-            size = _begin_piece(reader)
+            size = _begin_piece(reader, number, pieces)
         if size > len(left):
             raise WireError(f"expected {expected}, found {size - len(left)} bytes more")
-        reader.fill(left[:size])
-        checking.update(left[:size])
-        left = left[size:]
-        reader.end()
+        piece, left = left[:size], left[size:]
+        reader.finish(piece)
+        checking.update(piece)
     if len(left):
         raise WireError(f"expected {expected}, found it cut short")
     checking.finish()
 
 
-def _begin_piece(reader: Reader) -> int:
-    _due(reader.count(), 2)
-    reader.value()
-    _due(reader.count(), 2)
-    reader.value()
+def _begin_piece(reader: Reader, number: int, pieces: int) -> int:
+    """Returns how many bytes a piece has, which come next."""
+    if not reader.begins(piece_begins(number, pieces)):
+        # None of ours, as its header or its AES-GMAC will tell.
+        _due(reader.count(), 2)
+        reader.value()
+        _due(reader.count(), 2)
+        reader.value()
     return reader.length()
 
 

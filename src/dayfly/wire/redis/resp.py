@@ -23,6 +23,7 @@ _BUFFER_BYTES = 16 * 1024
 #: are read by their own reader into memory of their own.
 _VALUE_BYTES = 2**20
 _DEPTH = 8
+_END = b"\r\n"
 #: More digits than any length, count or number has.
 _DIGITS = 20
 
@@ -43,38 +44,52 @@ class ReplyError:
         return self.text.partition(" ")[0]
 
 
+#: Receives into memories, one after another, and says how many bytes; `whole`: waits for all.
+Receive = Callable[[Sequence[memoryview], bool], int]
+
 Value = bytes | str | int | None | ReplyError | list["Value"]
 
 
 def command(*arguments: bytes | str | int) -> bytes:
     """A command of short arguments."""
-    parts = [b"*%d\r\n" % len(arguments)]
-    for argument in arguments:
-        raw = argument if isinstance(argument, bytes) else str(argument).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return b"".join(parts)
+    return b"*%d\r\n%b" % (len(arguments), short(*arguments))
 
 
-def command_ending_in(arguments: Sequence[bytes | str | int], last: Sequence[Part]) -> list[Part]:
-    """A command whose last argument is long: its parts are sent from where they are."""
-    whole = command(*arguments)
-    before = whole.partition(b"\r\n")[2]
-    size = sum(len(part) for part in last)
-    return [b"*%d\r\n%b$%d\r\n" % (len(arguments) + 1, before, size), *last, b"\r\n"]
+def short(*arguments: bytes | str | int) -> bytes:
+    """Some of a command's arguments, short ones, as they are sent."""
+    raws = [one if isinstance(one, bytes) else str(one).encode() for one in arguments]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(raw), raw) for raw in raws])
 
 
 class Reader:
-    """Reads replies from `receive_into`, which fills a part of a memory and says how much.
+    """Reads replies that `receive` receives; it may return fewer bytes than it was asked for.
 
     Raises ProtocolError for what is no reply, and EOFError at the end of what comes; then, and
-    after what `receive_into` raises, the reader is of no more use.
+    after what `receive` raises, the reader is of no more use.
     """
 
-    def __init__(self, receive_into: Callable[[memoryview], int]) -> None:
-        self._receive_into = receive_into
+    def __init__(self, receive: Receive) -> None:
+        self._receive_into = receive
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
+
+    def begins(self, known: bytes) -> bool:
+        """Reads these bytes if they are what comes next; else it reads nothing.
+
+        Most replies are known but for the payload: comparing is many times as fast as reading them
+        item by item. No more is waited for than it takes to tell.
+        """
+        if len(known) > _BUFFER_BYTES:
+            return False
+        while True:
+            there = min(len(known), self._end - self._start)
+            if self._view[self._start : self._start + there] != known[:there]:
+                return False
+            if there == len(known):
+                self._start += there
+                return True
+            self._more()
 
     def value(self, depth: int = 0) -> Value:
         """A whole reply. Errors are values, also within lists."""
@@ -112,22 +127,33 @@ class Reader:
         return None if count == -1 else count
 
     def length(self) -> int:
-        """The beginning of a value: how many bytes follow, to be read by `fill` and `end`."""
+        """The beginning of a value: how many bytes follow, to be read by `fill`, then `finish`."""
         return self._sized(self._line(), b"$", least=0)
 
     def fill(self, into: memoryview) -> None:
         """Read bytes of a value straight into memory, all of it."""
-        done = min(len(into), self._end - self._start)
-        if done:
-            into[:done] = self._view[self._start : self._start + done]
-            self._start += done
-        while done < len(into):
-            done += self._receive(into[done:])
+        self._fill(into, self._view[:0])
 
-    def end(self) -> None:
-        """Read the end of a value."""
-        if self._short(2) != b"\r\n":
+    def finish(self, into: memoryview) -> None:
+        """Read the last bytes of a value straight into memory, and the value's end."""
+        end = memoryview(bytearray(len(_END)))
+        self._fill(into, end)
+        if end != _END:
             raise ProtocolError("a value that is longer than was said")
+
+    def _fill(self, *views: memoryview) -> None:
+        left = [view for view in views if len(view)]
+        while left:
+            done = min(len(left[0]), self._end - self._start)
+            if done:
+                left[0][:done] = self._view[self._start : self._start + done]
+                self._start += done
+            else:
+                done = self._receive(left, whole=True)
+            while left and done >= len(left[0]):
+                done -= len(left.pop(0))
+            if done:
+                left[0] = left[0][done:]
 
     def _sized(self, line: bytes, kind: bytes, least: int = -1) -> int:
         if line[:1] != kind:
@@ -142,7 +168,7 @@ class Reader:
         pieces = []
         for start in range(0, size, _BUFFER_BYTES):
             pieces.append(self._short(min(_BUFFER_BYTES, size - start)))
-        self.end()
+        self.finish(self._view[:0])
         return b"".join(pieces)
 
     def _line(self) -> bytes:
@@ -172,10 +198,10 @@ class Reader:
             self._start, self._end = 0, left
         if self._end == _BUFFER_BYTES:
             raise ProtocolError(f"a line of more than {_BUFFER_BYTES} bytes")
-        self._end += self._receive(self._view[self._end :])
+        self._end += self._receive([self._view[self._end :]])
 
-    def _receive(self, into: memoryview) -> int:
-        received = self._receive_into(into)
+    def _receive(self, into: Sequence[memoryview], whole: bool = False) -> int:
+        received = self._receive_into(into, whole)
         if not received:
             raise EOFError("the connection was closed")
         return received
