@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels.abilities import Abilities
-from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective
+from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective, most_chunks
 from dayfly.wire.collectives.all_reduce import all_reduce_s
 from dayfly.wire.collectives.k_reduce import k_reduce_s
 from dayfly.wire.collectives.overlapped import bound_s, overlapped_s
@@ -84,7 +84,7 @@ class AllReduce:
     def chunks(self) -> int:
         """Of a split."""
         split = self._length // self.world_size
-        return max(1, min(MOST_CHUNKS, split // self._chunk))
+        return max(1, min(most_chunks(self.name), split // self._chunk))
 
     def schedules(self) -> list[Schedule]:
         """Every rank's, as an engine makes them."""

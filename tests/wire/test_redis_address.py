@@ -6,9 +6,10 @@ import pytest
 
 from dayfly.errors import RequestError, WireError
 from dayfly.wire.channels import channel_kind
+from dayfly.wire.keys import Key
 from dayfly.wire.redis.address import Address, Secret
 from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
-from dayfly.wire.redis.layout import PIECE_BYTES, Layout, split
+from dayfly.wire.redis.layout import PIECE_BYTES, Layout
 
 HERE = Address(host="h", port=1)
 MIB = 2**20
@@ -113,12 +114,12 @@ def test_keys_literally() -> None:
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
 def test_a_message_is_split_without_a_copy(size: int) -> None:
     payload = memoryview(bytearray(size))
-    parts = split(bytes(128), payload)
-    assert len(parts) == 2 * max(1, -(-size // PIECE_BYTES))
-    assert parts[0] == bytes(128)
-    assert all(part == b"" for part in parts[2::2])
-    assert b"".join(parts[1::2]) == payload
-    assert all(isinstance(part, memoryview) and part.obj is payload.obj for part in parts[1::2])
+    put = Layout("r", 0, "life").put(Key(0, "a", 0, 1), bytes(128), payload, "word")
+    sent = [part for part in put.parts if isinstance(part, memoryview)]
+    assert len(sent) == max(1, -(-size // PIECE_BYTES))
+    assert b"".join(sent) == payload
+    assert all(part.obj is payload.obj for part in sent)
+    assert put.size == 128 + size
 
 
 def test_what_a_server_says_of_its_cpu_time() -> None:

@@ -32,6 +32,7 @@ from dayfly.plan.timing import Steps, timed
 from dayfly.plan.traffic import moved_by, together
 from dayfly.plan.uneven import slowest
 from dayfly.plan.work import cut_backward, direction, passed
+from dayfly.wire.collectives import most_chunks
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
 from dayfly.wire.collectives.overlapped import (
     overlapped_bytes,
@@ -76,7 +77,7 @@ def sum_of(
     """The all-reduce of `length` elements by many members on functions of one size."""
     n, chunk = members, max(1, means.chunk_bytes // itemsize)
     s = length * itemsize if codec == "none" else travelling_bytes(codec, length)
-    count = len(chunks(split(length, n)[0], chunk))
+    count = len(chunks(split(length, n)[0], chunk, most_chunks(algorithm)))
     if n == 1:
         return Sum(seconds=0.0, carried_s=0.0, puts=0, gets=0, bytes_up=0, bytes_down=0)
     owners = {"all-reduce": 1, "k-reduce": aggregators or 1}.get(algorithm, n)

@@ -34,7 +34,7 @@ from dayfly.plan.configuration import Configuration
 from dayfly.plan.flat import ITEM_BYTES, averaged, elements, flat, moving
 from dayfly.plan.profile import LayerBytes, Pass, Profile
 from dayfly.plan.stages import stage_layers, stage_memory_mib, stage_size
-from dayfly.wire.schedule import MOST_CHUNKS
+from dayfly.wire.collectives import most_chunks
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -238,16 +238,16 @@ def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[in
     if members == 1 or means.lends or means.kind.abilities.sums:
         return 0.0
     owners = 1 if c.collective == "all-reduce" else c.aggregators or members
-    cut = c.collective in ("overlapped", "pipelined")
+    cut = most_chunks(c.collective) if c.collective in ("overlapped", "pipelined") else None
     largest = sorted(buffers, reverse=True)[: means.at_once]
     return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
 
 
-def _held_of(means: Means, members: int, piece: float, *, cut: bool) -> float:
-    """Of a buffer, of which a member sums a piece of so many bytes."""
+def _held_of(means: Means, members: int, piece: float, *, cut: int | None) -> float:
+    """Of a buffer, of which a member sums a piece of so many bytes, cut in so many at most."""
     others = (members - 1) * piece
-    if cut:
-        piece = max(piece / MOST_CHUNKS, min(piece, means.chunk_bytes))
+    if cut is not None:
+        piece = max(piece / cut, min(piece, means.chunk_bytes))
     full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
     wide = min(means.in_flight, max(_LEAST_WIDE, full))
     return min(others, (1 + wide) * piece)

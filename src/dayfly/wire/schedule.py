@@ -147,13 +147,13 @@ def split(length: int, parts: int) -> tuple[Span, ...]:
     return tuple(Span(start, stop) for start, stop in pairwise(starts))
 
 
-#: Most chunks of a split: more gain nothing (see `collectives.overlapped`), and are requests.
+#: Most chunks, unless an algorithm has its own: more gain nothing, and are requests.
 MOST_CHUNKS = 32
 
 
-def chunks(span: Span, chunk: int) -> tuple[Span, ...]:
-    """A span in chunks of `chunk` elements or more, at most MOST_CHUNKS, one at least."""
-    parts = max(1, min(MOST_CHUNKS, len(span) // max(1, chunk)))
+def chunks(span: Span, chunk: int, most: int = MOST_CHUNKS) -> tuple[Span, ...]:
+    """A span in chunks of `chunk` elements or more, at most `most`, one at least."""
+    parts = max(1, min(most, len(span) // max(1, chunk)))
     return tuple(
         Span(span.start + one.start, span.start + one.stop) for one in split(len(span), parts)
     )

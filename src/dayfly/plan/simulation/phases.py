@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.plan.simulation.ways import Way
+from dayfly.wire.collectives import most_chunks
 from dayfly.wire.collectives.overlapped import lag
 from dayfly.wire.collectives.push_pull import push_pull_s
 from dayfly.wire.collectives.ring import chunked_ring_s
@@ -68,7 +69,8 @@ class Summing:
 
     def chunks(self) -> int:
         """Of a split of the buffer in as many as there are ranks."""
-        return int(max(1, min(MOST_CHUNKS, self.nbytes / self.ranks // max(1, self.chunk_bytes))))
+        worth = self.nbytes / self.ranks // max(1, self.chunk_bytes)
+        return int(max(1, min(most_chunks(self.collective), worth)))
 
 
 def length_s(phases: tuple[Phase, ...]) -> float:

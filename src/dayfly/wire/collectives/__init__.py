@@ -16,6 +16,7 @@ from dayfly.wire.collectives.broadcast import broadcast
 from dayfly.wire.collectives.exchange import all_to_all
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.others import MakeOther
+from dayfly.wire.collectives.overlapped import MOST_CHUNKS as MOST_OVERLAPPED
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.point_to_point import recv, send
@@ -24,6 +25,7 @@ from dayfly.wire.collectives.reduce import reduce
 from dayfly.wire.collectives.reduce_scatter import reduce_scatter
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
+from dayfly.wire.schedule import MOST_CHUNKS
 
 __all__ = [
     "COLLECTIVES",
@@ -35,6 +37,7 @@ __all__ = [
     "MakeOther",
     "collective",
     "default_collective",
+    "most_chunks",
 ]
 
 #: All-reduce algorithms by the name that `--collective` takes, but for `K_REDUCE`.
@@ -93,6 +96,11 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     if not 1 <= aggregators <= world_size:
         raise RequestError(f"--aggregators {aggregators}: give 1 to {world_size}, the workers")
     return k_reduce(aggregators)
+
+
+def most_chunks(name: str) -> int:
+    """Chunks that the all-reduce algorithm of this name cuts a split into, at most."""
+    return MOST_OVERLAPPED if name == "overlapped" else MOST_CHUNKS
 
 
 def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:

@@ -20,7 +20,7 @@ class Redis(ChannelKind):
     schemes = tuple(SCHEMES)
     usage = USAGE
     # Where requests share a link, more of them make each chunk later; fewer leave gaps of latency.
-    abilities = Abilities(in_flight=4)
+    abilities = Abilities(in_flight=4, chunk_bytes=2**17)
 
     def check(self, url: str) -> None:
         Address.parse(url)
