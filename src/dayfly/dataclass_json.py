@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -150,6 +151,24 @@ def read(kind: type[T], tree: Any, place: str, *, within: str = "", remedy: str 
     except _Wrong as wrong:
         raise RequestError(wrong.sentence(place, within, remedy)) from None
     return value
+
+
+def check_kind(kind: Any, value: Any, place: str) -> None:
+    """Raises RequestError unless a value given in Python is of a field's type, in any range.
+
+    Args:
+        kind: the field's type.
+        value: such as the keyword of a function; a tuple or list for a list, a path for a text.
+        place: what it is, in the error.
+    """
+    plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+    for one in (float, str):  # as numpy has numbers and texts that are Python's, too
+        plain = one(plain) if isinstance(plain, one) else plain
+    try:
+        _reader(kind, Range())(plain if isinstance(plain, float) else dump(plain))
+    except _Wrong as wrong:
+        if not (type(plain) is float and not math.isfinite(plain)):  # a number, out of range
+            raise RequestError(wrong.sentence(place, "", None)) from None
 
 
 @cache

@@ -10,9 +10,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import dayfly
+from dayfly.runs.api import checked_settings
 from dayfly.runs.keywords import SettingKeywords
 from dayfly.runs.settings import Settings
 from tests.job.asked import given
@@ -52,6 +54,40 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
     with pytest.raises(dayfly.RequestError) as refused:
         getattr(dayfly, function)(subject, **{name: 1})
     assert str(refused.value) == f"there is no setting {name}: do you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "value", "said"),
+    [
+        ("train", "workers", "4", 'workers is "4": give a whole number'),
+        ("train", "workers", True, "workers is true: give a whole number"),
+        ("train", "memory_mib", "x", 'memory_mib is "x": give a whole number'),
+        ("train", "cpu_cores", [1], "cpu_cores is a list: give a number"),
+        ("train", "k", 2.5, 'k is 2.5: give a whole number, or "epoch"'),
+        ("train", "cut", (1, "2"), 'cut: [1] is "2": give a whole number'),
+        ("train", "channel", 7, "channel is 7: give text"),
+        ("train", "allow_other_cpu", 1, "allow_other_cpu is 1: give true or false"),
+        ("resume", "lifetime_s", "1m", 'lifetime_s is "1m": give a number'),
+        ("profile", "memory_mib", "512", 'memory_mib is "512": give a whole number'),
+        ("plan", "memory_mib", 512, "memory_mib is 512: give a list"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(
+    function: str, name: str, value: Any, said: str, tmp_path: Path
+) -> None:
+    subject = tmp_path if function == "resume" else dayfly.Job(**given())
+    with pytest.raises(dayfly.RequestError) as refused:
+        getattr(dayfly, function)(subject, **{name: value})
+    assert str(refused.value) == said
+
+
+def test_values_that_are_of_a_kind_in_python_only(tmp_path: Path) -> None:
+    made = checked_settings(
+        catalogue=tmp_path, cut=[1], cpu_cores=np.float64(0.5), checkpoint_every_s=7, workers=None
+    )
+    assert (made.catalogue, made.cut, made.cpu_cores) == (str(tmp_path), (1,), 0.5)
+    with pytest.raises(dayfly.RequestError, match="give a number above 0"):
+        checked_settings(cpu_cores=float("nan"))
 
 
 def test_what_a_profile_does_not_depend_on_is_refused() -> None:

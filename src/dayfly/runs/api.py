@@ -15,7 +15,7 @@ from dayfly.life.faults import Fault
 from dayfly.plan.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
-from dayfly.runs.keywords import SettingKeywords, check_names, shows_settings
+from dayfly.runs.keywords import SettingKeywords, check_keywords, shows_settings
 from dayfly.runs.planning import settings_of
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
@@ -52,6 +52,7 @@ def train(
     the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
     run's directory has what was reached, and `resume` goes on from there.
     """
+    check_keywords(settings, Settings)
     given = {name: value for name, value in settings.items() if value is not None}
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
@@ -91,7 +92,7 @@ def resume(
             raise RequestError(
                 f"resume goes on with what is in the run's directory: leave out {name}"
             )
-    check_names(changes, Settings.__dataclass_fields__)
+    check_keywords(changes, Settings)
     return _finished(
         lambda: launch.resume(Path(run_dir), epochs=epochs, display=_display(progress), **changes)
     )
@@ -106,11 +107,8 @@ def overridden(job: Job, **changes: Any) -> Job:
 
 def checked_settings(**settings: Any) -> Settings:
     """Settings of these. Raises RequestError for one that is not known, or not of its kind."""
-    check_names(settings, Settings.__dataclass_fields__)
-    try:
-        return Settings(**settings)
-    except TypeError as error:
-        raise RequestError(f"{error}: see dayfly.runs.settings.Settings") from error
+    check_keywords(settings, Settings)
+    return Settings(**{name: value for name, value in settings.items() if value is not None})
 
 
 def opened(file: str | Path) -> tuple[Plan, str]:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 
+from dayfly.dataclass_json import check_kind
 from dayfly.errors import RequestError
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -63,10 +65,25 @@ def shows_settings(function: AnyFunction) -> AnyFunction:
     return function
 
 
-def check_names(given: Collection[str], known: Collection[str], what: str = "setting") -> None:
-    """Raise RequestError for a name that is not known, with the one that may be meant."""
-    for name in sorted(set(given) - set(known)):
-        longer = [one for one in known if one.startswith(f"{name}_")]
-        near = longer or get_close_matches(name, known, n=1)
-        meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(known)}"
-        raise RequestError(f"there is no {what} {name}{meant}")
+def check_keywords(given: Mapping[str, Any], of: Any, without: Collection[str] = ()) -> None:
+    """Checks keywords before a dataclass is made of them.
+
+    Args:
+        given: by name; None: as if it was not given.
+        of: the dataclass.
+        without: names of its fields that are no keywords.
+
+    Raises:
+        RequestError: a name is no field's, with the one that may be meant; or a value is not of
+            its field's type.
+    """
+    kinds = get_type_hints(of, include_extras=True)
+    known = [one.name for one in fields(of) if one.name not in without]
+    for name, value in sorted(given.items()):
+        if name not in known:
+            longer = [one for one in known if one.startswith(f"{name}_")]
+            near = longer or get_close_matches(name, known, n=1)
+            meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(known)}"
+            raise RequestError(f"there is no setting {name}{meant}")
+        if value is not None:
+            check_kind(kinds[name], value, name)

@@ -18,7 +18,7 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.places import places_of_job, places_of_profiles
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.keywords import check_names
+from dayfly.runs.keywords import check_keywords
 
 
 def plan(
@@ -44,13 +44,10 @@ def plan(
     A point's `plan.plan` goes to `dayfly.train(job, plan=...)`. Raises RequestError, with what
     binds and the nearest plan, if there is none.
     """
-    own_names = ("goal", "time_limit_s")  # which are keywords of this function, or made of them
-    check_names(asked, [name for name in Asked.__dataclass_fields__ if name not in own_names])
+    # Those left out are keywords of this function, or made of them.
+    check_keywords(asked, Asked, without=("goal", "time_limit_s"))
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
-    try:
-        wanted = Asked(goal=goal, time_limit_s=time_limit_s, **asked)
-    except TypeError as error:
-        raise RequestError(f"{error}: see dayfly.runs.choosing.asked.Asked") from error
+    wanted = Asked(goal=goal, time_limit_s=time_limit_s, **asked)
     own = None if catalogue is None else Path(catalogue).expanduser()
     return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own).front
 

@@ -10,7 +10,7 @@ from dayfly.job import Job
 from dayfly.plan.profile import Profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.displays import Lines, Silent, StandardError
-from dayfly.runs.keywords import check_names
+from dayfly.runs.keywords import check_keywords
 from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
 
@@ -45,14 +45,14 @@ def profile(
 
     Raises RequestError if the request is wrong, and RunFailed if a function fails.
     """
-    check_names(settings, Settings.__dataclass_fields__)
+    check_keywords(settings, Settings)
     for name in settings:
         if name not in PROFILED:
             raise RequestError(
                 f"{name} changes nothing of a profile, which is of one function's steps: leave it "
                 "out, and give it to dayfly predict, or dayfly.plan"
             )
-    sizes = (memory_mib,) if isinstance(memory_mib, int) else tuple(memory_mib)
+    sizes = tuple(memory_mib) if isinstance(memory_mib, list | tuple) else (memory_mib,)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
     say = Lines(StandardError()).note if progress else Silent().note
