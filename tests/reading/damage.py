@@ -163,7 +163,6 @@ def resume(directory: Path) -> None:
             checkpoints.stages(committed)
             checkpoints.read(store, committed)
             checkpoints.read_own(store, committed, 0, 2)
-    events.last_at(directory / "events")
     events.Events.read(directory / "events")
 
 

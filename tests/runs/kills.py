@@ -30,6 +30,7 @@ from dayfly.life.sessions import Session
 from dayfly.runs import launch
 from dayfly.runs.directory import RECORD
 from dayfly.runs.displays import Silent
+from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.one_life import OneLife
 from dayfly.runs.recorder import Recorder
@@ -107,7 +108,8 @@ def end(data: Path, run_dir: Path) -> None:
     ):
         workplace = Workplace(session, platform, signals, run_dir)
         life = OneLife(job, record, store, Silent(), (), workplace)
-        recorder = Recorder(run_dir, record.generation, Silent(), platform.log_path)
+        so_far = Events.read(run_dir / "events")
+        recorder = Recorder(run_dir, record.generation, Silent(), platform.log_path, so_far)
         result = life._write_results(life._summary("done", None), recorder)
         assert result.status == "done", result.error
 

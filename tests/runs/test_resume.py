@@ -183,3 +183,19 @@ def test_what_a_scheduler_has_no_steps_for_is_refused_on_resume_too(
     )
     with pytest.raises(dayfly.RequestError, match="scheduler fails after epoch 2 of 3"):
         dayfly.resume(run.directory, epochs=3, progress=False)
+
+
+def test_a_damaged_event_is_found_before_anything_is_written(data: Path, tmp_path: Path) -> None:
+    run = dayfly.train(small.job(data, epochs=1), run_dir=tmp_path / "run", progress=False)
+    file = run.directory / "events" / "coordinator.jsonl"
+    first, *others = file.read_text().splitlines(keepends=True)
+    # Its last line was cut short by a kill, which nobody mends before all is read.
+    file.write_text("".join(["{no record}\n", *others, first[:-9]]))
+
+    def content() -> dict[Path, bytes]:
+        return {one: one.read_bytes() for one in run.directory.rglob("*") if one.is_file()}
+
+    before = content()
+    with pytest.raises(dayfly.RequestError, match=r"coordinator.jsonl, line 1 is no JSON"):
+        dayfly.resume(run.directory, epochs=2, progress=False)
+    assert content() == before

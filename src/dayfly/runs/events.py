@@ -9,7 +9,6 @@ events/others.jsonl         of a simulation: what functions moved that have no f
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -45,8 +44,6 @@ _WORKER = re.compile(r"worker-([0-9]{1,9})\.jsonl")
 _REMEDY = "put back a copy of the file, or take the line out of it"
 #: No line is longer, in bytes.
 LONGEST_BYTES = 16 * 2**20
-#: Read of an event file's end to find its last record; more if there is none.
-_TAIL_BYTES = 64 * 1024
 
 
 def read(file: Path, of: Of[Record]) -> tuple[tuple[Record, ...], bool]:
@@ -107,39 +104,6 @@ def worker_files(directory: Path) -> dict[int, Path]:
     return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
-def last_at(directory: Path) -> float | None:
-    """When the last was heard of a run, in Unix seconds. directory: `events/`.
-
-    Only the ends of files are read. Raises RequestError for damage there.
-    """
-    files = [
-        (directory / COORDINATOR, event_of),
-        *((one, told_of) for one in worker_files(directory).values()),
-    ]
-    return max((at for file, of in files if (at := _last_at(file, of)) is not None), default=None)
-
-
-def _last_at(file: Path, of: Of[Any]) -> float | None:
-    """Time of the last whole record of an event file, which is read from its end."""
-    try:
-        with file.open("rb") as raw:
-            size = raw.seek(0, os.SEEK_END)
-            block = _TAIL_BYTES
-            while True:
-                raw.seek(max(0, size - block))
-                # The first is cut short by the block, unless it is the file's; the last by a kill.
-                lines = raw.read(block).splitlines(keepends=True)[int(size > block) :]
-                whole = [line for line in lines if not is_cut(line)]
-                if whole or size <= block:
-                    break
-                block *= 8
-    except FileNotFoundError:
-        return None
-    place = f"{file}, near its end"
-    found = (of(parse(line, place, _REMEDY), place, _REMEDY) for line in whole)
-    return max((one.at for one in found), default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """All records of a run. workers: by rank. others: of functions without files of their own.
@@ -163,6 +127,12 @@ class Events:
             others=read(directory / OTHERS, others_of)[0],
             cut_lines=cut + sum(was_cut for _, was_cut in told.values()),
         )
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the last was heard of the run, in Unix seconds."""
+        files = (self.coordinator, *self.workers.values())
+        return max((one.at for records in files for one in records), default=None)
 
     @property
     def used(self) -> list[Used]:

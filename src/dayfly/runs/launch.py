@@ -15,7 +15,7 @@ from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
-from dayfly.runs.events import last_at
+from dayfly.runs.events import Events
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.job_record import Record
 from dayfly.runs.made_with import going_on, made_here, variables
@@ -133,7 +133,8 @@ def resume(
         Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
     ):
         before = Record.load(directory)
-        record = before.next_life(last_at(directory / "events"), made, **changes)
+        so_far = Events.read(directory / "events")  # all, before anything is written
+        record = before.next_life(so_far.heard_at, made, **changes)
         if epochs is not None and epochs != job.epochs:
             job = replace(job, epochs=epochs)
             check_epochs(before, job, store)
@@ -154,8 +155,8 @@ def resume(
         recut(record, job, store)
         plan = None
         if record.planned is not None:
-            so_far = Plan.read(directory / PLAN)
-            plan, planned = gone_on(so_far, record.planned, record.settings, job)
+            carried = Plan.read(directory / PLAN)
+            plan, planned = gone_on(carried, record.planned, record.settings, job)
             record = replace(record, planned=planned)
         for note in notes:
             display.note(note)
@@ -165,4 +166,4 @@ def resume(
                 f"{before.settings.algorithm} so far, {record.settings.algorithm} from here on, "
                 "which sum in different orders: the bits may be others"
             )
-        return OneLife(job, record, store, display, faults, workplace, plan).start(before)
+        return OneLife(job, record, store, display, faults, workplace, plan).start(before, so_far)

@@ -82,6 +82,7 @@ class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
     generation: of the workers whose records come in.
+    before: events of the lives before; None: it is the first.
     cause: why all workers started again last, in this life.
     redone_steps: gradients that were computed again, after deaths and rollbacks, as far as they
     were reported; a step that all workers redo counts once for each of them.
@@ -93,6 +94,7 @@ class Recorder(Audience):
         generation: int,
         display: Display,
         log_path: Callable[[str], Path],
+        before: Events | None = None,
     ) -> None:
         self._home = Home(directory)
         self._directory = directory / "events"
@@ -115,7 +117,8 @@ class Recorder(Audience):
         self._not_finite = False
         self._other_cpus: set[str] = set()  # what was said of them
         self._committed_at = time.monotonic()
-        self._read_back()
+        if before is not None:
+            self._take_up(before)
 
     @property
     def median_step_s(self) -> float | None:
@@ -282,11 +285,10 @@ class Recorder(Audience):
             self._home.check()
             raise cannot_write(path, error) from error
 
-    def _read_back(self) -> None:
-        """What the lives before this one left."""
+    def _take_up(self, before: Events) -> None:
+        """Goes on with what the lives before this one left."""
         for file in (self._directory / COORDINATOR, *worker_files(self._directory).values()):
             _mend_last_line(file)
-        before = Events.read(self._directory)
         for rank, records in before.workers.items():
             for record in records:
                 self._note(rank, record, show=False)

@@ -21,6 +21,7 @@ from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
 from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
+from dayfly.runs.events import Events
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
@@ -67,10 +68,11 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         self._channel_url = record.settings.channel or workplace.own_channel
         self._channel_plan = self._planned()
 
-    def start(self, before: RunRecord | None = None) -> AnyRun:
+    def start(self, before: RunRecord | None = None, so_far: Events | None = None) -> AnyRun:
         """Check what can be checked, write `run.json` and run.
 
-        before: the record of the life before. Raises RequestError before any function is started.
+        before: the record of the life before. so_far: events of all lives before. Raises
+        RequestError before any function is started.
         """
         with being_prepared(self._store.root):
             self.check()
@@ -81,7 +83,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             with being_prepared(self._store.root):
                 self._record.save(self._store)
                 is_a_run_now(self._store.root)
-            return self.run()
+            return self.run(so_far)
 
     def check(self) -> None:
         """Raise RequestError for what cannot be carried out; nothing was started by then.
@@ -113,13 +115,14 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         except DayflyError as error:
             raise RequestError(f"--channel {self._channel_url}: {error}") from error
 
-    def run(self) -> AnyRun:
+    def run(self, so_far: Events | None = None) -> AnyRun:
         """Until the run is done, stopped or failed; the directory has the results then."""
         recorder = self.recorder_kind(
             self._store.root,
             self._record.generation,
             self._display,
             self._workplace.platform.log_path,
+            so_far,
         )
         status, error = "failed", None
         with self._signals.patiently():

@@ -11,7 +11,7 @@ from dayfly.life.faults import Fault
 from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
-from dayfly.runs.events import last_at
+from dayfly.runs.events import Events
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.scripts.one_life import ScriptLife
@@ -99,7 +99,8 @@ def resume(
         Workplace.open(directory, preloads.SCRIPT, signals, variables(made)) as workplace,
     ):
         before = ScriptRecord.load(directory)
-        record = before.next_life(last_at(directory / "events"), made, **changes)
+        so_far = Events.read(directory / "events")  # all, before anything is written
+        record = before.next_life(so_far.heard_at, made, **changes)
         for note in notes:
             display.note(note)
-        return ScriptLife(record, store, display, output, faults, workplace).start(before)
+        return ScriptLife(record, store, display, output, faults, workplace).start(before, so_far)
