@@ -30,6 +30,7 @@ from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.train.arrays import Part, place
+from dayfly.train.paged import paged
 from dayfly.wire.store import FileStore
 
 
@@ -64,7 +65,7 @@ def begin(
         shown(display),
         Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
     ):
-        with being_prepared(directory):
+        with being_prepared(directory), paged(directory, when=bool(settings.cut)):
             shipped = ship(job, code, store, display.note)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts: tuple[Part, ...] = ()
@@ -142,17 +143,19 @@ def resume(
         if before.status == "done":
             with being_prepared(directory):
                 take_inputs_again(before, job, store)
+        cut = bool(before.settings.cut or record.settings.cut)
         if changed is not None and job_file is not None:
             changed = replace(changed, epochs=job.epochs)
-            with being_prepared(directory):
+            with being_prepared(directory), paged(directory, when=cut):
                 record = take_job(record, job, changed, job_file.resolve().parent, store)
             job = changed
             display.note("the job is another from here on (--allow-changed-job)")
         check_shares(job, record.settings, record.samples)
         for kind in record.settings.kinds:
             allotment(kind)  # before anything is tried
-        record = refitted(before.settings, record, job, store)
-        recut(record, job, store)
+        with paged(directory, when=cut):
+            record = refitted(before.settings, record, job, store)
+            recut(record, job, store)
         plan = None
         if record.planned is not None:
             carried = Plan.read(directory / PLAN)

@@ -81,7 +81,8 @@ class OneLife(RunLife[Recorder, Run]):
     def check(self) -> None:
         super().check()
         try:
-            checkpoints.read(self._store, self._checkpoint)
+            for stage in range(checkpoints.stages(self._checkpoint)):  # one in memory at a time
+                checkpoints.read(self._store, self._checkpoint, stage)
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 

@@ -32,7 +32,7 @@ from dayfly.train.forward import forward
 from dayfly.train.order import Epochs, Rounds
 from dayfly.train.probe import array_samples, dataset_samples, probe
 from dayfly.train.randomness import DATA, EVALUATE, seeded
-from dayfly.train.replica import Replica
+from dayfly.train.replica import Replica, model_part
 from dayfly.train.schedules import check_scheduler
 from dayfly.train.state import Tensors, load_model_tensors, model_tensors
 from dayfly.train.weighting import Weighting
@@ -139,12 +139,12 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     replica = Replica(job)
     if profile is not None:
         check_profiled(job, replica.model, profile)
-    own = {name: tensor.clone() for name, tensor in model_tensors(replica.model).items()}
+    tree, tensors = replica.state()
+    own = kept = {name: tensor.clone() for name, tensor in tensors.items()}
     try:
         if job.init is not None:
             load_model_tensors(replica.model, _initial(job, replica))
-        tree, tensors = replica.state()
-        kept = {name: tensor.clone() for name, tensor in tensors.items()}
+            kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
@@ -166,7 +166,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
     finally:
         # The model's function may give a module that is the user's own.
-        load_model_tensors(replica.model, own)
+        load_model_tensors(replica.model, model_part(own))
         replica.model.zero_grad()
     return Prepared(
         data.arrays, data.samples, states, measured.add_to(round_bytes), line, tried.weighting

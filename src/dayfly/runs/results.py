@@ -15,6 +15,7 @@ from dayfly.life.commits import Checkpoint
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
+from dayfly.train.paged import paged
 from dayfly.train.replica import build_model, model_part
 from dayfly.train.state import Tensors, load_model_tensors
 from dayfly.wire.store import FileStore, StoreError
@@ -35,18 +36,19 @@ def write_results(
     """
     billed = bill(recorder.used, platform, moved=recorder.moved, stored_bytes=recorder.stored_bytes)
     write_json(store, "bill.json", billed.dump())
-    tree, tensors = checkpoints.read(store, checkpoint)
-    history = Progress.load(tree["progress"]).history
-    losses = [recorder.losses.get(step) for step in range(checkpoint.step)]
-    whole = {
-        "epochs": history,
-        "step_loss": losses,
-        "redone_steps": recorder.redone_steps,
-        "rollbacks": recorder.rollbacks,
-    }
-    write_json(store, "history.json", whole)
-    if summary.status == "done":
-        _write_weights(store, job, model_part(tensors))
+    with paged(store.root, when=checkpoints.stages(checkpoint) > 1):
+        tree, tensors = checkpoints.read(store, checkpoint)
+        history = Progress.load(tree["progress"]).history
+        losses = [recorder.losses.get(step) for step in range(checkpoint.step)]
+        whole = {
+            "epochs": history,
+            "step_loss": losses,
+            "redone_steps": recorder.redone_steps,
+            "rollbacks": recorder.rollbacks,
+        }
+        write_json(store, "history.json", whole)
+        if summary.status == "done":
+            _write_weights(store, job, model_part(tensors))
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
