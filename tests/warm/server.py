@@ -33,6 +33,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from dayfly.uncompiled import leave_compiler_unloaded
+
 #: What commands, coordinators, functions and tests' workers import sooner or later.
 PRELOADED = (
     "torch",
@@ -92,6 +94,7 @@ def main(fd: int, path: Sequence[str]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the socket's other end closes then
     for module in PRELOADED:
         importlib.import_module(module)
+    leave_compiler_unloaded()  # or each program with an optimizer would load it for itself
     if len(os.listdir("/proc/self/task")) > 1:
         sys.exit("the preloaded modules started threads: programs may hang")
     gc.collect()
