@@ -1,7 +1,10 @@
 """`dayfly bench start`: seconds to the first step, and from the last step to the prompt.
 
-    spawn           functions asked for       first step           last step        exit
-      |=== command ===|======= workers =======|===== training =======|==== end ====|
+    spawn       functions invoked     first step        last step       exit
+      |=== command ===|=== workers ===|==== training ====|==== end ====|
+
+The report of a run has the same phases (`dayfly.runs.phases`), without start and exit of the
+interpreter.
 
 One round measures, each in processes of its own:
 
@@ -23,22 +26,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts import recorded
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import columns, framed, say, shown, spread
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
+from dayfly.runs.events import Events
+from dayfly.runs.phases import Phases, phases
 
-#: Phases of a run, in their order, and of which moments each is made.
-PHASES = ("command", "workers", "training", "end")
+#: Phases of a run, in their order.
+PHASES = tuple(one.name.removesuffix("_s") for one in fields(Phases))
 _ROUNDS = 5
 _TIMEOUT_S = 300.0
 _TAIL_CHARACTERS = 2000
@@ -105,28 +109,21 @@ def table(result: Mapping[str, Any]) -> Table:
     return framed(heading, rows)
 
 
-def phases(began: float, ended: float, directory: Path, workers: int) -> dict[str, float]:
-    """Returns the seconds of each phase of a run.
+def _spent(began: float, ended: float, directory: Path) -> Phases:
+    """Returns the phases of a run as its caller had them.
 
     Args:
         began: Unix time at which the run was asked for.
         ended: Unix time at which the caller had it back.
         directory: the run's directory.
-        workers: how many trained.
 
     Raises:
         RunFailed: the run took no step.
     """
-    steps = [one for rank in range(workers) for one in recorded.steps(directory, rank)]
-    if not steps:
+    spent = phases(Events.read(directory / "events"), asked_at=began, over_at=ended)
+    if not spent.training_s:
         raise RunFailed(f"the run in {directory} took no step")
-    asked_for = min(
-        one["at"] for one in recorded.events(directory, "coordinator") if one["kind"] == "invoked"
-    )
-    first = min(one["began"] for one in steps)
-    last = max(one["began"] + one["step_s"] for one in steps)
-    moments = (began, asked_for, first, last, ended)
-    return dict(zip(PHASES, (b - a for a, b in pairwise(moments)), strict=True))
+    return spent
 
 
 def _round(job: Path, workers: int, scratch: Path, session: Session) -> dict[str, Any]:
@@ -139,8 +136,8 @@ def _round(job: Path, workers: int, scratch: Path, session: Session) -> dict[str
     second = json.loads(answer.splitlines()[-1])
     return {
         "import_torch_s": ended - began,
-        "command": phases(spawned, over, of_command, workers),
-        "second run": phases(*second, scratch / "second", workers),
+        "command": _spent(spawned, over, of_command),
+        "second run": _spent(*second, scratch / "second"),
     }
 
 
@@ -173,11 +170,12 @@ def _timed(arguments: Sequence[str], session: Session) -> tuple[float, str, floa
 
 def _row(what: str, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the figures of one kind of run over all rounds."""
-    to_first = [one[what]["command"] + one[what]["workers"] for one in rounds]
+    to_first = [one[what].start_s for one in rounds]
     ratios = [s / one["import_torch_s"] for s, one in zip(to_first, rounds, strict=True)]
     row: dict[str, Any] = {"run": what}
     for phase in PHASES:
-        row |= spread(f"{phase}_s", [one[what][phase] for one in rounds])
+        name = f"{phase}_s"
+        row |= spread(name, [getattr(one[what], name) for one in rounds])
     return row | spread("to_first_step_s", to_first) | spread("ratio", ratios)
 
 

@@ -73,6 +73,23 @@ def words(run: Path) -> str:
     return " ".join(" ".join(texts).split())
 
 
+def test_where_the_seconds_went_is_on_the_page(tmp_path: Path) -> None:
+    coordinator, workers = made_up.regular(2, 8, deaths=False)
+    assert "start-up" not in words(made_up.write(tmp_path / "older", coordinator, workers))
+    asked_at = coordinator[0]["at"] - 2.5
+    coordinator.insert(0, {"kind": "begun", "at": coordinator[0]["at"], "asked_at": asked_at})
+    ended = max(one["began"] + one["step_s"] for one in workers[0] if one["kind"] == "step")
+    coordinator.append({"kind": "over", "at": ended + 1.75})
+    text = words(made_up.write(tmp_path / "run", coordinator, workers))
+    found = re.search(r"start-up ([0-9.]+) s training ([0-9.]+) s, end ([0-9.]+) s", text)
+    assert found, text
+    start_s, training_s, end_s = map(float, found.groups())
+    assert start_s > 2.5
+    assert end_s == 1.8
+    whole_s = ended + 1.75 - asked_at
+    assert start_s + training_s + end_s == pytest.approx(whole_s, abs=0.16), "each is rounded"
+
+
 def test_a_run_that_is_done(run: Path) -> None:
     file = write_report(run)
     assert file == run / "report.html"

@@ -85,7 +85,7 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
     from dayfly.cli.warm import warm_up
     from dayfly.runs import preloads
 
-    warm_up(preloads.JOB)
+    asked_at = warm_up(preloads.JOB)
     from dayfly.cli.demo import demo_job
     from dayfly.cli.outcome import conclude
     from dayfly.runs import launch
@@ -96,7 +96,12 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
     raise typer.Exit(
         conclude(
             lambda: launch.begin(
-                demo_job(), Settings(workers=4), directory=run_dir, name="demo", display=display
+                demo_job(),
+                Settings(workers=4),
+                directory=run_dir,
+                name="demo",
+                display=display,
+                asked_at=asked_at,
             ),
             as_json=as_json,
         )
@@ -167,7 +172,7 @@ def train(
     from dayfly.cli.warm import warm_up
     from dayfly.runs import preloads
 
-    warm_up(preloads.JOB)
+    asked_at = warm_up(preloads.JOB)
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
     from dayfly.runs import launch
@@ -201,6 +206,7 @@ def train(
                 job_file=job_file,
                 allow_changed_job=allow_changed_job,
                 display=display,
+                asked_at=asked_at,
                 **given,
             )
         if allow_changed_job:
@@ -224,6 +230,7 @@ def train(
             code=job_file.resolve().parent,
             plan=carried,
             display=display,
+            asked_at=asked_at,
         )
 
     raise typer.Exit(conclude(action, as_json=as_json))
@@ -278,7 +285,7 @@ def run(
     from dayfly.cli.warm import warm_up
     from dayfly.runs import preloads
 
-    warm_up(preloads.SCRIPT)
+    asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.script import run_script
 
@@ -295,6 +302,7 @@ def run(
                 run_dir=run_dir,
                 resume=resume,
                 as_json=as_json,
+                asked_at=asked_at,
             ),
             as_json=as_json,
         )

@@ -23,10 +23,12 @@ def run_script(
     run_dir: Path | None,
     resume: Path | None,
     as_json: bool,
+    asked_at: float,
 ) -> ScriptRun:
     """Begin a run, or go on with one. Raises RequestError for what cannot be.
 
-    What the functions print goes to standard output, but with --json to standard error.
+    What the functions print goes to standard output, but with --json to standard error. asked_at:
+    since when the user waits, in Unix seconds.
     """
     display = Lines(StandardError())
     output = sys.stderr if as_json else sys.stdout
@@ -37,7 +39,7 @@ def run_script(
                 raise RequestError(
                     f"--resume goes on with what is in the run's directory: leave out {name}"
                 )
-        return launch.resume(resume, display=display, output=output, **settings)
+        return launch.resume(resume, display=display, output=output, asked_at=asked_at, **settings)
     if script is None:
         raise RequestError("no script: name a Python file, or --resume DIR")
     return launch.begin(
@@ -48,4 +50,5 @@ def run_script(
         directory=run_dir,
         display=display,
         output=output,
+        asked_at=asked_at,
     )

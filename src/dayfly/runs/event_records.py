@@ -39,6 +39,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun(Event):
+    """A life of the run began. asked_at: when it was asked for, before anything was checked."""
+
+    kind: ClassVar[str] = "begun"
+
+    asked_at: UnixSeconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over(Event):
+    """A life of the run is over, and its results are written."""
+
+    kind: ClassVar[str] = "over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoked(Event):
     """The coordinator invoked a function."""
 
@@ -272,7 +288,8 @@ class OtherCpu(Told):
 
 
 _COORDINATOR: Mapping[str, type[Event]] = {
-    one.kind: one for one in (Invoked, Ended, Committed, Stopping, RolledBack, StartedAgain)
+    one.kind: one
+    for one in (Begun, Over, Invoked, Ended, Committed, Stopping, RolledBack, StartedAgain)
 }
 _WORKER: Mapping[str, type[Told]] = {
     one.kind: one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,14 +45,17 @@ def begin(
     plan: Plan | None = None,
     display: Display,
     faults: Sequence[Fault] = (),
+    asked_at: float | None = None,
 ) -> Run:
     """Check a request, make the run's directory and train.
 
     directory: default `runs/<run id>`. name: part of the run's id. code: directory whose files
-    travel with the job. plan: of which the settings are, maybe with others in their place. Raises
-    RequestError before any function is started, leaving nothing; a run that fails afterwards is
-    returned, with its error in the result.
+    travel with the job. plan: of which the settings are, maybe with others in their place.
+    asked_at: since when the user waits, in Unix seconds; None: now. Raises RequestError before any
+    function is started, leaving nothing; a run that fails afterwards is returned, with its error in
+    the result.
     """
+    asked_at = time.time() if asked_at is None else asked_at
     check_shares(job, settings)
     for kind in settings.kinds:
         allotment(kind)  # before anything is made
@@ -89,6 +93,7 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
                 made_with=made,
+                began_at=asked_at,
             )
         return OneLife(job, record, store, display, faults, workplace, plan).start()
 
@@ -101,15 +106,17 @@ def resume(
     allow_changed_job: bool = False,
     display: Display,
     faults: Sequence[Fault] = (),
+    asked_at: float | None = None,
     **changes: Any,
 ) -> Run:
     """Go on with a run from its last checkpoint; a run that is done is returned as it is.
 
     epochs: to which it goes; None: as before. job_file: the job's, to be compared with the stored
-    one; None: that is taken. allow_changed_job: go on with the file's if it is another. changes:
-    settings that are to be others from now on, such as `workers`; None: as before. Raises
-    RequestError if the directory holds no run, or another process runs it.
+    one; None: that is taken. allow_changed_job: go on with the file's if it is another. asked_at:
+    see `begin`. changes: settings that are to be others from now on, such as `workers`; None: as
+    before. Raises RequestError if the directory holds no run, or another process runs it.
     """
+    asked_at = time.time() if asked_at is None else asked_at
     directory = directory.absolute()
     record = Record.load(directory)
     store = FileStore(directory)
@@ -135,7 +142,7 @@ def resume(
     ):
         before = Record.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written
-        record = before.next_life(so_far.heard_at, made, **changes)
+        record = before.next_life(so_far.heard_at, made, asked_at, **changes)
         if epochs is not None and epochs != job.epochs:
             job = replace(job, epochs=epochs)
             check_epochs(before, job, store)

@@ -36,8 +36,8 @@ class RunRecord:
     needs a default, so that files of earlier versions stay readable. Names that become paths have
     types of their own, such as `Name`.
 
-    generation: how often all workers started anew before. began_at: of this life of the run, in
-    Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
+    generation: how often all workers started anew before. began_at: when this life of the run was
+    asked for, in Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
     `runs.made_with`.
     """
 
@@ -93,13 +93,18 @@ class RunRecord:
         return self.settings.allow_other_cpu if asked is None else asked
 
     def next_life(
-        self, heard_at: float | None, made_with: Mapping[str, str] | None = None, **changes: Any
+        self,
+        heard_at: float | None,
+        made_with: Mapping[str, str] | None = None,
+        asked_at: float | None = None,
+        **changes: Any,
     ) -> Self:
         """The record of the life that goes on with this run.
 
         heard_at: when the last was heard of this one, for one whose coordinator was killed.
-        made_with: of that life; None: as before. changes: of the settings; None: as before. Raises
-        RequestError for those that cannot be.
+        made_with: of that life; None: as before. asked_at: when that was asked for, in Unix
+        seconds; None: now. changes: of the settings; None: as before. Raises RequestError for those
+        that cannot be.
         """
         known = {name: value for name, value in changes.items() if value is not None}
         killed_s = 0.0
@@ -112,7 +117,7 @@ class RunRecord:
             made_with=self.made_with if made_with is None else made_with,
             status="running",
             error=None,
-            began_at=time.time(),
+            began_at=time.time() if asked_at is None else asked_at,
             wall_s=self.wall_s + killed_s,
         )
 

@@ -21,6 +21,7 @@ from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
 from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
+from dayfly.runs.event_records import Begun, Over
 from dayfly.runs.events import Events
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Display, Recorder
@@ -63,7 +64,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         self._workplace = workplace
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
-        self._began = time.monotonic()
+        self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
         self._sure_to_fail = False
         self._channel_url = record.settings.channel or workplace.own_channel
         self._channel_plan = self._planned()
@@ -127,6 +128,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         status, error = "failed", None
         with self._signals.patiently():
             try:
+                recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
                 status = self._generations(recorder)
             except (RunFailed, StoreError) as failure:
                 error = str(failure)
@@ -136,6 +138,8 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             except Stopped:
                 status = "stopped"
             result = self._write_results(self._summary(status, error), recorder)
+            with suppress(StoreError):  # what came of the run is written
+                recorder.write("coordinator", kind=Over.kind)
         return self._over(result)
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any, Self
 from dayfly.plan.plan import Plan
 from dayfly.plan.prediction import Prediction
 from dayfly.runs.directory import PLAN
-from dayfly.runs.event_records import Ended, Event, Invoked, RolledBack, Told
+from dayfly.runs.event_records import Begun, Ended, Event, Invoked, RolledBack, Told
 from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.planned import Planned
 from dayfly.runs.records import JobFacts, read_any
@@ -127,7 +127,8 @@ def lived_s(coordinator: Sequence[Event]) -> float | None:
             running[one.rank] = one.at
         elif isinstance(one, Ended) and one.rank in running:
             lives.append((running.pop(one.rank), one.at))
-        last_at = one.at
+        if not isinstance(one, Begun):
+            last_at = one.at
     lives += [(began, last_at) for began in running.values()]
     return sum(end - begin for begin, end in joined(lives, 0.0)) if lives else None
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
-from dayfly.runs.event_records import Measured, epochs_from_1
+from dayfly.runs.event_records import Begun, Measured, epochs_from_1
 from dayfly.runs.events import Json
+from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import curves, detail, lives, planned, simulation, tables
 from dayfly.runs.report.comparison import compared
@@ -185,6 +186,9 @@ def _tiles(
     simulated = run.record if isinstance(run.record, SimulationRecord) else None
     workers = simulated.settings.workers if simulated is not None else len(times.bands)
     tiles.append(("wall time", _duration(wall_s), f"{workers} workers"))
+    if (spent := _spent(run)) is not None:
+        rest = f"training {_duration(spent.training_s)}, end {_duration(spent.end_s)}"
+        tiles.append(("start-up", _duration(spent.start_s), rest))
     if simulated is not None:
         tiles += simulation.tiles(simulated)
     elif not run.of_script:
@@ -203,6 +207,15 @@ def _tiles(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more)}</small></dd></div>"
         for name, value, more in tiles
     )
+
+
+def _spent(run: RunFiles) -> Phases | None:
+    """Where the seconds of a training went; None where that is not known.
+
+    Earlier versions did not record when a run was asked for, and a script's steps are its own.
+    """
+    begun = any(isinstance(one, Begun) for one in run.events.coordinator)
+    return phases(run.events) if begun and not run.of_script else None
 
 
 def _of_training(
@@ -297,6 +310,12 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
         "redone_steps": history.redone_steps,
         "checkpoints": len(times.checkpoints),
     }
+    if (spent := _spent(run)) is not None:
+        what |= {
+            "start_up_s": spent.start_s,
+            "training_s": spent.training_s,
+            "end_s": spent.end_s,
+        }
     result = record.result
     if result is not None and result.predicted_step_s is not None:
         what |= {"step_s": result.step_s, "predicted_step_s": result.predicted_step_s}

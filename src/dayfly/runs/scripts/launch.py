@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,13 +35,16 @@ def begin(
     display: Display,
     output: TextIO,
     faults: Sequence[Fault] = (),
+    asked_at: float | None = None,
 ) -> ScriptRun:
     """Check a request, make the run's directory and run the script on all workers.
 
     what: a file, or the name of a module. directory: default `runs/<run id>`. output: where the
-    functions' output is shown. Raises RequestError before any function is started, leaving nothing;
-    a run that fails afterwards is returned, with its error in the result.
+    functions' output is shown. asked_at: since when the user waits, in Unix seconds; None: now.
+    Raises RequestError before any function is started, leaving nothing; a run that fails afterwards
+    is returned, with its error in the result.
     """
+    asked_at = time.time() if asked_at is None else asked_at
     cwd = Path.cwd()
     script = Script.find(what, module=module, cwd=cwd)
     allotment(settings)  # before anything is made
@@ -63,6 +67,7 @@ def begin(
                 args=tuple(args),
                 cwd=str(cwd),
                 made_with=made,
+                began_at=asked_at,
             )
         return ScriptLife(record, store, display, output, faults, workplace).start()
 
@@ -73,14 +78,17 @@ def resume(
     display: Display,
     output: TextIO,
     faults: Sequence[Fault] = (),
+    asked_at: float | None = None,
     **changes: Any,
 ) -> ScriptRun:
     """Start the script of a run again, in the next generation; it has its files of before.
 
-    changes: settings that are to be others from now on, such as `lifetime_s`; None: as before. A
-    run that is done is returned as it is, which is said. Raises RequestError if the directory holds
-    no run of a script, another process runs it, or the script is another one by now.
+    asked_at: see `begin`. changes: settings that are to be others from now on, such as
+    `lifetime_s`; None: as before. A run that is done is returned as it is, which is said. Raises
+    RequestError if the directory holds no run of a script, another process runs it, or the script
+    is another one by now.
     """
+    asked_at = time.time() if asked_at is None else asked_at
     directory = directory.absolute()
     record = ScriptRecord.load(directory)
     if record.status == "done" and record.result is not None:
@@ -100,7 +108,7 @@ def resume(
     ):
         before = ScriptRecord.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written
-        record = before.next_life(so_far.heard_at, made, **changes)
+        record = before.next_life(so_far.heard_at, made, asked_at, **changes)
         for note in notes:
             display.note(note)
         return ScriptLife(record, store, display, output, faults, workplace).start(before, so_far)
