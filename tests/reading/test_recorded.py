@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dayfly.errors import RequestError
 from dayfly.life import checkpoints
 from dayfly.plan.plan import Plan
 from dayfly.plan.profile_file import dump_profile, read_profile
@@ -19,6 +20,7 @@ from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import configuration_of
 from dayfly.runs.rebilling import rebill
+from dayfly.runs.records import read_any
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
 from dayfly.runs.report.reading import read_bill, read_history
@@ -53,6 +55,19 @@ def test_a_job_can_be_taken_up() -> None:
     events = Events.read(RECORDED / "job" / "events")
     assert [used.outcome for used in events.used] == ["returned", "returned"]
     assert events.cut_lines == 0
+
+
+def test_a_record_says_whether_it_was_changed(tmp_path: Path) -> None:
+    """Of an earlier version nobody knows."""
+    file = tmp_path / "run.json"
+    file.write_bytes((RECORDED / "job" / "run.json").read_bytes().replace(b"tiny", b"tinier"))
+    record = Record.load(tmp_path)
+    record.save(FileStore(tmp_path))
+    assert Record.load(tmp_path) == record
+    file.write_bytes(file.read_bytes().replace(b"tinier", b"tiny"))
+    for read in (Record.load, read_any):
+        with pytest.raises(RequestError, match=r"run.json was changed after it was written"):
+            read(tmp_path)
 
 
 def test_a_script_can_be_started_again() -> None:

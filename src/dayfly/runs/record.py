@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from dayfly.dataclass_json import Name, UnixSeconds, dump, read
 from dayfly.errors import RequestError
 from dayfly.json_files import parse, read_bytes, versioned
+from dayfly.life.commits import digest_of
 from dayfly.runs.directory import RECORD, no_run
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.result import Result, Status
@@ -20,12 +21,16 @@ from dayfly.wire.store import FileStore
 FORMAT = 3
 #: What to do about a damaged `run.json`.
 REMEDY = "put back the file from a copy of the run's directory, or begin the run anew"
+#: Where its digest stands.
+_WHOLE = "whole"
 #: Kinds of runs.
 JOB, SCRIPT = "job", "script"
 #: What no function ran: a directory as of a run, in which only the record says so.
 SIMULATION = "simulation"
 #: The command that runs a kind.
 _COMMANDS = {JOB: "dayfly train", SCRIPT: "dayfly run"}
+
+AnyRecord = TypeVar("AnyRecord", bound="RunRecord")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,8 @@ class RunRecord:
 
     def save(self, store: FileStore) -> None:
         """Write it, whole or not at all."""
-        whole = {"format": FORMAT, "kind": self.kind, **dump(self)}
+        content = dump(self)
+        whole = {"format": FORMAT, "kind": self.kind, **content, _WHOLE: _digest(content)}
         store.put(RECORD, json.dumps(whole, indent=1, allow_nan=False).encode())
 
     @classmethod
@@ -75,7 +81,7 @@ class RunRecord:
             )
         if kind != cls.kind:
             raise RequestError(f"{directory / RECORD}: kind is {kind!r}, which is none: {REMEDY}")
-        return read(cls, tree, str(directory / RECORD), remedy=REMEDY)
+        return read_as(cls, tree, directory)
 
     def ended(self, result: Result) -> Self:
         """The record of the run when this life is over."""
@@ -124,6 +130,28 @@ class RunRecord:
     def changed_settings(self, changes: Mapping[str, Any]) -> FunctionSettings:
         """The settings of the next life. Raises RequestError for what has to stay as it is."""
         return replace(self.settings, **changes)
+
+
+def read_as(kind: type[AnyRecord], tree: Mapping[str, Any], directory: Path) -> AnyRecord:
+    """Returns the record of what `read_record` gave, without its kind.
+
+    Raises:
+        RequestError: names the field that is damaged; or the file, if what it says was changed
+            after it was written. Earlier versions wrote no digest.
+    """
+    place = str(directory / RECORD)
+    content = {name: value for name, value in tree.items() if name != _WHOLE}
+    record = read(kind, content, place, remedy=REMEDY)
+    if tree.get(_WHOLE, digest := _digest(content)) != digest:
+        raise RequestError(
+            f"{place} was changed after it was written, as its digest tells: {REMEDY}"
+        )
+    return record
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Of all that a record says. content: as JSON has it."""
+    return digest_of(json.dumps(content, sort_keys=True).encode())
 
 
 def read_record(directory: Path) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from dayfly.dataclass_json import Real, read
+from dayfly.dataclass_json import Real
 from dayfly.errors import RequestError
 from dayfly.runs.directory import RECORD
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.planned import Planned
 from dayfly.runs.planning import Wanted
-from dayfly.runs.record import JOB, REMEDY, SIMULATION, RunRecord, read_record
+from dayfly.runs.record import JOB, REMEDY, SIMULATION, RunRecord, read_as, read_record
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.runs.settings import Settings
 
@@ -84,4 +84,4 @@ def read_any(directory: Path) -> RunRecord:
     kind = _KINDS.get(str(tree.pop("kind", JOB)))
     if kind is None:
         raise RequestError(f"{directory / RECORD}: kind is none of {', '.join(_KINDS)}: {REMEDY}")
-    return read(kind, tree, str(directory / RECORD), remedy=REMEDY)
+    return read_as(kind, tree, directory)
