@@ -61,6 +61,26 @@ def test_another_attempt_goes_on_with_the_form() -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"float32"', '"float64"', "dtype 'float64' is none of float32, "),
+        ('"float32"', '"nn"', "dtype 'nn' is none of"),
+        ('"row": [3]', '"row": [-3]', r"leaves\[0\].row\[0\] is -3, not a whole number from 0"),
+        ('"leaves": [', '"leaves": [7, ', r"leaves\[0\] is 7"),
+        ('"tree": "', '"tree": "x', "tree is none of torch's"),
+        ("{", "[", "is no JSON"),
+    ],
+)
+def test_a_form_that_is_none_is_refused(old: str, new: str, said: str) -> None:
+    rows = Rows(range(SAMPLES))
+    rows.write(range(SAMPLES), *nested(range(SAMPLES)))
+    form = rows.form().decode()
+    assert old in form
+    with pytest.raises(RequestError, match=said):
+        Rows(range(SAMPLES)).take_form(form.replace(old, new, 1).encode())
+
+
+@pytest.mark.parametrize(
     ("outputs", "text"),
     [
         (torch.tensor(1.0), r"of 2 samples .* a tensor of shape \[\], so metrics cannot"),

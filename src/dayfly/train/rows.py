@@ -7,7 +7,8 @@ on the CPU, detached, floats as float32       as bytes, they are gathered at one
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 from torch.utils._pytree import (
@@ -18,12 +19,56 @@ from torch.utils._pytree import (
     treespec_loads,
 )
 
+from dayfly.dataclass_json import Range, Real, dump, read
 from dayfly.errors import RequestError
+from dayfly.json_files import parse
 
 _ADVICE = (
     "let the model or the job's step give outputs and targets as tensors with one row a sample, "
     "alone or in dicts, tuples and lists"
 )
+
+
+#: Of rows that are kept (see `_checked`), by the names that they have in JSON.
+_DTYPES = {
+    str(one).removeprefix("torch."): one
+    for one in (
+        *(torch.float32, torch.complex32, torch.complex64, torch.complex128, torch.bool),
+        *(torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    )
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+#: What a form is, in errors, and what to do about one that is damaged.
+_PLACE = "the form of outputs and targets that another attempt kept"
+_REMEDY = "go on with the run by --resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leaf:
+    """Rows of a dtype, each of shape `row`; or a value that is no tensor."""
+
+    dtype: str | None = None
+    row: tuple[int, ...] = ()
+    value: bool | Annotated[int, Range()] | Real | None = None
+
+    def check_read(self) -> None:
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise ValueError(f"dtype {self.dtype!r} is none of {', '.join(_DTYPES)}")
+
+    def room(self, samples: int) -> Any:
+        """What holds these rows of so many samples."""
+        if self.dtype is None:
+            return self.value
+        return torch.empty((samples, *self.row), dtype=_DTYPES[self.dtype])
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Of a tree of outputs and targets. tree: as torch writes it."""
+
+    tree: str
+    leaves: tuple[_Leaf, ...]
 
 
 class Rows:
@@ -48,23 +93,25 @@ class Rows:
         """Of what form the rows are, for `take_form` of another attempt; JSON."""
         assert self._spec is not None, "nothing was written"
         leaves = [
-            {"dtype": str(leaf.dtype).removeprefix("torch."), "row": list(leaf.shape[1:])}
+            _Leaf(dtype=_NAMES[leaf.dtype], row=tuple(leaf.shape[1:]))
             if _is_rows(leaf)
-            else {"value": leaf}
+            else _Leaf(value=leaf)
             for leaf in self._leaves
         ]
-        return json.dumps({"tree": treespec_dumps(self._spec), "leaves": leaves}).encode()
+        return json.dumps(dump(_Form(treespec_dumps(self._spec), tuple(leaves)))).encode()
 
     def take_form(self, form: bytes) -> None:
-        """Makes room for rows of a form."""
-        read = json.loads(form)
-        self._spec = treespec_loads(read["tree"])
-        self._leaves = [
-            torch.empty((len(self.samples), *one["row"]), dtype=getattr(torch, one["dtype"]))
-            if "dtype" in one
-            else one["value"]
-            for one in read["leaves"]
-        ]
+        """Makes room for rows of a form.
+
+        Raises:
+            RequestError: it is none.
+        """
+        found = read(_Form, parse(form, _PLACE, _REMEDY), _PLACE, remedy=_REMEDY)
+        try:
+            self._spec = treespec_loads(found.tree)
+        except Exception as error:  # torch says many things of a text that is none
+            raise RequestError(f"{_PLACE}: tree is none of torch's: {_REMEDY}") from error
+        self._leaves = [one.room(len(self.samples)) for one in found.leaves]
 
     def write(self, block: range, outputs: Any, targets: Any) -> None:
         """Keeps a block's rows.
