@@ -90,6 +90,29 @@ def test_who_comes_second_leaves_nothing(worker: DynamoChannel) -> None:
     assert torch.equal(got, tensor((300_000,)))
 
 
+@pytest.mark.parametrize(
+    ("size", "name", "value"),
+    [
+        (10, "data", None),
+        (10, "data", {"S": "text"}),
+        (10, "parts", {"N": "1.5"}),
+        (300_000, "nonce", None),
+        (300_000, "bytes", {"S": "many"}),
+        (300_000, "parts", {"N": "-1"}),
+    ],
+)
+def test_an_item_that_no_channel_wrote_is_named(
+    worker: DynamoChannel, size: int, name: str, value: dict[str, str] | None
+) -> None:
+    put(worker, KEY, tensor((size,), torch.uint8))
+    (item,) = (one for one in items(worker) if "parts" in one)
+    others = {key: kept for key, kept in item.items() if key != name}
+    worker._table.put(others if value is None else {**others, name: value})
+    at = f"table {worker._table.name}: the item {item['box']['S']}/{KEY.name}"
+    with pytest.raises(WireError, match=f"{re.escape(at)} has no {name} as dayfly writes it: "):
+        worker.get(KEY, torch.zeros(size, dtype=torch.uint8), SOON_S)
+
+
 class Killed(BaseException):
     """The worker is gone at once."""
 

@@ -79,7 +79,7 @@ class DynamoChannel(PolledChannel):
         won = self._insist("making the channel", lambda: self._table.put_new(marker), brief)
         if not won:
             there = self._insist("making the channel", lambda: self._table.get(self._marker), brief)
-            if there is None or there["nonce"] != marker["nonce"]:
+            if there is None or there.get("nonce") != marker["nonce"]:
                 name = "/".join(self._marker)
                 raise WireError(f"the channel at {self._place}/{name} is there already")
 
@@ -88,7 +88,7 @@ class DynamoChannel(PolledChannel):
         marker = self._insist("opening the channel", lambda: self._table.get(self._marker))
         if marker is None or "open" not in marker:
             raise WireError(f"there is no channel at {self._place}/{'/'.join(self._marker)}")
-        self._senders = int(marker["senders"]["N"])
+        self._senders = self._table.number(marker, "senders")
 
     def trim(self, before_step: int) -> None:
         super().trim(before_step)
@@ -139,12 +139,12 @@ class DynamoChannel(PolledChannel):
         item = self._table.get(at)
         if item is None:
             return None
-        count = int(item["parts"]["N"]) if "parts" in item else 0
-        data = memoryview(item["data"]["B"])
+        count = self._table.number(item, "parts") if "parts" in item else 0
+        data = self._table.blob(item, "data")
         if not count:
             return Incoming(data.nbytes, [data])
-        pieces = self._pieces(data, at, item["nonce"]["S"], count)
-        return Incoming(int(item["bytes"]["N"]), pieces, requests=1 + count)
+        pieces = self._pieces(data, at, self._table.text(item, "nonce"), count)
+        return Incoming(self._table.number(item, "bytes"), pieces, requests=1 + count)
 
     def _pieces(
         self, head: memoryview, at: Address, nonce: str, count: int
@@ -156,7 +156,7 @@ class DynamoChannel(PolledChannel):
             if len(found) < len(wanted):
                 raise Vanished
             for item in sorted(found, key=lambda one: one["name"]["S"]):
-                yield memoryview(item["data"]["B"])
+                yield self._table.blob(item, "data")
 
     def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
         at = {self._address(key): key for key in keys}
@@ -169,7 +169,7 @@ class DynamoChannel(PolledChannel):
             for item in self._table.query(self._box(reader), ["name", "bytes"]):
                 key = Key.parse(item["name"]["S"], reader)
                 if key is not None:
-                    yield key, int(item["bytes"]["N"])
+                    yield key, self._table.number(item, "bytes")
 
     def _delete(self, keys: Sequence[Key]) -> None:
         self._delete_at([self._address(key) for key in keys])
@@ -185,7 +185,7 @@ class DynamoChannel(PolledChannel):
         for marker in markers:
             self._table.put({**marker, **self._expiring(MARKER_S)})
         for marker in markers:
-            senders = int(marker["senders"]["N"])
+            senders = self._table.number(marker, "senders")
             for reader in (*range(senders), EVERYONE, COORDINATOR, SERVER):
                 box = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).box}"
                 while found := [address_of(item) for item in self._table.query(box, ["name"])]:
@@ -198,10 +198,10 @@ class DynamoChannel(PolledChannel):
         self._erase([address_of(item) for item in items])
         self._erase(
             [
-                self._part(address_of(item), item["nonce"]["S"], one)
+                self._part(address_of(item), self._table.text(item, "nonce"), one)
                 for item in items
                 if "parts" in item
-                for one in range(int(item["parts"]["N"]))
+                for one in range(self._table.number(item, "parts"))
             ]
         )
 

@@ -185,6 +185,33 @@ class Table:
         for page in pages:
             yield from page["Items"]
 
+    def text(self, item: Item, name: str) -> str:
+        """An item's text. Raises WireError for an item that no channel wrote."""
+        return str(self._value(item, name, "S", str))
+
+    def number(self, item: Item, name: str) -> int:
+        """An item's whole number, from 0. Raises WireError likewise."""
+        found = str(self._value(item, name, "N", str))
+        if not (found.isascii() and found.isdecimal()):
+            raise self._malformed(item, name)
+        return int(found)
+
+    def blob(self, item: Item, name: str) -> memoryview:
+        """An item's bytes. Raises WireError likewise."""
+        return memoryview(self._value(item, name, "B", bytes))
+
+    def _value(self, item: Item, name: str, kind: str, of: type) -> Any:
+        found = item.get(name, {}).get(kind)
+        if not isinstance(found, of):
+            raise self._malformed(item, name)
+        return found
+
+    def _malformed(self, item: Item, name: str) -> WireError:
+        return WireError(
+            f"table {self.name}: the item {'/'.join(address_of(item))} has no {name} as dayfly "
+            "writes it: another program writes there; give another table"
+        )
+
     def close(self) -> None:
         """Let go of the connections."""
         self._client.close()
