@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,13 +83,19 @@ def room_of(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else "dayfly"
 
 
+@functools.cache
+def tree_of(source: str) -> ast.Module:
+    """Parsed once, for all who look at it."""
+    return ast.parse(source)
+
+
 def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
     """Line and module of every import from dayfly, wherever it stands in a module of `package`.
 
     Imports in functions and under TYPE_CHECKING count, and so do modules named in a text to be
     imported by name, such as "dayfly.runs.worker:main".
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(source)):
         found: list[str] = []
         match node:
             case ast.Import():
@@ -127,9 +134,13 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_imports_point_down(path: Path) -> None:
-    assert wrong_imports(path.read_text(), package_of(path)) == []
+def offenders(found: Callable[[Path], list[str]], paths: Sequence[Path]) -> dict[str, list[str]]:
+    """What is found in each file, of those in which something is."""
+    return {relative(path): wrong for path in paths if (wrong := found(path))}
+
+
+def test_imports_point_down() -> None:
+    assert offenders(lambda path: wrong_imports(path.read_text(), package_of(path)), FILES) == {}
 
 
 def test_every_room_is_in_the_drawing() -> None:
@@ -182,7 +193,7 @@ Classes = dict[str, ast.ClassDef]
 
 def classes_by_name(sources: list[str]) -> Classes:
     """All classes; a name that is used twice is rare enough for a check of docstrings."""
-    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    nodes = [node for source in sources for node in ast.walk(tree_of(source))]
     return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
@@ -202,7 +213,7 @@ def inherits_docstring(owner: ast.ClassDef, method: str, known: Classes) -> bool
 
 def undocumented(source: str, known: Classes) -> list[str]:
     """Public names of a module without a docstring, `Class.method` for methods."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     missing = [] if ast.get_docstring(tree) else ["the module"]
 
     def visit(owner: ast.Module | ast.ClassDef, prefix: str) -> None:
@@ -221,15 +232,10 @@ def undocumented(source: str, known: Classes) -> list[str]:
     return missing
 
 
-@pytest.fixture(scope="module")
-def known() -> Classes:
-    return classes_by_name([path.read_text() for path in FILES])
-
-
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_public_names_say_what_they_do(path: Path, known: Classes) -> None:
-    missing = undocumented(path.read_text(), known)
-    assert not missing, "without a docstring: " + ", ".join(missing)
+def test_public_names_say_what_they_do() -> None:
+    known = classes_by_name([path.read_text() for path in FILES])
+    without = offenders(lambda path: undocumented(path.read_text(), known), FILES)
+    assert without == {}, "without a docstring"
 
 
 def test_a_missing_docstring_is_caught() -> None:
@@ -249,10 +255,10 @@ def bare(): pass
     assert names == ["Base.untold", "Child.untold", "bare"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_no_file_is_long(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= LARGEST_LINES, f"{lines} lines: one concept a file"
+def test_no_file_is_long() -> None:
+    lines = {relative(path): len(path.read_text().splitlines()) for path in FILES}
+    long = {path: count for path, count in lines.items() if count > LARGEST_LINES}
+    assert long == {}, "one concept a file"
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -287,9 +293,8 @@ def missing_targets(page: Path) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_what_pages_name_exists(page: Path) -> None:
-    assert missing_targets(page) == []
+def test_what_pages_name_exists() -> None:
+    assert offenders(missing_targets, PAGES) == {}
 
 
 def test_a_dead_link_is_caught(tmp_path: Path) -> None:
