@@ -19,6 +19,22 @@ import socket
 import sys
 from pathlib import Path
 
+#: Programs that workers run, with all that these import.
+WORKLOADS = (
+    "asynchronous",
+    "beyond",
+    "checkpoints",
+    "collectives",
+    "ddp",
+    "dying",
+    "functional",
+    "groups",
+    "messages",
+    "objects",
+    "pipelines",
+    "sharded",
+    "wrong",
+)
 PRELOADED = (
     "torch",
     "torch._dynamo",
@@ -35,6 +51,7 @@ PRELOADED = (
     "torch.distributed.tensor.parallel",
     "dayfly.wire.engine",
     "tests.process_group.worker",
+    *(f"tests.process_group.workloads.{module}" for module in WORKLOADS),
 )
 _REQUEST_BYTES = 4096
 _SET_PARENT_DEATH_SIGNAL = 1

@@ -25,14 +25,30 @@ MODULES = (
 )
 
 
+#: What torch builds of the collectives, which the suite has in both sizes: of these programs it
+#: has the small world, where sums are the same bits, and a large one of each kind.
+BUILT = ("checkpoints", "ddp", "functional", "pipelines", "sharded")
+LARGE = {"into_other_shards", "small_buckets", "interleaved_zero_bubble", "clipped"}
+
+
 def cases(*modules: str) -> list[ParameterSet]:
     """The workloads of modules, each in worlds of its sizes."""
     return [
-        pytest.param(workload, size, id=f"{module}-{workload.name}-{size}")
+        pytest.param(
+            workload,
+            size,
+            id=f"{module}-{workload.name}-{size}",
+            marks=[pytest.mark.slow] if rare(module, workload, size) else [],
+        )
         for module in modules
         for workload in workloads(module)
         for size in workload.sizes
     ]
+
+
+def rare(module: str, workload: Workload, size: int) -> bool:
+    """Whether a case is one more of a product."""
+    return module in BUILT and size > min(workload.sizes) and workload.name not in LARGE
 
 
 @pytest.mark.parametrize(("workload", "size"), cases(*MODULES))

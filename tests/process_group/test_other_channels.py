@@ -1,4 +1,7 @@
-"""The same over other channels than memory: some programs of every kind."""
+"""The same over other channels than memory: some programs of every kind.
+
+What torch builds of collectives and messages runs over one that keeps, and one that does not.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,10 @@ pytestmark = pytest.mark.long
 SOME = {
     "asynchronous": ["different_ones_at_once"],
     "collectives": ["all_to_all_single", "broadcast", "coalesced"],
-    "ddp": ["small_buckets"],
     "groups": ["overlapping"],
     "messages": ["from_anybody", "large_messages", "many_in_flight"],
-    "pipelines": ["interleaved"],
-    "sharded": ["clipped"],
 }
+BUILT = {"ddp": ["small_buckets"], "pipelines": ["interleaved"], "sharded": ["clipped"]}
 
 
 @contextmanager
@@ -48,12 +49,21 @@ CHANNELS: dict[str, Callable[[], AbstractContextManager[str]]] = {
 }
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_same_as_over_gloo(world: World, channel: str) -> None:
+@pytest.mark.parametrize(
+    ("channel", "programs"),
+    [
+        ("redis", SOME | BUILT),
+        ("directory", SOME),
+        ("ps", SOME),
+        ("tcp", SOME | BUILT),
+        *(pytest.param(one, BUILT, marks=pytest.mark.slow) for one in ("directory", "ps")),
+    ],
+)
+def test_same_as_over_gloo(world: World, channel: str, programs: dict[str, list[str]]) -> None:
     with CHANNELS[channel]() as url:
         environment = {CHANNEL: url}
         used = set()
-        for module, names in SOME.items():
+        for module, names in programs.items():
             for workload in workloads(module):
                 if workload.name in names:
                     assert_equal(world, workload, workload.sizes[0], environment)

@@ -41,7 +41,14 @@ raise ZeroDivisionError("the user's own")
 """
 
 
-@pytest.mark.parametrize("channel", ["", "tcp://"], ids=["memory", "tcp"])
+@pytest.mark.parametrize(
+    "channel",
+    [
+        pytest.param("", id="memory"),
+        # One more of a product: the end is the process group's, whatever the channel.
+        pytest.param("tcp://", id="tcp", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interpreter_ends_while_operations_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: str
 ) -> None:

@@ -14,8 +14,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
 
+from torch import Tensor
+
 from tests.process_group.server import request
 from tests.process_group.worker import Outcome, Task
+from tests.process_group.workloads import Workload
 
 #: torch calls half of its collectives deprecated; its users do not stop using them.
 QUIET = ("-W", "ignore::FutureWarning")
@@ -38,13 +41,17 @@ _Place = tuple[int, frozenset[tuple[str, str]]]
 
 
 class World:
-    """Workers for worlds of each size, forked from one server. Close it: then nothing is left."""
+    """Workers for worlds of each size, forked from one server. Close it: then nothing is left.
+
+    references: what workloads gave over the backend that others are compared with, by size.
+    """
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="dayfly-test-")
         self.directory = Path(self._directory.name)
         self._log = self.directory / "log"
         self._log_begins = 0
+        self.references: dict[tuple[Workload, int], Sequence[Mapping[str, Tensor]]] = {}
         self._runs = 0
         # A process speaks over the channel that its first group chose, to the peers that it had.
         self._workers: dict[_Place, list[_Worker]] = {}

@@ -6,10 +6,10 @@ tensors, which are the same over any backend.
 
 from __future__ import annotations
 
-import importlib
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
 
@@ -33,19 +33,24 @@ class Workload:
 
 
 def workload(*sizes: int, exact: bool = False) -> Callable[[Program], Program]:
-    """Mark a program as one to run in worlds of these sizes."""
-
-    def mark(program: Program) -> Program:
-        marked: Any = program
-        marked.workload = Workload(
-            path=f"{program.__module__}:{program.__name__}", sizes=sizes, exact=exact
-        )
-        return program
-
-    return mark
+    """Mark a program as one to run in worlds of these sizes, for `workloads`, which reads it."""
+    return lambda program: program
 
 
 def workloads(module: str) -> list[Workload]:
-    """The marked programs of a module of this package."""
-    found = importlib.import_module(f"{__name__}.{module}")
-    return [program.workload for program in vars(found).values() if hasattr(program, "workload")]
+    """The marked programs of a module of this package, which is not imported.
+
+    What the modules import takes seconds, and only the workers need it.
+    """
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text())
+    return [
+        Workload(
+            path=f"{__name__}.{module}:{function.name}",
+            sizes=tuple(map(ast.literal_eval, mark.args)),
+            exact=any(ast.literal_eval(keyword.value) for keyword in mark.keywords),
+        )
+        for function in tree.body
+        if isinstance(function, ast.FunctionDef)
+        for mark in function.decorator_list
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == workload.__name__
+    ]
