@@ -38,16 +38,24 @@ def text_of(result: dict[str, Any]) -> str:
     return page.getvalue()
 
 
-def test_a_short_run(tmp_path: Path) -> None:
-    parts = ["--examples", "--small", "--programs", "1f1b", "--seconds", "0.01"]
+@pytest.mark.parametrize(
+    ("program", "other"),
+    [
+        ("ddp-resnet", "gpipe"),
+        # As a program, tests/process_group/test_equal.py has it.
+        pytest.param("1f1b", "gpipe", marks=pytest.mark.slow),
+    ],
+)
+def test_a_short_run(program: str, other: str, tmp_path: Path) -> None:
+    parts = ["--examples", "--small", "--programs", program, "--seconds", "0.01"]
     done = command.run("bench", "distributed", *TINY, *parts, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1f1b on 2, round 1 of 1: dayfly" in done.stderr
+    assert f"{program} on 2, round 1 of 1: dayfly" in done.stderr
     result = command.last_json(done.stdout)
     assert (result["bench"], result["status"], result["rounds"]) == ("distributed", "done", 1)
     assert "overlap" not in result
     (example,), (small,) = result["examples"], result["small"]
-    assert (example["example"], small["example"]) == ("1f1b", "one-float")
+    assert (example["example"], small["example"]) == (program, "one-float")
     for row in (example, small):
         ratios = [a / b for a, b in zip(row["dayfly_seconds"], row["gloo_seconds"], strict=True)]
         assert row["ratio"] == pytest.approx(median(ratios))
@@ -55,8 +63,8 @@ def test_a_short_run(tmp_path: Path) -> None:
         assert row["losses_apart"] < 1e-3
     text = text_of(result)
     assert f"{example['ratio']:.2f}" in text
-    assert EXAMPLES["1f1b"].what in text
-    assert EXAMPLES["gpipe"].what not in text
+    assert EXAMPLES[program].what in text
+    assert EXAMPLES[other].what not in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,6 +89,7 @@ def test_overlap_has_a_row_a_way_to_communicate() -> None:
 MACHINE = {"cores": 2, "cpu": "any", "torch": "2", "python": "3", "load": 0.0}
 
 
+@pytest.mark.slow  # test_equal.py has DDP and FSDP2, the short run how programs are measured
 def test_what_runs_on_a_gpu_runs_on_the_processor() -> None:
     with Session.open() as session, running("files", session) as store:
         rows = on_gpu.measure(session, store, [2], 1, 0.01, device="cpu")

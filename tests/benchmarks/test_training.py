@@ -80,7 +80,14 @@ def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
     return process, session
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        # test_distributed.py and test_collectives.py have it for their benches.
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_leaves_nothing(
     number: signal.Signals, code: int, tmp_path: Path, temporary: Path
 ) -> None:
