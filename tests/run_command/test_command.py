@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,11 +41,11 @@ def test_logs_go_to_standard_output_and_with_json_to_the_other(tmp_path: Path) -
     )
     words = "[rank 0] ['--workers', '9', '--', '-x'] package.mine package"
     asked = ("run", "-m", "package.train", "--workers", 9, "--", "-x")
-    plain = command.run(*asked, cwd=tmp_path)
+    plain = command.here(*asked, cwd=tmp_path)
     assert plain.returncode == 0, plain.stderr
     assert plain.stdout.splitlines()[0] == words
     assert "status           done" in plain.stdout
-    told = command.run("run", "--json", *asked[1:], cwd=tmp_path)
+    told = command.here("run", "--json", *asked[1:], cwd=tmp_path)
     assert told.returncode == 0, told.stderr
     assert words in told.stderr.splitlines()
     (line,) = told.stdout.splitlines()
@@ -82,23 +84,34 @@ def test_a_wrong_request(flags: list[str], words: str, here: Path) -> None:
     assert not (here / "runs").exists()
 
 
-def begun(directory: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
+@contextlib.contextmanager
+def started(*asked: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command; with it all that it started ends, also where the test fails."""
+    with command.start(*asked, cwd=cwd) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def begun(directory: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A run whose scripts wait, and its session."""
     (directory / "waits.py").write_text(WAITS)
     asked = ("run", "--workers", 2, "--run-dir", "run", "--json", *more, "waits.py")
-    process = command.start(*asked, cwd=directory)
-    files = directory / "run" / "files"
-    command.eventually("scripts", lambda: files.exists() and len(list(files.iterdir())) == 2)
-    session = command.session_of(process)
-    assert len(command.processes(session)) >= 2
-    return process, session
+    with started(*asked, cwd=directory) as process:
+        files = directory / "run" / "files"
+        command.eventually("scripts", lambda: files.exists() and len(list(files.iterdir())) == 2)
+        session = command.session_of(process)
+        assert len(command.processes(session)) >= 2
+        yield process, session
 
 
 def ended_by(number: signal.Signals, directory: Path) -> int:
     """Its exit code, after a signal to a run whose scripts wait; nothing is left of it."""
-    process, session = begun(directory)
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=command.WAIT_S)
+    with begun(directory) as (process, session):
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=command.WAIT_S)
     assert command.last_json(out)["status"] == "stopped"
     assert "[rank 0] begun" in errors
     assert "dayfly run --resume" in errors
@@ -113,10 +126,10 @@ def test_a_termination_ends_it_at_once(tmp_path: Path) -> None:
 def test_ctrl_c_ends_it_at_once_and_it_can_be_resumed(here: Path) -> None:
     assert ended_by(signal.SIGINT, here) == 130
     (here / "go").touch()
-    wrong = command.run("train", "--resume", "run", cwd=here)
+    wrong = command.here("train", "--resume", "run", cwd=here)
     assert wrong.returncode == 2
     assert "holds the run of a script: go on with it by dayfly run --resume" in wrong.stderr
-    done = command.run("run", "--resume", "run", cwd=here)
+    done = command.here("run", "--resume", "run", cwd=here)
     assert done.returncode == 0, done.stderr
     assert "[rank 1] went 1" in done.stdout.splitlines()
 
@@ -136,9 +149,7 @@ time.sleep(600)
 def test_what_was_moved_before_a_signal_is_known(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "adds.py").write_text(ADDS)
     asked = ("run", "--workers", 2, "--run-dir", "run", "--json", "adds.py")
-    process = command.start(*asked, cwd=tmp_path)
     run = tmp_path / "run"
-    command.eventually("sums", lambda: len(list((run / "files").glob("*"))) == 2)
 
     def told(rank: int) -> bool:
         file = run / "events" / f"worker-{rank}.jsonl"  # which the first report makes
@@ -146,9 +157,11 @@ def test_what_was_moved_before_a_signal_is_known(number: signal.Signals, tmp_pat
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return any(one["kind"] == "traffic" and one["puts"] > 20 for one in records)
 
-    command.eventually("reports", lambda: told(0) and told(1))
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=command.WAIT_S)
+    with started(*asked, cwd=tmp_path) as process:
+        command.eventually("sums", lambda: len(list((run / "files").glob("*"))) == 2)
+        command.eventually("reports", lambda: told(0) and told(1))
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 128 + number, errors
     result = command.last_json(out)
     assert result["bytes_up"] >= 2 * 20 * 100_000 * 2, "half a vector and more of each sum"
@@ -163,11 +176,11 @@ def test_a_function_tells_early_what_it_moves_and_each_second_later() -> None:
 @pytest.mark.parametrize("delay_s", [0.1, 0.5, 1.5])
 def test_ctrl_c_while_it_starts_leaves_nothing_or_a_run(delay_s: float, tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(WAITS)
-    process = command.start("run", "--run-dir", "run", "waits.py", cwd=tmp_path)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(delay_s)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=command.WAIT_S)
+    with started("run", "--run-dir", "run", "waits.py", cwd=tmp_path) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode in (130, -signal.SIGINT), errors
     assert "Traceback" not in errors or process.returncode == -signal.SIGINT
     run = tmp_path / "run"
@@ -175,12 +188,12 @@ def test_ctrl_c_while_it_starts_leaves_nothing_or_a_run(delay_s: float, tmp_path
 
 
 def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(tmp_path: Path) -> None:
-    process, session = begun(tmp_path, "--channel", f"file://{tmp_path}/channel")
-    process.kill()
-    process.communicate()
+    with begun(tmp_path, "--channel", f"file://{tmp_path}/channel") as (process, session):
+        process.kill()
+        process.communicate()
     command.eventually("functions' end", lambda: not command.processes(session))
     (tmp_path / "go").touch()
-    done = command.run("run", "--resume", "run", cwd=tmp_path)
+    done = command.here("run", "--resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[rank 0] went 1" in done.stdout.splitlines()
     assert list((tmp_path / "channel").iterdir()) == []
@@ -189,18 +202,17 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(tmp_path: P
 
 
 def test_a_function_killed_from_outside_starts_all_again(tmp_path: Path) -> None:
-    process, session = begun(tmp_path)
-    for pid in command.processes(session):
-        if "worker-1" in Path(f"/proc/{pid}/fd/1").readlink().name:
-            os.kill(pid, signal.SIGKILL)
-    assert process.stderr is not None
-    lines = iter(process.stderr.readline, "")
-    told = next(line for line in lines if "worker 1 was killed from outside" in line)
-    assert told.strip().endswith(
-        "all workers start again"
-    )  # a kill from outside counts towards nothing
-    (tmp_path / "go").touch()
-    out, errors = process.communicate(timeout=command.WAIT_S)
+    with begun(tmp_path) as (process, session):
+        for pid in command.processes(session):
+            if "worker-1" in Path(f"/proc/{pid}/fd/1").readlink().name:
+                os.kill(pid, signal.SIGKILL)
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        told = next(line for line in lines if "worker 1 was killed from outside" in line)
+        # A kill from outside counts towards nothing.
+        assert told.strip().endswith("all workers start again")
+        (tmp_path / "go").touch()
+        out, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 0, errors
     assert command.last_json(out)["restarts"] == 1
     assert "[rank 1] went 1" in errors.splitlines()
@@ -210,12 +222,12 @@ def test_a_function_killed_from_outside_starts_all_again(tmp_path: Path) -> None
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_a_reader_that_goes_away_does_not_end_the_run(flags: list[str], tmp_path: Path) -> None:
     (tmp_path / "says.py").write_text("print('line\\n' * 10)\nopen('done', 'w').close()")
-    process = command.start("run", "--run-dir", "run", *flags, "says.py", cwd=tmp_path)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(command.WAIT_S) == 0
-    assert "Broken" not in process.stderr.read()
+    with started("run", "--run-dir", "run", *flags, "says.py", cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(command.WAIT_S) == 0
+        assert "Broken" not in process.stderr.read()
     assert '"status": "done"' in (tmp_path / "run" / "run.json").read_text()
 
 
@@ -229,12 +241,12 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 
 def test_lives_are_counted_and_what_is_done_is_not_started(tmp_path: Path) -> None:
     (tmp_path / "once.py").write_text(DIES_ONCE)
-    done = command.run("run", "--run-dir", "run", "once.py", cwd=tmp_path)
+    done = command.here("run", "--run-dir", "run", "once.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     _, _, summary = done.stdout.partition("[rank 0] no\n")
     rows = dict(line.split(maxsplit=1) for line in summary.splitlines())
     assert (rows["lives"], rows["restarts"]) == ("2", "1")
-    again = command.run("run", "--resume", "run", cwd=tmp_path)
+    again = command.here("run", "--resume", "run", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "it was done already: nothing was started" in again.stderr
     assert again.stdout == summary
@@ -244,13 +256,13 @@ def test_what_to_type_next_is_what_can_be_done(tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     asked = ("run", "--max-restarts", 0)
     script.write_text("raise SystemExit('no')")
-    failed = command.run(*asked, "--run-dir", "bare", "fails.py", cwd=tmp_path, COLUMNS="300")
+    failed = command.here(*asked, "--run-dir", "bare", "fails.py", cwd=tmp_path, COLUMNS="300")
     assert failed.returncode == 1
     assert "to start it again: dayfly run --resume" in failed.stderr
     script.write_text("import os; open(os.environ['DAYFLY_RUN_DIR'] + '/c', 'w').close(); 1 / 0")
-    failed = command.run(*asked, "--run-dir", "kept", "fails.py", cwd=tmp_path, COLUMNS="300")
+    failed = command.here(*asked, "--run-dir", "kept", "fails.py", cwd=tmp_path, COLUMNS="300")
     assert "to go on from the script's own checkpoint: dayfly run --resume" in failed.stderr
     script.write_text("open(__file__, 'a').write('# another'); 1 / 0")
-    failed = command.run(*asked, "--run-dir", "other", "fails.py", cwd=tmp_path, COLUMNS="300")
+    failed = command.here(*asked, "--run-dir", "other", "fails.py", cwd=tmp_path, COLUMNS="300")
     assert failed.returncode == 1
     assert "--resume" not in failed.stderr
