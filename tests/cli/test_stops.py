@@ -20,7 +20,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
     directory = tmp_path_factory.mktemp("undisturbed")
     (directory / "fast.py").write_text(FAST)
-    done = command.run("train", "fast.py", "--workers", 2, "--run-dir", "run", cwd=directory)
+    done = command.here("train", "fast.py", "--workers", 2, "--run-dir", "run", cwd=directory)
     assert done.returncode == 0, done.stderr
     return (directory / "run" / "weights.safetensors").read_bytes()
 
@@ -39,7 +39,14 @@ def training(
     return process, session
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        # tests/run_command/test_command.py ends scripts by it, and a closed terminal jobs, below.
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_the_run_in_order(
     number: signal.Signals, code: int, slow: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:
@@ -54,7 +61,7 @@ def test_a_signal_ends_the_run_in_order(
     assert command.nothing_left(session)
 
     (tmp_path / "hurry").touch()
-    done = command.run("train", "--resume", "run", cwd=tmp_path)
+    done = command.here("train", "--resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == undisturbed
 
@@ -85,7 +92,7 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
     process.kill()
     process.communicate()
     command.eventually("functions' end", lambda: not command.processes(session), 20.0)
-    assert command.run("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
+    assert command.here("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
     assert command.nothing_left(session)
 
 
@@ -97,7 +104,7 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     assert list(channel.glob("*/*/from-1"))
     process.kill()
     process.communicate()
-    assert command.run("train", fast, cwd=tmp_path).returncode == 0
+    assert command.here("train", fast, cwd=tmp_path).returncode == 0
     assert list(channel.iterdir()) == []
     assert command.nothing_left(session)
 

@@ -110,6 +110,7 @@ def test_hydrozoas_table_2_has_twice_as_many_for_bert() -> None:
     assert f"{(sum(one(1) for one in layers) - scores) / 1e9:.1f}" == "65.2"
 
 
+@pytest.mark.slow  # thousands of layers for one row; others, and layers by hand, are in the suite
 def test_lambdas_flops_are_funcpipes_six_seconds() -> None:
     """Section 1: AmoebaNet-D of 900 MB, 8 samples a function of 10 GB, computes for 6 s a step.
 
