@@ -33,22 +33,22 @@ _LAST = 999_999
 EXPIRES_S = 24 * 3600
 
 #: After a message's stream was written: notes it, or removes it if the run is over.
-#: KEYS: lives, stream, box, boxes. ARGV: generation, life, name, note, bytes, box, seconds.
+#: KEYS: stream, lives, box, boxes. ARGV: generation, life, box, seconds, name, note, bytes.
 #: 1: stored by this put. 0: another was first. -1: the life is over. -2: it was not written.
 _NOTE = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
-  redis.call('DEL', KEYS[2])
+if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
+  redis.call('DEL', KEYS[1])
   return -1
 end
-if redis.call('XLEN', KEYS[2]) == 0 then return -2 end
-redis.call('EXPIRE', KEYS[2], ARGV[7])
-if redis.call('HSETNX', KEYS[3], ARGV[3], ARGV[4]) == 0 then
-  return redis.call('HGET', KEYS[3], ARGV[3]) == ARGV[4] and 1 or 0
+if redis.call('XLEN', KEYS[1]) == 0 then return -2 end
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+if redis.call('HSETNX', KEYS[3], ARGV[5], ARGV[6]) == 0 then
+  return redis.call('HGET', KEYS[3], ARGV[5]) == ARGV[6] and 1 or 0
 end
-redis.call('HINCRBY', KEYS[4], ARGV[6], ARGV[5])
-redis.call('EXPIRE', KEYS[1], ARGV[7])
-redis.call('EXPIRE', KEYS[3], ARGV[7])
-redis.call('EXPIRE', KEYS[4], ARGV[7])
+redis.call('HINCRBY', KEYS[4], ARGV[3], ARGV[7])
+redis.call('EXPIRE', KEYS[2], ARGV[4])
+redis.call('EXPIRE', KEYS[3], ARGV[4])
+redis.call('EXPIRE', KEYS[4], ARGV[4])
 return 1
 """.strip()
 
@@ -110,19 +110,18 @@ class Layout:
 
         put: a word that no other put has, the same at each try.
         """
-        stream, box = self.stream(key.box, key.name), key.box
-        size = len(header) + payload.nbytes
-        count = pieces(payload.nbytes)
+        box, name = key.box, key.name
+        stream = short(self.stream(box, name))
+        size, count = len(header) + payload.nbytes, pieces(payload.nbytes)
         out: list[Part] = [_MULTI]
         for number in range(count):
             piece = payload[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
             before = b"" if number else header
-            named = short("XADD", stream, entry(number, count), "m")
-            length = len(before) + piece.nbytes
-            out += [b"*5\r\n%b$%d\r\n%b" % (named, length, before), piece, b"\r\n"]
-        keys = (self.lives, stream, self.box(box), self.boxes)
-        note = (self.noted, self.life, key.name, f"{size} {put}", size, box, EXPIRES_S)
-        out.append(b"%b%b%b" % (_EVAL_NOTE, short(*keys, *note), _EXEC))
+            length, entry = len(before) + piece.nbytes, _entry(number, count)
+            add = b"%b%b%b$%d\r\n%b" % (_XADD, stream, entry, length, before)
+            out += [add, piece, b"\r\n"]
+        note = short(name, f"{size} {put}", size)
+        out.append(b"%b%b%b%b%b" % (_EVAL_NOTE, stream, _usual(self, box), note, _EXEC))
         return Put(out, size, count + 3, stored_replies(count))
 
     def drop(self, box: str, names: Sequence[str]) -> tuple[str | int, ...]:
@@ -133,6 +132,7 @@ class Layout:
 
 _MULTI = command("MULTI")
 _EXEC = command("EXEC")
+_XADD = b"*5\r\n" + short("XADD")
 _EVAL_NOTE = b"*14\r\n" + short("EVAL", _NOTE, 4)
 
 
@@ -155,7 +155,7 @@ class Put:
 def stored_replies(count: int) -> bytes:
     """What a put of so many pieces is answered if it stored its message."""
     queued = b"+OK\r\n" + (count + 1) * b"+QUEUED\r\n"
-    added = b"".join(short(entry(number, count)) for number in range(count))
+    added = b"".join(short(_number(number, count)) for number in range(count))
     return b"%b*%d\r\n%b:%d\r\n" % (queued, count + 1, added, STORED)
 
 
@@ -164,15 +164,28 @@ def pieces(nbytes: int) -> int:
     return max(1, -(-nbytes // PIECE_BYTES))
 
 
-def entry(number: int, count: int) -> str:
+@lru_cache(maxsize=64)
+def piece_begins(number: int, count: int) -> bytes:
+    """What comes before the length of a piece, when its stream is read."""
+    return b"*2\r\n%b*2\r\n%b" % (short(_number(number, count)), short("m"))
+
+
+@lru_cache(maxsize=64)
+def _entry(number: int, count: int) -> bytes:
+    """What stands before the length of a piece, when it is added to its stream."""
+    return short(_number(number, count), "m")
+
+
+def _number(number: int, count: int) -> str:
     """The number in its stream of one of so many pieces, counted from 0."""
     return f"1-{_LAST + 1 - count + number}"
 
 
-@lru_cache(maxsize=64)
-def piece_begins(number: int, count: int) -> bytes:
-    """What comes before the length of a piece, when its stream is read."""
-    return b"*2\r\n%b*2\r\n%b" % (short(entry(number, count)), short("m"))
+@lru_cache(maxsize=256)
+def _usual(layout: Layout, box: str) -> bytes:
+    """What the notes of all messages to a box have in common; see `_NOTE`."""
+    keys = (layout.lives, layout.box(box), layout.boxes)
+    return short(*keys, layout.noted, layout.life, box, EXPIRES_S)
 
 
 def stream_begins(stream: str) -> bytes:
