@@ -33,6 +33,7 @@ pytestmark = pytest.mark.long
         (["--memory", "-5"], "--memory -5"),
         (["--memory", "64"], "needs at least"),
         (["--lifetime", "0"], "--lifetime 0"),
+        (["--lifetime", "0.5"], "--lifetime 0.5 s: give more than 0.5 s, which a worker alone"),
         (["--cpu", "0"], "--cpu 0 cores: give a number above 0"),
         (["--cpu", "0.0005"], "give at least 0.001 cores"),
         (["--uplink", "-1"], "--uplink -1 MB/s: give a number above 0"),

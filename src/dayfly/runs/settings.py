@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from dayfly.errors import RequestError
+from dayfly.pace import SPARE_S
 from dayfly.runs.cutting import (
     DEFAULT_SCHEDULE,
     check_protocol,
@@ -74,6 +75,11 @@ class Settings(FunctionSettings):
         among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
         if self.micro_batches is not None and self.micro_batches < 1:
             raise RequestError(f"--micro-batches {self.micro_batches}: give a number from 1")
+        if self.lifetime_s is not None and self.lifetime_s <= SPARE_S:
+            raise RequestError(
+                f"--lifetime {self.lifetime_s:g} s: give more than {SPARE_S:g} s, which a worker "
+                "alone needs to end in order and hand over"
+            )
         self._check_k()
         self._check_collective()
         stores = bool(self.reducing.sums(2, 1, 1))
