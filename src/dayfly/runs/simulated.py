@@ -55,6 +55,7 @@ POLICY = Policy(
     most_share=pace.MOST_SHARE,
     without_progress_s=deaths.PATIENCE.without_progress_s,
     deaths_of_one_cause=deaths.DEATHS_OF_ONE_CAUSE,
+    pause_s=deaths.PATIENCE.pause_s,
 )
 
 

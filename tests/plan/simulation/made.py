@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dayfly.life.deaths import PATIENCE
 from dayfly.plan.configuration import Configuration
 from dayfly.plan.figures import Affine, Figure, Transfer
 from dayfly.plan.profile import LayerBytes, Profile, SizeProfile
@@ -21,6 +22,7 @@ POLICY = Policy(
     most_share=0.5,
     without_progress_s=900.0,
     deaths_of_one_cause=3,
+    pause_s=PATIENCE.pause_s,
 )
 
 

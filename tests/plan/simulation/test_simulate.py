@@ -158,7 +158,35 @@ def test_deaths_for_too_long_without_a_step_fail_the_run() -> None:
     found = simulated(configuration(), Scenario(deaths_per_hour=40_000), policy=impatient)
     assert found.status == "failed"
     assert found.error is not None
-    assert re.search(r"deaths in 3\d s without a completed step", found.error)
+    assert re.search(r"deaths in [3-6]\d s without a completed step", found.error)
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_who_dies_again_starts_after_a_pause(replays: bool) -> None:
+    """From the second death in a row of a function, before its step is completed."""
+    asked_of: list[int] = []
+
+    def pause_s(deaths: int) -> float:
+        asked_of.append(deaths)
+        return 3.0 * (deaths - 1)
+
+    asked = Scenario(seed=1, deaths_per_hour=150)
+    found = simulated(
+        configuration(), asked, replays=replays, policy=replace(POLICY, pause_s=pause_s)
+    )
+    assert found.status == "done"
+    assert len(asked_of) == found.deaths
+    assert max(asked_of) > 1
+    killed: dict[int, float] = {}
+    gaps: list[float] = []
+    for one in found.attempts:
+        if one.number:
+            gaps.append(one.invoked_s - killed[one.rank])
+        killed[one.rank] = one.end_s
+    assert max(gaps) >= 3.0
+    assert 3.0 * sum(deaths - 1 for deaths in asked_of) == pytest.approx(
+        sum(gaps) / (1 if replays else 4)
+    )
 
 
 def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:

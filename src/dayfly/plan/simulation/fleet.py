@@ -9,6 +9,7 @@ All moments are seconds of the run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -57,6 +58,7 @@ class Policy:
     over with less left than this share of its lifetime, or so many times what must be left.
     most_share: of its lifetime, before which it does not hand over. without_progress_s: from a
     death on without a completed step, which ends a run. deaths_of_one_cause: in a row, which do.
+    pause_s: before a start, after so many deaths of the function in a row.
     """
 
     spare_s: float
@@ -65,6 +67,7 @@ class Policy:
     most_share: float
     without_progress_s: float
     deaths_of_one_cause: int
+    pause_s: Callable[[int], float]
 
 
 class Fleet:

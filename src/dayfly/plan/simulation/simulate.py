@@ -11,6 +11,7 @@ ends before the round does is replaced, until nobody does. What a round takes is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,8 @@ class _Run:
         self._checkpoint_at_s = 0.0
         self._deaths_in_a_row = 0
         self._dead_since_s = 0.0  # the first of these
-        self._by_rank: dict[tuple[int, End], int] = {}
+        self._by_rank: Counter[int] = Counter()
+        self._by_cause: Counter[tuple[int, End]] = Counter()
         self._step_s: dict[int, float] = {}
         self._epochs: dict[int, float] = {}
         self._moved = nothing_moved(course.workers)
@@ -187,11 +189,11 @@ class _Run:
             self._telling.ended(rank, how, at_s)
             ended_s = at_s + course.keep_s if kept else at_s
             fleet.end(one, np.array([ended_s]), how, turn.first)
-            self._count(rank, how, turn.first, at_s)
+            pause_s = self._count(rank, how, turn.first, at_s)
             if self._pending is not None and at_s < self._pending[3][rank]:
                 self._pending = None
             behind = self._index - self._committed_by(at_s)[2]
-            fleet.invoke(one, np.array([ended_s]))
+            fleet.invoke(one, np.array([ended_s + pause_s]))
             self._telling.started(one)
             able_s = float(fleet.able_s[rank])
             log_s = behind * float(course.log_N[rank])
@@ -220,11 +222,14 @@ class _Run:
                 again.credit_N[rank] = max(0.0, at_s - began_s)
             again.began_N[rank] = able_s + log_s
 
-    def _count(self, rank: int, how: End, step: int, at_s: float) -> None:
-        """Deaths without a completed step between them end a run; see `life.deaths`."""
+    def _count(self, rank: int, how: End, step: int, at_s: float) -> float:
+        """Returns the pause before the worker starts again; see `life.deaths`.
+
+        Deaths without a completed step between them end a run.
+        """
         policy = self._policy
         if how is End.HANDED_OVER:
-            return
+            return 0.0
         if not self._deaths_in_a_row:
             self._dead_since_s = at_s
         self._deaths_in_a_row += 1
@@ -235,13 +240,19 @@ class _Run:
                 f"{dead_s:.0f} s without a completed step"
             )
         if how is End.LIFETIME:
-            times = self._by_rank[rank, how] = self._by_rank.get((rank, how), 0) + 1
+            times = self._by_cause[rank, how] = self._by_cause[rank, how] + 1
             if times >= policy.deaths_of_one_cause:
                 raise _Failed(
                     f"worker {rank} came to the end of its lifetime in step {step}, {times} times "
                     "in a row without a completed step: raise --lifetime, so that a step and a "
                     "start fit, or use more workers"
                 )
+        return self._pause_s(rank)
+
+    def _pause_s(self, rank: int) -> float:
+        """Of a worker that died once more."""
+        self._by_rank[rank] += 1
+        return self._policy.pause_s(self._by_rank[rank])
 
     def _committed_by(self, at_s: float) -> tuple[float, int, int]:
         """The checkpoint that counts at a moment."""
@@ -256,23 +267,27 @@ class _Run:
         at_s = float(first_N[rank])
         how = End.HANDED_OVER if hands_N[rank] <= at_s else self._fleet.how(rank)
         self._telling.ended(rank, how, at_s)
-        self._count(rank, how, turn.first, at_s)
         if how is End.HANDED_OVER:
-            self._count_lost(rank, turn.first)
-        return self._roll_back(np.array([rank]), how, at_s, turn.first)
+            pause_s = self._count_lost(rank, turn.first)
+        else:
+            pause_s = self._count(rank, how, turn.first, at_s)
+        return self._roll_back(np.array([rank]), how, at_s, turn.first, pause_s)
 
-    def _count_lost(self, rank: int, step: int) -> None:
-        """A hand-over that loses what was done counts like a death."""
+    def _count_lost(self, rank: int, step: int) -> float:
+        """A hand-over that loses what was done counts like a death; as `_count`."""
         key = rank, End.HANDED_OVER
-        self._by_rank[key] = self._by_rank.get(key, 0) + 1
-        if self._by_rank[key] >= self._policy.deaths_of_one_cause:
+        self._by_cause[key] += 1
+        if self._by_cause[key] >= self._policy.deaths_of_one_cause:
             raise _Failed(
-                f"worker {rank} handed over to its successor in step {step}, {self._by_rank[key]} "
+                f"worker {rank} handed over to its successor in step {step}, {self._by_cause[key]} "
                 "times in a row without a completed step: raise --lifetime, so that more steps "
                 "and a checkpoint fit"
             )
+        return self._pause_s(rank)
 
-    def _roll_back(self, who: Ints, how: End, at_s: float, step: int) -> Floats:
+    def _roll_back(
+        self, who: Ints, how: End, at_s: float, step: int, pause_s: float = 0.0
+    ) -> Floats:
         """End all functions and start them from the checkpoint; from when they can go on."""
         fleet, course = self._fleet, self._course
         _, to_step, index = self._committed_by(at_s)
@@ -288,7 +303,7 @@ class _Run:
         self._telling.rolled_back(at_s, step, to_step, f"worker {int(who[0])} {cause}")
         self._done, self._index = to_step, index
         self._checkpoint_at_s = at_s
-        fleet.invoke(self._all, np.full(course.workers, at_s))
+        fleet.invoke(self._all, np.full(course.workers, at_s + pause_s))
         self._telling.started(self._all)
         return fleet.able_s.copy()
 
@@ -299,6 +314,7 @@ class _Run:
         if turn.stop > self._frontier:
             self._frontier, self._deaths_in_a_row = turn.stop, 0
             self._by_rank.clear()
+            self._by_cause.clear()
         if isinstance(turn.rounds, LocalSteps):
             longest_N = (turn.rounds.own_NK * taken.slow_NK).max(axis=1)
         else:
