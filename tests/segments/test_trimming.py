@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
+from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.segment import Segment
 from tests.segments import kit
 
@@ -61,4 +62,24 @@ def test_a_message_that_is_put_into_the_entry_of_an_old_one_stays(
     assert put == [True]
     assert kit.get(segment, new) == b"n" * 100
     assert kit.get(segment, KEPT) is None
+    writer.close()
+
+
+def test_a_late_drop_leaves_a_later_message_of_the_entry_dropped(tmp_path: Path) -> None:
+    """Two readers drop a message; one is held up until its entry has another, dropped, too."""
+    segment = kit.make(tmp_path)
+    writer = kit.writer(segment)
+    kit.put(writer, segment, OLD, b"o" * 100)
+    late = segment.find(*address_of(OLD))
+    kit.drop(segment, OLD)
+    writer._take_back()
+    kit.put(writer, segment, KEPT, b"k" * 100)
+    later = segment.find(*address_of(KEPT))
+    assert late is not None
+    assert later is not None
+    assert late.word == later.word
+    kit.drop(segment, KEPT)
+    segment.drop(late)
+    assert kit.get(segment, KEPT) is None
+    assert segment.size_bytes() == 0
     writer.close()

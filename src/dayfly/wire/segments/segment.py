@@ -118,7 +118,10 @@ class Segment:
 
     def drop(self, found: Found) -> None:
         """Let a message go. Anybody may; the writer takes its place back when it needs some."""
-        # A word of its own, so that a late drop of an earlier message never hits a later one.
+        # A word of its own, so that a late drop of an earlier message never hits a later one; nor
+        # must it make one live again that was dropped there.
+        if not self.counts(found):
+            return
         self.words[found.word + 1] = found.sequence
         self.words[layout.W_DROPPED_AT] = time.monotonic_ns()
 
