@@ -125,6 +125,11 @@ def profile(
     as_json: AsJson = False,
 ) -> None:
     """Measure what the job in JOB.py takes in functions, for plans and predictions."""
+    if not context.params["from_catalogue"]:
+        from dayfly.cli.warm import warm_up
+        from dayfly.runs import preloads
+
+        warm_up(preloads.PROFILE)
     from dayfly.cli.profile import measure
 
     raise typer.Exit(
