@@ -29,6 +29,7 @@ def test_lenet_is_lenet() -> None:
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+@pytest.mark.long
 def test_its_rows_and_their_table_on_the_cpu(tmp_path: Path) -> None:
     rows = shared_gpu.measure((1, 2), None, tmp_path, quick=True)
     assert [(row["functions"], row["batch_size"]) for row in rows] == [(1, 64), (2, 128)]

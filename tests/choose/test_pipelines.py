@@ -40,6 +40,7 @@ def compare(problem: StagesOverStore, compiled: bool) -> None:
 @BOTH
 @SLOW
 @given(problem=store_problems())
+@pytest.mark.long
 def test_equal_to_trying_every_plan(problem: StagesOverStore, compiled: bool) -> None:
     compare(problem, compiled)
 
@@ -52,6 +53,7 @@ def test_each_stage_with_replicas_of_its_own(problem: StagesOverStore, compiled:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.long
 def test_numpy_and_numba_find_the_same_front(seed: int) -> None:
     """Of models too large to try every plan."""
     pytest.importorskip("numba")

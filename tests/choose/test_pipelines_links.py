@@ -37,6 +37,7 @@ def problem(containers: int, micro_batches: int = 4, **ring: float) -> StagesOve
 @pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(problem=link_problems())
+@pytest.mark.long
 def test_equal_to_trying_every_one(problem: StagesOverLinks, compiled: bool) -> None:
     if compiled:
         pytest.importorskip("numba")

@@ -29,6 +29,7 @@ CATALOGUE = Catalogue()
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
+@pytest.mark.long
 def test_equal_to_trying_every_allocation(p: StoreProblem) -> None:
     plans = {plan: (seconds, usd) for seconds, usd, plan in every_plan(p)}
     if not plans:

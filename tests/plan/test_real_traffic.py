@@ -103,6 +103,7 @@ def messages(run: dayfly.Run, workers: int) -> tuple[list[dict[str, int]], list[
     ],
     ids=["bsp", "bsp over a link", "int8", "local SGD", "stages", "stages in replicas"],
 )
+@pytest.mark.long
 def test_a_run_moves_what_was_predicted(
     settings: dict[str, Any],
     configured: dict[str, Any],

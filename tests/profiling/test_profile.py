@@ -44,6 +44,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.mark.long
 def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     """One size is too small for PyTorch, which is said; the other is measured."""
     job = _job(tmp_path)
@@ -123,6 +124,7 @@ def test_refused_before_anything_is_measured(
     assert {file.name for file in tmp_path.iterdir()} <= {"profile.json", "tiny.py", "__pycache__"}
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     slow = JOB.replace("import torch, dayfly", "import time, torch, dayfly").replace(
         "batch_size=32", "batch_size=32, transform=lambda x: time.sleep(0.05) or x"

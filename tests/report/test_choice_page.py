@@ -121,6 +121,7 @@ def test_pictures_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     check_plot(tmp_path / "a.html")
 
 
+@pytest.mark.long
 def test_a_browser_shows_it(choice: Choice, tmp_path: Path) -> None:
     file = tmp_path / "plan.html"
     write_plot(choice, file)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from dayfly.runs.report import gantt
 from dayfly.runs.report.passes import Work
 from dayfly.runs.report.stages import Stages
@@ -88,6 +90,7 @@ def test_replicas_are_left_out_before_there_are_too_many_passes() -> None:
     assert "27 replicas are left out, for room." in chart
 
 
+@pytest.mark.long
 def test_a_step_of_very_many_passes_is_still_a_small_picture() -> None:
     count = 64
     made = Made(

@@ -74,6 +74,7 @@ def is_shown_by_stage(directory: Path, profile: Path) -> None:
     assert elements.count('<svg class="drawing"') == 1
 
 
+@pytest.mark.long
 def test_a_made_up_pipeline(tmp_path: Path) -> None:
     directory = MADE.write(tmp_path / "run")
     is_shown_by_stage(directory, tmp_path / "profile")
@@ -198,6 +199,7 @@ document.documentElement.dataset.seen = JSON.stringify({ written, tips });
 """
 
 
+@pytest.mark.long
 def test_numbers_in_passes_and_words_at_the_pointer(tmp_path: Path) -> None:
     file = write_report(MADE.write(tmp_path / "run"))
     text = file.read_text().replace("let figure, choice", "let choice")
@@ -225,6 +227,7 @@ def test_numbers_in_passes_and_words_at_the_pointer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(2000, False), (400, True)])
+@pytest.mark.long
 def test_it_is_drawn_at_any_width(tmp_path: Path, width: int, dark: bool) -> None:
     file = write_report(MADE.write(tmp_path / "run"))
     elements = opened(file, tmp_path / "profile", width=width, dark=dark)

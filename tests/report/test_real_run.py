@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import dayfly
 from dayfly.life.faults import Fault
 from tests.cli import command
@@ -12,6 +14,7 @@ from tests.report.browser import opened, said
 from tests.runs import small
 
 
+@pytest.mark.long
 def test_a_run_with_a_death(tmp_path: Path) -> None:
     job = small.job(small.write_data(tmp_path))
     faults = [Fault(1, 5, "computed")]

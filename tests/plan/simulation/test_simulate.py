@@ -84,6 +84,7 @@ def test_one_seed_one_run() -> None:
 @pytest.mark.parametrize(
     "asked", [configuration(), configuration(**PIPELINE), configuration(sync="local-sgd", k=4)]
 )
+@pytest.mark.long
 def test_more_deaths_cost_more(asked: Configuration, replays: bool) -> None:
     means = []
     for rate in (0.0, 30.0, 120.0):
