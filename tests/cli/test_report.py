@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import command
+from tests.runs import small
 
 pytestmark = pytest.mark.long
 
@@ -66,10 +67,9 @@ def test_which_stage_is_the_slowest(fast: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     before = command.here("report", "run", cwd=tmp_path).stdout
     assert "pipeline" not in before
-    file = tmp_path / "run" / "run.json"
-    record = json.loads(file.read_text())
-    record["settings"] |= {"cut": [1], "replicas": 1}
-    file.write_text(json.dumps(record))
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    cut = record["settings"] | {"cut": [1], "replicas": 1}
+    small.change_record(tmp_path / "run", settings=cut)
     for rank in (0, 1):
         events = tmp_path / "run" / "events" / f"worker-{rank}.jsonl"
         told = [json.loads(line) for line in events.read_text().splitlines()]

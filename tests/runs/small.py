@@ -201,3 +201,12 @@ def random_faults(workers: int, deaths: int, seed: int, checkpoint_steps: list[i
         what = "zygote" if len(faults) % 5 == 4 else "self"
         faults[worker, int(step), str(place)] = Fault(worker, int(step), str(place), what)
     return list(faults.values())[:deaths]
+
+
+def change_record(directory: Path, **changes: Any) -> dict[str, Any]:
+    """The run's record with these fields changed, as a version wrote it that knew no digest."""
+    file = directory / "run.json"
+    record: dict[str, Any] = json.loads(file.read_text()) | changes
+    record.pop("whole", None)
+    file.write_text(json.dumps(record))
+    return record

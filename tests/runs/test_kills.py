@@ -61,8 +61,7 @@ def test_a_command_killed_while_it_writes_the_results_ends_with_the_same(
     directory = tmp_path / "run"
     reference = undisturbed(2).directory
     shutil.copytree(reference, directory)
-    record = json.loads((directory / "run.json").read_text())
-    (directory / "run.json").write_text(json.dumps({**record, "status": "running", "result": None}))
+    small.change_record(directory, status="running", result=None)
     for name in ("bill.json", "history.json", "weights.safetensors"):
         (directory / name).unlink()
     told = killed_at_every_write("end", data, directory)

@@ -136,8 +136,7 @@ def test_a_resume_on_another_machine_is_refused_and_allowed_for_good(
     file = tmp_path / "run.json"
     record: dict[str, Any] = json.loads(file.read_text())
     assert record["made_with"] == made_here()
-    record["made_with"]["cpu_type"] = OTHER
-    file.write_text(json.dumps(record))
+    record = small.change_record(tmp_path, made_with={**made_here(), "cpu_type": OTHER})
     with pytest.raises(RequestError, match=f"of CPU {OTHER}, and this machine has CPU {HERE.type}"):
         dayfly.resume(tmp_path, progress=False)
     assert json.loads(file.read_text()) == record, "nothing was begun"
