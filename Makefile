@@ -3,8 +3,9 @@
 # PYTHON       the interpreter that .venv is made with
 # TORCH_INDEX  where torch comes from, if not from pip's own index; for the small CPU build:
 #              make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# PYTEST_ARGS  passed to pytest, which runs two tests at a time:
+# PYTEST_ARGS  passed to pytest:
 #              make test PYTEST_ARGS='-k collectives -x'
+# TESTS        how many tests run at a time
 # PART         of `make slow`, such as 3/7: every seventh test function; MINUTES: begin none after so many
 # MINUTES      how long a soak takes; SEED: of its plan, else a random one
 # MUTANTS      how many faults `make mutants` seeds
@@ -13,6 +14,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+TESTS ?= 2
 PART ?=
 MINUTES ?= 10
 MUTANTS ?= 200
@@ -51,8 +53,8 @@ export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test quick slow coverage mutants programs soak pictures lint format clean
-# Each of two processes gets half of the tests; who has done its half takes of the other's.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Each of the processes gets an equal part of the tests; who has done its own takes of another's.
+PYTEST := $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
@@ -63,6 +65,7 @@ venv: $(DEMO_MADE)  ## .venv with dayfly and what the demo needs
 demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local functions
 	@$(BIN)/dayfly demo
 
+test: TESTS = 4  # of the whole suite half are waiting for something
 test: $(TEST_MADE) programs  ## the test suite, lint and type checks included
 	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,15 +150,20 @@ def test_two_platforms_in_one_session(tmp_path: Path, session_base: Path) -> Non
 
 
 def test_a_zygote_that_is_killed_again_and_again_is_replaced(
-    tmp_path: Path, session_base: Path
+    tmp_path: Path, session_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So that none is ready, and forks what it is asked for, before it is killed.
+    (tmp_path / "loads_slowly.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(tmp_path)
     with (
         Session.open(session_base) as session,
-        LocalPlatform(session, tmp_path / "logs") as platform,
+        LocalPlatform(session, tmp_path / "logs", preload=["loads_slowly"]) as platform,
     ):
         platform.invoke(call("solo", "echo"))
         killed: set[int] = set()
+        by = time.monotonic() + WAIT_S
         while len(killed) < 4:
+            assert time.monotonic() < by, killed
             zygote = platform._monitor._keeper._zygote
             if zygote is not None and zygote.pid not in killed:
                 os.kill(zygote.pid, signal.SIGKILL)

@@ -114,6 +114,8 @@ def serve(server: socket.socket, interpreter: Interpreter) -> NoReturn:
         told, tell = os.pipe()
         between = os.fork()
         if between == 0:
+            # What arrives before the program begins waits for it: see `_take_signals`.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             pid = os.fork()
             if pid:
                 os.write(tell, str(pid).encode())
@@ -137,7 +139,6 @@ def _become(request: Request, fds: Sequence[int], interpreter: Interpreter) -> N
         os.setsid()
     os.chdir(request.cwd)
     os.umask(request.umask)
-    _take_signals(request.ignored)
     flags, program, arguments = split(request.arguments)
     _take_environment(request.environment)
     _open_streams(unbuffered="-u" in flags)
@@ -152,7 +153,7 @@ def _become(request: Request, fds: Sequence[int], interpreter: Interpreter) -> N
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     if (program, *arguments[:1]) != ("-m", _ZYGOTE):
         _fork_server(interpreter)
-    _run(program, arguments)
+    _run(program, arguments, request.ignored)
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
@@ -170,7 +171,7 @@ def _first_of_path(program: str, arguments: Sequence[str]) -> list[str]:
     return [here[program] if program in here else str(Path(program).resolve().parent)]
 
 
-def _run(program: str, arguments: list[str]) -> NoReturn:
+def _run(program: str, arguments: list[str], ignored: Sequence[int]) -> NoReturn:
     """Run the program to its end as an interpreter does, but for taking modules apart.
 
     That would copy the pages of all that was imported, and take half a second.
@@ -180,6 +181,7 @@ def _run(program: str, arguments: list[str]) -> NoReturn:
     code: object = 0
     interrupted = False
     try:
+        _take_signals(ignored)
         if program == "-m":
             sys.argv[:] = ["-m", *arguments[1:]]
             runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]

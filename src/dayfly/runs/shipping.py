@@ -21,10 +21,10 @@ import zipfile
 from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import cloudpickle
 
@@ -55,13 +55,20 @@ class Shipped:
     folder: Name = "job"
 
 
+class _AsItIs(SourceFileLoader):
+    """Compiles a file anew each time: compiled ones are told apart by size and whole seconds."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError(f"nothing compiled is kept of {path}")
+
+
 def load_job_file(path: Path) -> Job:
     """The variable `job` of a Python file. Raises RequestError if there is none."""
     if not path.is_file():
         there = "is no file" if path.exists() else "is not there"
         raise RequestError(f"job file {str(path)!r} {there}")
     name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItIs(name, str(path)))
     if path.suffix != ".py" or spec is None or spec.loader is None:
         raise RequestError(f"job file {str(path)!r} is no Python file (.py)")
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,6 @@ from dayfly.wire.collectives.broadcast import broadcast
 from dayfly.wire.collectives.exchange import all_to_all
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.others import MakeOther
-from dayfly.wire.collectives.overlapped import MOST_CHUNKS as MOST_OVERLAPPED
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.point_to_point import recv, send
@@ -100,7 +99,7 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
 
 def most_chunks(name: str) -> int:
     """Chunks that the all-reduce algorithm of this name cuts a split into, at most."""
-    return MOST_OVERLAPPED if name == "overlapped" else MOST_CHUNKS
+    return COLLECTIVES[name].most_chunks if name in COLLECTIVES else MOST_CHUNKS
 
 
 def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from dayfly.wire.schedule import Name, Schedule
+from dayfly.wire.schedule import MOST_CHUNKS, Name, Schedule
 
 
 class MakeSchedule(Protocol):
@@ -40,12 +40,14 @@ class Collective:
 
     schedule: the pure function. sums: the messages that the message log keeps, from which a worker
     that starts again takes the result; none if it keeps none, and then all workers go back to the
-    run checkpoint when one dies. server: whether it needs a channel that sums.
+    run checkpoint when one dies. server: whether it needs a channel that sums. most_chunks: that it
+    cuts a split into.
     """
 
     schedule: MakeSchedule
     sums: Sums
     server: bool = False
+    most_chunks: int = MOST_CHUNKS
 
 
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:

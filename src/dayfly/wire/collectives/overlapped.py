@@ -176,7 +176,7 @@ def _sum(owner: int, c: int) -> Name:
     return Name(f"sum-{c}", owner)
 
 
-OVERLAPPED = Collective(schedule=overlapped, sums=sums)
+OVERLAPPED = Collective(schedule=overlapped, sums=sums, most_chunks=MOST_CHUNKS)
 
 
 def bound_s(size_bytes: float, world_size: int, bytes_per_s: float) -> float:
