@@ -54,7 +54,7 @@ export CHECK_PYTHON
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test quick slow coverage mutants programs soak pictures lint format clean
 # Each of the processes gets an equal part of the tests; who has done its own takes of another's.
-PYTEST := $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import dayfly
-from dayfly.life.environment import library_settings
+from dayfly.life.environment import AT_LOAD, library_settings
 from dayfly.life.platforms.processes import Subreaper
 from tests.warm.server import MOST_BYTES, ROOM, ROOM_BYTES, Request, split
 
@@ -40,25 +40,8 @@ _DAYFLY = Path(_PYTHON).with_name("dayfly")
 _START_S = 120.0
 _ANSWER_S = 30.0
 
-#: Beginnings of names of variables that are read while an interpreter starts and libraries load.
-_AT_LOAD = (
-    "ATEN_",
-    "GLIBC_",
-    "GOMP_",
-    "KMP_",
-    "LANG",
-    "LC_",
-    "LD_",
-    "MALLOC_",
-    "MKL_",
-    "NUMBA_",
-    "NUMEXPR_",
-    "OMP_",
-    "ONEDNN_",
-    "OPENBLAS_",
-    "PYTHON",
-    "VECLIB_",
-)
+#: Torch asks for its own variables whenever it needs them.
+_AT_LOAD = tuple(name for name in AT_LOAD if name not in ("PYTORCH_", "TORCH_"))
 _FREE = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 _MAY_MISS = (
     "ATEN_",

@@ -19,7 +19,7 @@ _THREADS = (
     "VECLIB_MAXIMUM_THREADS",
 )
 #: Beginnings of names of variables that are read while an interpreter starts and libraries load.
-_AT_LOAD = (
+AT_LOAD = (
     "ATEN_",
     "GLIBC_",
     "GOMP_",
@@ -75,7 +75,7 @@ def read_at_load(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_AT_LOAD) and name not in _NOT_AT_LOAD
+        if name.startswith(AT_LOAD) and name not in _NOT_AT_LOAD
     }
 
 
