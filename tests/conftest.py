@@ -99,6 +99,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.OK
 
 
+@pytest.fixture(autouse=True)
+def environment_stays() -> Iterator[None]:
+    """Commands in the tests' own process set variables for what they start."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     minutes = item.config.getoption("--minutes")
     if minutes is not None and time.monotonic() > item.config.stash[_BEGAN] + 60 * minutes:
