@@ -185,10 +185,11 @@ def _tiles(
     wall_s = max(run.record.wall_s, times.length_s)
     simulated = run.record if isinstance(run.record, SimulationRecord) else None
     workers = simulated.settings.workers if simulated is not None else len(times.bands)
-    tiles.append(("wall time", _duration(wall_s), f"{workers} workers"))
+    of_it = f"{workers} workers"
     if (spent := _spent(run)) is not None:
-        rest = f"training {_duration(spent.training_s)}, end {_duration(spent.end_s)}"
-        tiles.append(("start-up", _duration(spent.start_s), rest))
+        named = {"start-up": spent.start_s, "training": spent.training_s, "end": spent.end_s}
+        of_it += ": " + ", ".join(f"{part} {_duration(part_s)}" for part, part_s in named.items())
+    tiles.append(("wall time", _duration(wall_s), of_it))
     if simulated is not None:
         tiles += simulation.tiles(simulated)
     elif not run.of_script:
