@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """While modules are imported: nothing is collected, and what there is by then never will be."""
+    """Keeps the collector off while modules are imported, and later from all that exists then."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -43,7 +43,7 @@ class Beginning:
 
     @classmethod
     def here(cls, preload: Sequence[str], environment: Mapping[str, str]) -> Beginning:
-        """Of a zygote that would be started now. environment: of it."""
+        """Returns what a zygote would begin with that is started now in this environment."""
         own = Path("/proc/self")
         status = (own / "status").read_text().splitlines()
         inherited = (
@@ -141,9 +141,12 @@ class Lineage:
             self._session.close()
 
     def release(self, zygote: LocalZygote | None) -> None:
-        """The platform is closed. zygote: that is kept for the next one; None: all of it ends.
+        """Takes the lineage back from a platform that closes.
 
         Background processes that left their function's POSIX session (and had no cgroup) end, too.
+
+        Args:
+            zygote: one to keep for the next platform; None ends the whole lineage.
         """
         self._idle = zygote
         if zygote is None or self._once:
