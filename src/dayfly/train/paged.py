@@ -4,9 +4,9 @@
     files:     | a |       | a | b |    | a | b | c |   mapped; gone with their tensors
     memory:    | a |           | b |            | c |   given back beyond RESIDENT_BYTES
 
-Who tries a model that is cut has its weights, gradients and optimizer state before it, which no
-process of the run ever holds: each has a stage. Inside `paged`, what an operation of torch makes is
-moved to a file as soon as it is there. Its values are the same bits, and its pages are read again
+To try a cut model takes the weights, gradients and optimizer state of all its stages, of which a
+function holds one. Inside `paged`, each large tensor that an operation of torch makes is moved to a
+file at once. Its values are the same bits, and its pages are read again
 when an operation needs them. So memory holds the tensors of one operation, and RESIDENT_BYTES.
 """
 
@@ -30,7 +30,7 @@ from dayfly.errors import RequestError
 
 #: Smaller tensors stay where they are.
 LARGE_BYTES = 2**20
-#: What is used of the files before their pages are given back.
+#: Bytes of mapped tensors that operations may use until all pages go back to the kernel.
 RESIDENT_BYTES = 64 * 2**20
 
 _C = ctypes.CDLL(None, use_errno=True)

@@ -29,7 +29,7 @@ from dayfly.life.sessions import Session
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a zygote begins with and a function cannot change: where two are equal, forks are alike.
+    """What functions inherit from their zygote; it is kept only if a new one would have the same.
 
     Args:
         preload: modules that are imported besides torch.
@@ -127,7 +127,7 @@ class Lineage:
         return self._beginning == Beginning.here(preload, _environment(variables))
 
     def belong_to(self, session: Session) -> None:
-        """A platform of this session has it now: what it forks is swept as the session's is."""
+        """Binds it to a session, whose sweep also removes what this lineage leaves behind."""
         if self._session is None:
             self._session = Session.open(session.base, self._session_id)
 

@@ -160,7 +160,7 @@ def stored_replies(count: int) -> bytes:
 
 
 def pieces(nbytes: int) -> int:
-    """How many pieces a message has whose payload has so many bytes."""
+    """Returns the number of pieces of a message whose payload has `nbytes` bytes."""
     return max(1, -(-nbytes // PIECE_BYTES))
 
 
