@@ -31,8 +31,8 @@ from dayfly.job import Job
 from dayfly.life.sessions import Session
 from dayfly.models import wide_mlp
 from dayfly.runs.displays import StandardError
-from dayfly.train.compression import compression
-from dayfly.train.replica import build_model
+from dayfly.training.compression import compression
+from dayfly.training.replica import build_model
 
 METHODS = ("none", "bf16", "int8", "powersgd")
 _SEEDS, _QUICK_SEEDS = 5, 2

@@ -44,7 +44,7 @@ from benchmarks.parts.workloads import WORKLOADS, Workload, workload_of
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
 from dayfly.runs.displays import StandardError
-from dayfly.train.replica import build_model
+from dayfly.training.replica import build_model
 
 _ROUNDS, _QUICK_ROUNDS = 3, 2
 _WORKERS = (2, 4)

@@ -26,8 +26,8 @@ from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import columns, framed, say
 from dayfly import models
 from dayfly.life.sessions import Session
-from dayfly.plan.memory import peak_mib
-from dayfly.plan.profile import Profile
+from dayfly.planning.memory import peak_mib
+from dayfly.planning.profile import Profile
 from dayfly.runs.event_records import Ended
 from dayfly.runs.events import coordinator_events
 from dayfly.runs.planning import Wanted, configuration

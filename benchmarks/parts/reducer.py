@@ -23,7 +23,7 @@ from dayfly.wire.channels.kind import Site
 from dayfly.wire.engine import Engine
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 
 _OPERATION = "bench"
 #: Longest wait for a message. Every one comes, unless a rank has failed.

@@ -31,8 +31,8 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.parts.measured import fastest_tenth
 from benchmarks.parts.workloads import Workload, workload_of
 from dayfly.life.platforms import lifeline
-from dayfly.train.order import Epochs
-from dayfly.train.replica import build_model
+from dayfly.training.order import Epochs
+from dayfly.training.replica import build_model
 
 #: What a step consists of, in order; each is the time from the end of the one before.
 PARTS = ("data", "forward", "backward", "optimizer", "loss")

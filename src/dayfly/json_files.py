@@ -74,12 +74,16 @@ def read_bytes(file: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RequestError(f"{str(file)!r} cannot be read: {reason}") from error
-    if len(data) > most_bytes:
-        raise RequestError(
-            f"{str(file)!r} cannot be read: it is larger than {most_bytes >> 20} MiB, and no such "
-            "file is"
-        )
+    check_size(len(data), repr(str(file)), most_bytes)
     return data
+
+
+def check_size(nbytes: int, place: str, most_bytes: int = LARGEST_BYTES) -> None:
+    """Raises RequestError for a file, or an object, that is larger than any of the kind."""
+    if nbytes > most_bytes:
+        raise RequestError(
+            f"{place} cannot be read: it is larger than {most_bytes >> 20} MiB, and no such file is"
+        )
 
 
 def read_file(

@@ -19,7 +19,7 @@ from benchmarks.parts.choosing.on_jobs import (
 )
 from benchmarks.parts.planning.measure import Taken
 
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.planning import configuration_of
 from tests.choose.lambda_by_hand import functions, job
 
@@ -37,6 +37,7 @@ def chosen() -> list[Chosen]:
     return list(chosen_plans(profiled(), batch_size=64, epochs=2))
 
 
+@pytest.mark.long
 def test_all_answer_both_questions_within_the_limits(chosen: list[Chosen]) -> None:
     assert [one.method for one in chosen if one.question == DEADLINE] == [
         *(EXACT, "two-stage search (FasDL)", "ScatterReduce, searched", "AllReduce, searched"),
@@ -57,6 +58,7 @@ def test_all_answer_both_questions_within_the_limits(chosen: list[Chosen]) -> No
         assert one.prediction is not None
 
 
+@pytest.mark.long
 def test_by_dayflys_own_prediction_no_answer_is_better(chosen: list[Chosen]) -> None:
     best = {one.question: one.prediction for one in chosen if one.method == EXACT}
     for one in chosen:

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchmarks import planning
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_problem import KReducePlan, KReduceProblem
-from dayfly.plan.choose.stores import plan_stores
-from dayfly.plan.choose.stores_problem import StorePlan, StoreProblem
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem
+from dayfly.planning.choose.stores import plan_stores
+from dayfly.planning.choose.stores_problem import StorePlan, StoreProblem
 from tests.choose import k_reduce_by_hand, stores_by_hand
 from tests.cli import command
 
@@ -143,6 +143,7 @@ def test_lambda_ml_takes_the_largest_and_fewest() -> None:
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(stores_by_hand.problems(), SLACK, st.booleans())
+@pytest.mark.slow
 def test_no_store_is_better_than_the_best(p: StoreProblem, slack: float, in_time: bool) -> None:
     plans = {plan: taken for *taken, plan in stores_by_hand.every_plan(p)}
     assume(plans)
@@ -232,7 +233,7 @@ def test_the_paper_s_workloads_have_plans_in_time() -> None:
         assert exact(plan_k_reduce(case.problem), goal).point is not None
 
 
-@pytest.mark.parametrize("problem", ["k-reduce", "stores"])
+@pytest.mark.parametrize("problem", ["k-reduce", pytest.param("stores", marks=pytest.mark.slow)])
 def test_a_whole_small_bench(problem: str) -> None:
     result = planning.run(["--choose", "--quick", "--only", problem])
     assert {row["problem"] for row in result["rows"]} == {problem}

@@ -23,17 +23,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import planning
-from dayfly.plan.choose.front import Front
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import (
+from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
     StagesOverLinks,
     StagesOverStore,
 )
-from dayfly.plan.choose.pipelines.taken import step_s
+from dayfly.planning.choose.pipelines.taken import step_s
 from tests.choose.pipelines_by_hand import every_point, link_problems, over_links, store_problems
 
 pytestmark = pytest.mark.long
@@ -300,6 +300,7 @@ def test_random_problems_have_plans() -> None:
     assert pipeline_cases.random_shard_cases(2, 3) == pipeline_cases.random_shard_cases(2, 3)
 
 
+@pytest.mark.slow
 def test_funcpipe_s_models_are_not_merged() -> None:
     (case,) = pipeline_cases.paper_cases(names=["amoebanet_d18"])
     assert len(case.problem.layers) > 20

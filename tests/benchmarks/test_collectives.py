@@ -157,21 +157,20 @@ def gone(pid: int) -> bool:
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     # A buffer that takes an hour.
     slow = ["--workers", "2", "--mb", "8", "--rate", "0.002", "--collectives", "overlapped"]
-    process = command.start(
-        *("bench", "collectives", "--capped", "--channel", "files", *slow), cwd=tmp_path
-    )
-    assert process.stderr is not None
-    assert "the bound is 4000.000 s" in process.stderr.readline()
-    ranks = children(process.pid)
-    assert len(ranks) >= 2
-    (session,) = processes.sessions(process.pid)
-    assert (command.directory_of(session) / "messages").exists()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
-    command.eventually("the ranks' end", lambda: all(map(gone, ranks)))
-    assert command.nothing_left(session)
+    asked = ("bench", "collectives", "--capped", "--channel", "files", *slow)
+    with command.start(*asked, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert "the bound is 4000.000 s" in process.stderr.readline()
+        ranks = children(process.pid)
+        assert len(ranks) >= 2
+        (session,) = processes.sessions(process.pid)
+        assert (command.directory_of(session) / "messages").exists()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=command.WAIT_S)
+        assert process.returncode == 130, errors
+        assert "Traceback" not in errors
+        command.eventually("the ranks' end", lambda: all(map(gone, ranks)))
+        assert command.nothing_left(session)
 
 
 RANKS = """
@@ -213,17 +212,18 @@ def test_ranks_die_with_whoever_started_them(tmp_path: Path) -> None:
     script.write_text(RANKS)
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    starter = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, script],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-    )
-    assert starter.stdout is not None
-    pids = [int(pid) for pid in starter.stdout.readline().split()]
-    assert len(pids) == 2
-    starter.kill()
-    starter.communicate()
+    ) as starter:
+        try:
+            assert starter.stdout is not None
+            pids = [int(pid) for pid in starter.stdout.readline().split()]
+            assert len(pids) == 2
+        finally:
+            starter.kill()
     command.eventually("the ranks' end", lambda: all(map(gone, pids)))
 
 

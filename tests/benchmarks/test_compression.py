@@ -16,6 +16,7 @@ from tests.benchmarks.left import scratch
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_a_row_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # benches beside have theirs elsewhere
     asked = ["--quick", "--seeds", "1", "--workers", "2", "--models", "digits-cnn"]

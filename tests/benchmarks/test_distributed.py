@@ -38,6 +38,7 @@ def text_of(result: dict[str, Any]) -> str:
     return page.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "other"),
     [
@@ -129,22 +130,22 @@ def test_a_wrong_option_exits_with_2() -> None:
     assert exit_.value.code == 2
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
-    process = command.start(
-        *("bench", "distributed", "--small", *TINY, "--rounds", "100000"), cwd=tmp_path
-    )
-    assert process.stderr is not None
-    assert "one-float on 2, round 1" in process.stderr.readline()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) >= 4, "two for each backend"
-    (session,) = processes.sessions(process.pid)
-    assert (command.directory_of(session) / "messages").exists()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
-    command.eventually("the ranks' end", lambda: not any(map(alive, children)))
-    assert command.nothing_left(session)
+    asked = ("bench", "distributed", "--small", *TINY, "--rounds", "100000")
+    with command.start(*asked, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert "one-float on 2, round 1" in process.stderr.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) >= 4, "two for each backend"
+        (session,) = processes.sessions(process.pid)
+        assert (command.directory_of(session) / "messages").exists()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=command.WAIT_S)
+        assert process.returncode == 130, errors
+        assert "Traceback" not in errors
+        command.eventually("the ranks' end", lambda: not any(map(alive, children)))
+        assert command.nothing_left(session)
 
 
 def alive(pid: str) -> bool:

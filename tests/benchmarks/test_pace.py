@@ -18,10 +18,10 @@ from benchmarks.parts.planning.pace import Pace, pace_text, paces, read_pace
 
 from benchmarks import planning
 from dayfly.errors import RequestError
-from dayfly.plan.figures import Affine, Figure
-from dayfly.plan.profile import Fit, Pass, SizeProfile
-from dayfly.plan.profile_file import profile_text
-from tests.plan.by_hand import given, layer, profile, size, transfer
+from dayfly.planning.figures import Affine, Figure
+from dayfly.planning.profile import Fit, Pass, SizeProfile
+from dayfly.planning.profile_file import profile_text
+from tests.planning.by_hand import given, layer, profile, size, transfer
 
 pytestmark = pytest.mark.long
 

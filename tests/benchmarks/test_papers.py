@@ -28,7 +28,7 @@ from benchmarks.parts.papers.sums import CLOSED, sum_s
 
 from benchmarks import papers
 from dayfly.errors import RequestError
-from dayfly.plan.formulas import funcpipe as equations
+from dayfly.planning.formulas import funcpipe as equations
 from dayfly.wire.collectives.overlapped import bound_s
 
 pytestmark = pytest.mark.long
@@ -119,6 +119,7 @@ def test_amoebanet_d36_is_as_in_figure_1() -> None:
     assert 5 < peer.sum_s / peer.compute_s < 6.5
 
 
+@pytest.mark.slow
 def test_dayfly_sums_beside_computing() -> None:
     """On the same functions it takes less than one after the other, and more than either alone."""
     peer = lambda_ml(whole("amoebanet_d36"), 64, at_lambda())
@@ -127,6 +128,7 @@ def test_dayfly_sums_beside_computing() -> None:
     assert max(least_s, peer.compute_s) < step_s < least_s + peer.compute_s < peer.step_s
 
 
+@pytest.mark.slow
 def test_pipelined_sums_are_as_much_shorter_as_the_paper_says() -> None:
     figure = scaling.figure_8()
     ours = figure.panel("(b) synchronisation").named("bandwidth that declines")
@@ -161,6 +163,7 @@ def test_a_server_is_filled_by_many_workers() -> None:
     assert hybrid_ps_s(70e6, 1, at) == 0
 
 
+@pytest.mark.slow
 def test_squeezenet_wants_one_or_two_aggregators() -> None:
     figure = fasdl.figure_3()
     assert fasdl.best_k(figure.panel("SqueezeNet, 4 workers")) == 2

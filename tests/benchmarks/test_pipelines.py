@@ -28,9 +28,9 @@ from rich.console import Console
 from benchmarks import training
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.runs.pipelining import Pipelining
-from dayfly.train.replica import build_model
-from dayfly.train.stages.forms import Form as Passed
-from dayfly.train.stages.forms import TensorForm
+from dayfly.training.replica import build_model
+from dayfly.training.stages.forms import Form as Passed
+from dayfly.training.stages.forms import TensorForm
 from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.schedule import Kind
 from tests.cli import command
@@ -38,6 +38,7 @@ from tests.cli import command
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_a_short_run(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

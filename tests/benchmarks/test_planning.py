@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import planning
 from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
-from dayfly.train.replica import build_model
+from dayfly.training.replica import build_model
 from dayfly.wire.collectives import COLLECTIVES
 
 pytestmark = pytest.mark.long
@@ -57,7 +57,7 @@ def test_a_configuration_is_within_its_bounds(one: Chosen) -> None:
     assert 1 <= asked.workers <= 6
     assert asked.workers == one.workers
     cores = [
-        allotment(asked.kinds[asked.kind_of(rank)]).limits.cpu_cores or 99.0
+        allotment(asked.kinds[asked.kind_of(rank)]).spec.cpu_cores or 99.0
         for rank in range(asked.workers)
     ]
     assert sum(cores) <= MOST_CORES

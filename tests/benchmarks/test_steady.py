@@ -75,6 +75,7 @@ def test_it_computes_the_same() -> None:
         assert torch.equal(one.grad, other.grad)
 
 
+@pytest.mark.long
 def test_a_work_made_steady() -> None:
     plain, made = WORKS["mlp"], steady(WORKS["mlp"])
     assert isinstance(made.model, partial)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,17 +69,20 @@ def test_a_short_run(tmp_path: Path, temporary: Path) -> None:
     assert list(tmp_path.iterdir()) == [temporary]
 
 
-def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
+@contextlib.contextmanager
+def started(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A bench in the middle of its first round, and its session, which its peers are of."""
-    process = command.start("bench", "training", *TINY, "--rounds", "9", cwd=directory)
-    assert process.stderr is not None
-    assert "round 1" in process.stderr.readline()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    marks = [mark for pid in children for mark in command._marks(pid) if mark.endswith(".peers")]
-    assert len(marks) == 2
-    (session,) = {mark.partition(".")[0] for mark in marks}
-    assert len(command.processes(session)) >= 2
-    return process, session
+    with command.start("bench", "training", *TINY, "--rounds", "9", cwd=directory) as process:
+        assert process.stderr is not None
+        assert "round 1" in process.stderr.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        marks = [
+            mark for pid in children for mark in command._marks(pid) if mark.endswith(".peers")
+        ]
+        assert len(marks) == 2
+        (session,) = {mark.partition(".")[0] for mark in marks}
+        assert len(command.processes(session)) >= 2
+        yield process, session
 
 
 @pytest.mark.parametrize(
@@ -91,29 +96,31 @@ def started(directory: Path) -> tuple[subprocess.Popen[str], str]:
 def test_a_signal_leaves_nothing(
     number: signal.Signals, code: int, tmp_path: Path, temporary: Path
 ) -> None:
-    process, session = started(tmp_path)
-    assert len(scratch(temporary)) == 1
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == code, errors
-    assert "Traceback" not in errors
-    assert command.processes(session) == []
+    with started(tmp_path) as (process, session):
+        assert len(scratch(temporary)) == 1
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=command.WAIT_S)
+        assert process.returncode == code, errors
+        assert "Traceback" not in errors
+        assert command.processes(session) == []
     assert not command.directory_of(session).exists()
     assert scratch(temporary) == []
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_no_process_and_the_next_session_sweeps_the_rest(
     tmp_path: Path, temporary: Path
 ) -> None:
-    process, session = started(tmp_path)
-    process.kill()
-    process.communicate()
-    command.eventually("the peers' end", lambda: not command.processes(session))
+    with started(tmp_path) as (process, session):
+        process.kill()
+        process.communicate()
+        command.eventually("the peers' end", lambda: not command.processes(session))
     Session.open().close()
     assert not command.directory_of(session).exists()
     assert scratch(temporary) == []
 
 
+@pytest.mark.slow
 def test_a_peer_that_dies_is_said(tmp_path: Path) -> None:
     workload = workload_of("digits-cnn", quick=True)
     workload.write_data(tmp_path / "data")

@@ -16,7 +16,7 @@ import torch
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.keys import SERVER, Key
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.channels.names import TOKEN
 from tests.channels.places import NAMESPACE, SOON_S, put
 

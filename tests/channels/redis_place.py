@@ -20,7 +20,7 @@ from dayfly.wire.keys import Key
 from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 

@@ -20,7 +20,7 @@ from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.server import Server
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.channels.names import TOKEN
 
 

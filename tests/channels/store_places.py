@@ -26,7 +26,7 @@ from dayfly.wire.channels.dynamodb_table import Item, Table, create_command
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import Key
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 
@@ -45,26 +45,22 @@ class ObjectPlace:
         return opened(self.url, namespace, self.environment, reader)
 
     def raw(self, namespace: Namespace, key: Key) -> bytes:
-        import obstore
-
         channel = self._past(namespace)
-        return bytes(obstore.get(channel._store, _path(channel, key)).bytes())
+        got = channel._client.get(_path(channel, key))
+        assert got is not None
+        return bytes(got.bytes())
 
     def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
-        import obstore
-
         channel = self._past(namespace)
-        obstore.put(channel._store, _path(channel, key), raw)
+        channel._client.put(_path(channel, key), [raw])
 
     def only_events(self, patch: pytest.MonkeyPatch) -> None:
         """Nothing here wakes a reader but its own looking."""
 
     def objects(self) -> list[str]:
         """Names of all that is there."""
-        import obstore
-
         with self._past(NAMESPACE) as channel:
-            return [one["path"] for page in obstore.list(channel._store) for one in page]
+            return [one["path"] for page in channel._client.pages("") for one in page]
 
     def _past(self, namespace: Namespace) -> ObjectChannel:
         os.environ.update(self.environment)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from dayfly.cli.app import main
 from dayfly.credentials import channel_password, holds_secret, shown, without_secrets
 from dayfly.errors import DayflyError, RequestError, WireError
-from dayfly.plan.channels import channel_of
+from dayfly.planning.channels import channel_of
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels import CHANNELS, channel_kind
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.store import open_store
+from dayfly.wire.stores import open_store
 
 SECRET = "hunter2xyz"
 
@@ -91,6 +91,7 @@ pieces = st.lists(
 
 @given(before=pieces, after=pieces)
 @settings(max_examples=500, deadline=None)
+@pytest.mark.long
 def test_no_broken_url_is_repeated(before: list[str], after: list[str]) -> None:
     """Whatever cannot be read is refused without it; what can has it where no secrets are."""
     url = "".join(before) + SECRET + "".join(after)

@@ -18,9 +18,9 @@ from dayfly.wire.channels.dynamodb import MARKER_S, MESSAGE_S, DynamoChannel
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, Item, Write, create_command
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.kinds.dynamodb import LARGEST_ROUND_BYTES
-from dayfly.wire.channels.patience import Outage
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
+from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
@@ -63,6 +63,7 @@ def items(channel: DynamoChannel) -> list[Item]:
 
 
 @pytest.mark.parametrize("size", [16 * 1024, 16 * 1024 + 1, ITEM_BYTES, ITEM_BYTES + 1, LARGE])
+@pytest.mark.long
 def test_any_size_arrives_and_goes(worker: DynamoChannel, size: int) -> None:
     sent = tensor((size,), torch.uint8)
     assert put(worker, KEY, sent)
@@ -117,6 +118,7 @@ class Killed(BaseException):
     """The worker is gone at once."""
 
 
+@pytest.mark.long
 def test_a_put_that_was_killed_half_way_is_not_seen(
     place: DynamoPlace, worker: DynamoChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_put_that_was_killed_half_way_is_not_seen(
         assert torch.equal(got, again)
 
 
+@pytest.mark.long
 def test_parts_that_are_gone_make_a_message_that_is_not_there(worker: DynamoChannel) -> None:
     """As a reader finds it that comes while the message is being dropped."""
     assert put(worker, KEY, tensor((LARGE,), torch.uint8))
@@ -246,6 +249,7 @@ def test_a_trim_keeps_the_marker_young(place: DynamoPlace) -> None:
             pass
 
 
+@pytest.mark.long
 def test_a_run_leaves_nothing(place: DynamoPlace) -> None:
     with place.make(NAMESPACE) as coordinator, place.open(NAMESPACE, 1) as zombie:
         assert isinstance(zombie, DynamoChannel)
@@ -320,6 +324,7 @@ def test_a_large_model_is_refused_with_the_arithmetic() -> None:
     assert channel_kind("dynamodb://table").room(fits).nbytes == 2**30
 
 
+@pytest.mark.long
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)

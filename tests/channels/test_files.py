@@ -151,6 +151,7 @@ def test_a_closed_channel_says_so(tmp_path: Path) -> None:
             put(channel, KEY, tensor((1,)))
 
 
+@pytest.mark.long
 def test_closed_channels_leave_no_handles_and_threads(tmp_path: Path) -> None:
     before = handles()
     for generation in range(3):

@@ -21,9 +21,9 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.channels.objects import ObjectChannel
-from dayfly.wire.channels.patience import Outage
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
+from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.places import SOON_S, put, tensor
@@ -231,6 +231,7 @@ def test_what_a_killed_coordinator_left_is_removed(place: ObjectPlace) -> None:
         assert again.size_bytes() == 0
 
 
+@pytest.mark.slow
 def test_more_messages_than_a_listing_has(worker: ObjectChannel, server: MotoServer) -> None:
     keys = [Key(step, "a", 1, COORDINATOR) for step in range(1100)]
     with ThreadPoolExecutor(8) as pool:
@@ -271,6 +272,7 @@ def test_wrong_credentials_are_refused_without_a_secret(
         assert "AKIA" not in said
 
 
+@pytest.mark.long
 def test_a_closed_port_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in shared_moto().environment.items():
         monkeypatch.setenv(name, value)
@@ -315,11 +317,12 @@ def test_a_right_url_is_not(url: str) -> None:
 
 
 def test_without_obstore_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dayfly.wire.channels.object_stores.find_spec", lambda name: None)
+    monkeypatch.setattr("dayfly.wire.stores.object_urls.find_spec", lambda name: None)
     with pytest.raises(RequestError, match=r"pip install obstore"):
         channel_kind("s3://bucket/prefix")
 
 
+@pytest.mark.long
 def test_clients_are_imported_where_they_are_used() -> None:
     """Functions are forked from a process that has all this imported: it may have no threads."""
     code = (

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.channels.patience import Arrivals, Backoff, Outage, Patience
+from dayfly.wire.channels.patience import Arrivals, Patience
 from dayfly.wire.keys import Key
+from dayfly.wire.outages import Backoff, Outage
 
 KEY = Key(0, "grad-part", 1, 0)
 seconds = st.floats(0, 100)
@@ -79,6 +80,7 @@ def test_what_was_there_at_the_first_try_is_tried_earlier() -> None:
 
 
 @given(st.floats(0.02, 8.0), st.randoms(use_true_random=False))
+@pytest.mark.long
 def test_steps_alike_need_ever_fewer_questions(comes_s: float, chance: object) -> None:
     """One question before it is there, and a few after: however long a step takes."""
     clock = Clock()

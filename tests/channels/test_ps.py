@@ -263,6 +263,7 @@ def test_a_full_server_names_its_remedy(made: Channel) -> None:
         push(made, 0, torch.zeros(8 * MIB, dtype=torch.uint8))
 
 
+@pytest.mark.long
 def test_a_port_in_use_and_a_foreign_address_are_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -312,6 +313,7 @@ def test_a_killed_server_is_named_to_whoever_waits(
             push(worker, 0, torch.ones(4))
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     place = site(tmp_path, "ps://")
     with KIND.create(place, plan(RANKS)):  # whatever Python opens once, it has opened
@@ -342,14 +344,17 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 def test_the_server_dies_with_its_coordinator(tmp_path: Path) -> None:
     """Also by kill -9; what it left in the store does not hinder the next."""
     with subprocess.Popen(
         [sys.executable, "-c", COORDINATOR_SCRIPT, tmp_path], stdout=subprocess.PIPE, text=True
     ) as coordinator:
-        assert coordinator.stdout is not None
-        pidfd = os.pidfd_open(int(coordinator.stdout.readline()))
-        coordinator.kill()
+        try:
+            assert coordinator.stdout is not None
+            pidfd = os.pidfd_open(int(coordinator.stdout.readline()))
+        finally:
+            coordinator.kill()
     try:
         poll = select.poll()
         poll.register(pidfd)

@@ -269,6 +269,7 @@ def test_a_forked_channel_is_refused(place: RedisPlace, monkeypatch: pytest.Monk
             put(channel, KEY, tensor((5,)))
 
 
+@pytest.mark.long
 def test_closed_channels_leave_no_handles_and_threads(place: RedisPlace) -> None:
     before = handles()
     for generation in range(3):

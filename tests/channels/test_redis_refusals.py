@@ -122,6 +122,7 @@ def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Redis().remove(RedisPlace(f"{server.url}?ca={tmp_path}/cert.pem", SECRET).site())
 
 
+@pytest.mark.long
 def test_tls_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECT_S", 1.0)  # it may wait for more
     with redis_server() as server:

@@ -62,6 +62,7 @@ def hung_up(connection: socket.socket) -> bool:
     st.integers(-3, 2**31 - 1),
     st.integers(-3, 2**31 - 1),
 )
+@pytest.mark.long
 def test_keys_travel(step: int, operation: str, source: int, destination: int) -> None:
     key = Key(step, operation, source, destination)
     assert protocol.unpack_keys(protocol.pack_keys([key, key])) == [key, key]
@@ -227,6 +228,7 @@ def test_an_idle_connection_that_broke_is_made_anew(served: Server) -> None:
 
 
 @pytest.mark.parametrize("end", ["server", "client"])
+@pytest.mark.long
 def test_who_waits_is_woken_by_either_end(end: str) -> None:
     before = handles()
     table = Table(lambda key: None, limit_bytes=2**20, full="")

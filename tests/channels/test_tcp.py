@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -169,6 +167,7 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 def test_a_killed_peer_is_named_and_its_successor_found(
     coordinators: Channel, tmp_path: Path
 ) -> None:
@@ -177,12 +176,14 @@ def test_a_killed_peer_is_named_and_its_successor_found(
         with subprocess.Popen(
             [sys.executable, "-c", WORKER, tmp_path], stdout=subprocess.PIPE, text=True
         ) as peer:
-            assert peer.stdout is not None
-            assert peer.stdout.readline() == "open\n"
-            waits = pool.submit(reader.get, KEY, got, 2 * SOON_S)
-            with pytest.raises(WaitTimeout):
-                reader.get(Key(1, "b", 1, 0), got, 0)
-            os.kill(peer.pid, signal.SIGKILL)
+            try:
+                assert peer.stdout is not None
+                assert peer.stdout.readline() == "open\n"
+                waits = pool.submit(reader.get, KEY, got, 2 * SOON_S)
+                with pytest.raises(WaitTimeout):
+                    reader.get(Key(1, "b", 1, 0), got, 0)
+            finally:
+                peer.kill()
         assert not waits.done()
         with pytest.raises(WaitTimeout, match=rf"^{KEY} .*: rank 1 is not there"):
             reader.get(KEY, torch.zeros(4), 0.1)
@@ -269,6 +270,7 @@ def test_workers_listen_where_the_coordinator_reaches_them(tmp_path: Path) -> No
         assert len(made.waiting(COORDINATOR)) == 1
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     before = handles()
     place = site(tmp_path, "tcp://")

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dayfly.catalogue.store import StoreFacts
-from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
-from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.formulas.fasdl import (
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.planning.figures import Affine, Figure, Transfer
+from dayfly.planning.formulas.fasdl import (
     aggregate_s,
     communication_s,
     functions_usd,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dayfly.plan.figures import Affine
-from dayfly.plan.profile import Profile, SizeProfile
-from tests.plan import by_hand
+from dayfly.planning.figures import Affine
+from dayfly.planning.profile import Profile, SizeProfile
+from tests.planning import by_hand
 
 LATENCY_S, BYTES_PER_S = 0.04, 70e6
 SIZES = (1024, 2048, 4096)

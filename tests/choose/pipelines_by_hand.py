@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import (
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
@@ -19,7 +19,7 @@ from dayfly.plan.choose.pipelines.problem import (
     StagesOverLinks,
     StagesOverStore,
 )
-from dayfly.plan.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
+from dayfly.planning.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
 
 
 def every_point(problem: Problem) -> list[Point[PipelinePlan]]:

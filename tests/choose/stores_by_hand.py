@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dayfly.catalogue.store import StoreFacts
-from dayfly.plan.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
-from dayfly.plan.formulas.ce_scaling import (
+from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from dayfly.planning.formulas.ce_scaling import (
     epoch_s,
     epoch_usd,
     minutes_usd,

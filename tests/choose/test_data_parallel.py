@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.plan.choose.data_parallel import (
+from dayfly.planning.choose.data_parallel import (
     DataParallelPlan,
     DataParallelProblem,
     aggregators_of,
     collectives_of,
     plan_data_parallel,
 )
-from dayfly.plan.choose.from_profile import most_at_once
-from dayfly.plan.choose.front import Point
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.memory import peak_mib
-from dayfly.plan.predict import predict
-from dayfly.plan.profile import Profile
+from dayfly.planning.choose.from_profile import most_at_once
+from dayfly.planning.choose.front import Point
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.memory import peak_mib
+from dayfly.planning.predict import predict
+from dayfly.planning.profile import Profile
 from tests.choose.lambda_by_hand import SIZES, job
 
 KNOWN = Catalogue()

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.arrays import dominated, undominated
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.choose.front_words import words
-from dayfly.plan.choose.in_words import number, per_cent
+from dayfly.planning.choose.arrays import dominated, undominated
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.front_words import words
+from dayfly.planning.choose.in_words import number, per_cent
 
 pytestmark = pytest.mark.long
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.front import Front
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_bounds import Array, _bounds
-from dayfly.plan.choose.k_reduce_problem import KReducePlan, KReduceProblem
-from dayfly.plan.choose.k_reduce_tables import Rounds, Tables
-from dayfly.plan.figures import Affine
+from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_bounds import Array, _bounds
+from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem
+from dayfly.planning.choose.k_reduce_tables import Rounds, Tables
+from dayfly.planning.figures import Affine
 from tests.choose.k_reduce_by_hand import every_plan, problem, problems, size, way
 
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.plan.choose.from_profile import usd_per_s
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_candidates import Candidates
-from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
-from dayfly.plan.choose.k_reduce_tables import Grid, Rounds, Tables, rounds_of
-from dayfly.plan.figures import Affine
-from dayfly.plan.profile import Fit
+from dayfly.planning.choose.from_profile import usd_per_s
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_candidates import Candidates
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
+from dayfly.planning.choose.k_reduce_tables import Grid, Rounds, Tables, rounds_of
+from dayfly.planning.figures import Affine
+from dayfly.planning.profile import Fit
 from tests.choose.k_reduce_by_hand import taken, way
-from tests.plan.test_papers_fasdl import MIB, WORKLOADS, Workload
+from tests.planning.test_papers_fasdl import MIB, WORKLOADS, Workload
 
 LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")
-#: B^n by equation 16 at a rate that Lambda gives (tests/plan/test_papers_fasdl.py).
+#: B^n by equation 16 at a rate that Lambda gives (tests/planning/test_papers_fasdl.py).
 RATES = {"BERT-Base": 101e6, "ResNet50": 70e6, "MobileNet": 70e6, "SqueezeNet": 42e6}
 
 

@@ -9,15 +9,15 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.metering import Moved, Used, bill
 from dayfly.errors import RequestError
-from dayfly.plan.choose.from_profile import k_reduce_problem, most_samples, training
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_problem import KReduceProblem
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.figures import Affine
-from dayfly.plan.memory import peak_mib
-from dayfly.plan.profile import Profile
+from dayfly.planning.choose.from_profile import k_reduce_problem, most_samples, training
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_problem import KReduceProblem
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.figures import Affine
+from dayfly.planning.memory import peak_mib
+from dayfly.planning.profile import Profile
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
-from tests.plan.by_hand import given, layer, profile, size
+from tests.planning.by_hand import given, layer, profile, size
 
 LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")
 MIB = 2**20

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.front import Front
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import (
     assert_is_the_front,
     every_point,
@@ -16,44 +17,42 @@ from tests.choose.pipelines_by_hand import (
     store_problems,
 )
 
-SLOW = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
-FEWER = settings(SLOW, max_examples=50)
-BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
+SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+FEWER = settings(SLOW, max_examples=30)
 
 
-def compare(problem: StagesOverStore, compiled: bool) -> None:
-    if compiled:
-        pytest.importorskip("numba")
+def compare(problem: StagesOverStore, engine: str) -> None:
     points = every_point(problem)
-    if not points:
-        with pytest.raises(RequestError):
-            choose(problem, compiled=compiled)
-        event("no plan")
-        return
-    found = choose(problem, compiled=compiled)
+    with searching(engine) as compiled:
+        if not points:
+            with pytest.raises(RequestError):
+                choose(problem, compiled=compiled)
+            event("no plan")
+            return
+        found = choose(problem, compiled=compiled)
     assert found.exact
     assert_is_the_front(found.front, points)
     stages = max(len(point.plan.options) for point in found.front.points)
     event(f"points {min(len(found.front.points), 6)}, stages {stages}")
 
 
-@BOTH
+@EVERY_ENGINE
 @SLOW
 @given(problem=store_problems())
 @pytest.mark.long
-def test_equal_to_trying_every_plan(problem: StagesOverStore, compiled: bool) -> None:
-    compare(problem, compiled)
+def test_equal_to_trying_every_plan(problem: StagesOverStore, engine: str) -> None:
+    compare(problem, engine)
 
 
-@BOTH
+@EVERY_ENGINE
 @FEWER
 @given(problem=store_problems(mixed=True))
-def test_each_stage_with_replicas_of_its_own(problem: StagesOverStore, compiled: bool) -> None:
-    compare(problem, compiled)
+def test_each_stage_with_replicas_of_its_own(problem: StagesOverStore, engine: str) -> None:
+    compare(problem, engine)
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.long
+@pytest.mark.slow
 def test_numpy_and_numba_find_the_same_front(seed: int) -> None:
     """Of models too large to try every plan."""
     pytest.importorskip("numba")

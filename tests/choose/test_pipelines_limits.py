@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.pipelines import compiled
-from dayfly.plan.choose.pipelines import engine as of_engine
-from dayfly.plan.choose.pipelines import over_store as of_store
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.engine import engine
-from dayfly.plan.choose.pipelines.labels import OutOfTime
-from dayfly.plan.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from dayfly.planning.choose.pipelines import compiled
+from dayfly.planning.choose.pipelines import engine as of_engine
+from dayfly.planning.choose.pipelines import over_store as of_store
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.engine import engine
+from dayfly.planning.choose.pipelines.labels import OutOfTime
+from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from tests.choose.engines import searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, random_problem
 
 pytestmark = pytest.mark.long
@@ -69,21 +70,23 @@ def test_functions_at_once(most: int) -> None:
     )
 
 
+@pytest.mark.parametrize("engine", ["numpy", "loops"])
 @pytest.mark.parametrize("most", [0.2, 0.5, 1.0, 1.7, 3.0])
 @pytest.mark.parametrize("functions", [None, 2, 4])
-def test_vcpus_at_once(most: float, functions: int | None) -> None:
+def test_vcpus_at_once(most: float, functions: int | None, engine: str) -> None:
     """Functions of 1024 MiB have 0.25, and those of 2048 MiB 0.7."""
     p = random_problem(7, layers=5, options=2)
     options = tuple(replace(one, vcpus=v) for one, v in zip(p.options, (0.25, 0.7), strict=True))
     p = replace(p, options=options, vcpus_at_once=most, functions_at_once=functions)
     points = every_point(p)
-    if not points:
-        with pytest.raises(
-            RequestError, match=f"within {most:g} vCPUs at once: it needs .*: allow"
-        ):
-            choose(p, compiled=False)
-        return
-    found = choose(p, compiled=False).front
+    with searching(engine) as compiled:
+        if not points:
+            with pytest.raises(
+                RequestError, match=f"within {most:g} vCPUs at once: it needs .*: allow"
+            ):
+                choose(p, compiled=compiled)
+            return
+        found = choose(p, compiled=compiled).front
     assert_is_the_front(found, points)
     limits = {limit for point in found.points for limit in point.limits}
     assert found.fastest == choose(
@@ -208,6 +211,7 @@ def test_a_choice_says_that_numba_was_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert choose(problem, time_limit_s=50.0).instead
 
 
+@pytest.mark.slow
 def test_what_is_compiled_is_all_that_a_search_asks_for() -> None:
     """One version of each loop, and after it the cache has them; also of one layer, and options."""
     pytest.importorskip("numba")

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.problem import (
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
     StagesOverLinks,
 )
-from dayfly.plan.choose.pipelines.taken import step_s
+from dayfly.planning.choose.pipelines.taken import step_s
+from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, link_problems
 
 LAYER = LayerBytes(
@@ -34,20 +35,19 @@ def problem(containers: int, micro_batches: int = 4, **ring: float) -> StagesOve
     return StagesOverLinks(micro_batches=(way,), containers=(containers,), **ring)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@EVERY_ENGINE
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(problem=link_problems())
 @pytest.mark.long
-def test_equal_to_trying_every_one(problem: StagesOverLinks, compiled: bool) -> None:
-    if compiled:
-        pytest.importorskip("numba")
+def test_equal_to_trying_every_one(problem: StagesOverLinks, engine: str) -> None:
     points = every_point(problem)
-    if not points:
-        with pytest.raises(RequestError):
-            choose(problem, compiled=compiled)
-        event("no plan")
-        return
-    found = choose(problem, compiled=compiled)
+    with searching(engine) as compiled:
+        if not points:
+            with pytest.raises(RequestError):
+                choose(problem, compiled=compiled)
+            event("no plan")
+            return
+        found = choose(problem, compiled=compiled)
     assert found.exact
     assert_is_the_front(found.front, points)
     event(f"A x B {found.front.fastest.plan.replicas[0]} x {len(found.front.fastest.plan.options)}")

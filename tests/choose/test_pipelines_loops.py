@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dayfly.plan.choose.pipelines import kernels, vectorised
-from dayfly.plan.choose.pipelines.bounds import Case, Known, first_look, look, seconds
-from dayfly.plan.choose.pipelines.engine import engine
-from dayfly.plan.choose.pipelines.incumbents import Incumbents
-from dayfly.plan.choose.pipelines.model import over_store
-from dayfly.plan.choose.pipelines.units import Units
+from dayfly.planning.choose.pipelines import kernels, vectorised
+from dayfly.planning.choose.pipelines.bounds import Case, Known, first_look, look, seconds
+from dayfly.planning.choose.pipelines.engine import engine
+from dayfly.planning.choose.pipelines.incumbents import Incumbents
+from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.units import Units
 from tests.choose.pipelines_by_hand import random_problem
 
 NUMPY = engine(False)

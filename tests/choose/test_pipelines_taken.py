@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dayfly.plan.choose.pipelines.bounds import seconds
-from dayfly.plan.choose.pipelines.model import over_store
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import StagesOverStore
-from dayfly.plan.choose.pipelines.taken import (
+from dayfly.planning.choose.pipelines.bounds import seconds
+from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines.taken import (
     memory_bytes,
     pipeline_of,
     step_s,
     step_usd,
     usd_per_s,
 )
-from dayfly.plan.formulas import funcpipe
+from dayfly.planning.formulas import funcpipe
 from tests.choose.pipelines_by_hand import over_store as every_plan
 from tests.choose.pipelines_by_hand import random_problem
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.plan.choose.stores import plan_stores
-from dayfly.plan.choose.stores_beside import beside, decides, words
-from dayfly.plan.choose.stores_problem import StoreOption, StorePlan, StoreProblem
+from dayfly.planning.choose.stores import plan_stores
+from dayfly.planning.choose.stores_beside import beside, decides, words
+from dayfly.planning.choose.stores_problem import StoreOption, StorePlan, StoreProblem
 from tests.choose.stores_by_hand import (
     DEAR,
     REQUESTS,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.plan.choose.from_profile import usd_per_s
-from dayfly.plan.choose.stores import plan_stores
-from dayfly.plan.choose.stores_beside import Beside, beside, words
-from dayfly.plan.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from dayfly.planning.choose.from_profile import usd_per_s
+from dayfly.planning.choose.stores import plan_stores
+from dayfly.planning.choose.stores_beside import Beside, beside, words
+from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
 
 CATALOGUE = Catalogue()
 LAMBDA = CATALOGUE.platform("aws-lambda")

@@ -6,10 +6,10 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.plan.choose.from_profile import store_problem
-from dayfly.plan.choose.stores import plan_stores
-from dayfly.plan.choose.stores_problem import StoreOption, StoreProblem
-from dayfly.plan.profile import Profile
+from dayfly.planning.choose.from_profile import store_problem
+from dayfly.planning.choose.stores import plan_stores
+from dayfly.planning.choose.stores_problem import StoreOption, StoreProblem
+from dayfly.planning.profile import Profile
 from tests.choose.test_k_reduce_profile import large
 
 CATALOGUE = Catalogue()

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,16 @@ def here(*arguments: object, cwd: Path, **environment: str) -> subprocess.Comple
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
-def start(*arguments: object, cwd: Path, before: str = "") -> subprocess.Popen[str]:
-    """In a process group of its own, as a shell starts it. before: Python that it runs first."""
+@contextlib.contextmanager
+def start(*arguments: object, cwd: Path, before: str = "") -> Iterator[subprocess.Popen[str]]:
+    """In a process group of its own, as a shell starts it; at the end of the block that is killed.
+
+    before: Python that it runs first.
+    """
     patched = [sys.executable, str(Path(__file__).with_name("patched.py")), before]
     heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the background it is ignored
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*(patched if before else [DAYFLY]), *map(str, arguments)],
             cwd=cwd,
             stdout=subprocess.PIPE,
@@ -59,6 +63,12 @@ def start(*arguments: object, cwd: Path, before: str = "") -> subprocess.Popen[s
         )
     finally:
         signal.signal(signal.SIGINT, heard)
+    with process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def last_json(text: str) -> dict[str, Any]:

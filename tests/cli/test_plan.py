@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.cli.app import app
-from dayfly.plan.choose.from_profile import over_store
-from dayfly.plan.plan import Plan
-from dayfly.plan.profile_file import profile_text
+from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.plan import Plan
+from dayfly.planning.profile_file import profile_text
 from tests.choose.lambda_by_hand import job
 from tests.choose.test_from_profile import LAMBDA
 from tests.cli import command
@@ -45,6 +45,7 @@ def plan(*arguments: object) -> Result:
 @pytest.mark.parametrize(
     "command", [("plan", *SMALL, "--platform", "aws-lambda"), ("plan", *SMALL, "--json")]
 )
+@pytest.mark.long
 def test_a_profile_is_planned_without_torch(profile: Path, command: tuple[object, ...]) -> None:
     """It takes a second to import, of the three in which there is to be an answer."""
     code = (
@@ -104,6 +105,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     assert "Seconds against dollars" in (tmp_path / "plan.html").read_text()
 
 
+@pytest.mark.long
 def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> None:
     done = plan(profile, *SMALL, "--deadline", "1m")
     assert done.exit_code == 0, done.stderr
@@ -115,6 +117,7 @@ def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> Non
     assert "The cheapest within the deadline of 60 s." in done.stdout
 
 
+@pytest.mark.long
 def test_the_plan_is_simulated(profile: Path, tmp_path: Path) -> None:
     done = plan(profile, *SMALL, "--output", "plan.json")
     assert done.exit_code == 0, done.stderr
@@ -123,6 +126,7 @@ def test_the_plan_is_simulated(profile: Path, tmp_path: Path) -> None:
     assert command.last_json(done.stdout)["steps"] == 10
 
 
+@pytest.mark.long
 def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
     """Two profiles of a job, over two stores; and one over two stores of the catalogue."""
     other = tmp_path / "other.json"
@@ -145,7 +149,7 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
     own.mkdir(parents=True)
     row = 'value = 0.001\nsource = "a guess"\nas_of = "2026-11"\n'
     (own / "elasticache.toml").write_text(f"[latency_s]\n{row}")
-    flags = ("--store", "s3,elasticache", "--catalogue", tmp_path / "own", "--json")
+    flags = ("--price-store", "s3,elasticache", "--catalogue", tmp_path / "own", "--json")
     done = plan(profile, *SMALL, *flags)
     assert done.exit_code == 0, done.stderr
     again = command.last_json(done.stdout)
@@ -164,9 +168,12 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
         (["--weights", "0,0"], "weights of dollars and seconds 0 and 0"),
         (["--platform", "fargate"], "--platform fargate: the profile of by-hand is of aws-lambda"),
         (["--platform", "moon"], "the catalogue has no platform 'moon'"),
-        (["--store", "moon"], "the catalogue has no store 'moon'"),
-        (["--store", "tcp://"], "functions of aws-lambda cannot open connections to each other"),
-        (["--store", "elasticache"], "the catalogue has no latency_s of elasticache"),
+        (["--price-store", "moon"], "the catalogue has no store 'moon'"),
+        (
+            ["--price-store", "tcp://"],
+            "functions of aws-lambda cannot open connections to each other",
+        ),
+        (["--price-store", "elasticache"], "the catalogue has no latency_s of elasticache"),
         (["--memory", "512"], "has no functions of 512 MiB: it has 1024 MiB, 2048 MiB, 4096 MiB"),
         (["--workers", "0"], "--workers 0: give 1 to 10000"),
         (["--batch-size", "0"], "--batch-size 0: give a whole number from 1"),

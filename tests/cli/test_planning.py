@@ -11,12 +11,12 @@ import pytest
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.plan.plan import Plan
-from dayfly.plan.profile import Profile
-from dayfly.plan.profile_file import profile_text
+from dayfly.planning.plan import Plan
+from dayfly.planning.profile import Profile
+from dayfly.planning.profile_file import profile_text
 from dayfly.wire.keys import COORDINATOR
 from tests.cli import command
-from tests.plan import by_hand
+from tests.planning import by_hand
 from tests.runs import coordinator, small
 
 pytestmark = pytest.mark.long

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.long
         (["--workers", "129"], "a batch of 128 cannot be shared by 129 workers"),
         (["--workers", "two"], "Invalid value for"),
         (["--platform", "moon"], "give one of local"),
+        (["--platform-option", "memory"], "--platform-option 'memory': give NAME=VALUE"),
+        (["--platform-option", "memory=3"], "settings of platform local: memory is 3: give"),
         (["--channel", "carrier-pigeon://x"], "give one of file:///path"),
         (["--channel", "file://relative"], "give an absolute path, as in file:///path"),
         (["--channel", "redis://:hunter2@host"], "as DAYFLY_CHANNEL_PASSWORD"),

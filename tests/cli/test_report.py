@@ -42,7 +42,7 @@ def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path
     for word in ("worker-0", "worker-1", "calls", "billed s", "initialisation", "store requests"):
         assert word in shown
     assert "your own" not in shown
-    shown = report("--prices", "fargate", "--store", "s3-express")
+    shown = report("--prices", "fargate", "--price-store", "s3-express")
     assert "bill as on fargate, store s3-express" in shown
     assert " 120.0 " in shown, "two functions, a minute each at least"
     for flags, home in ((["--catalogue", own / "dayfly" / "catalogue"], empty), ([], str(own))):

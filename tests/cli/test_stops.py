@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,18 +27,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (directory / "run" / "weights.safetensors").read_bytes()
 
 
+@contextlib.contextmanager
 def training(
     slow: Path, directory: Path, *more: str, before: str = ""
-) -> tuple[subprocess.Popen[str], str]:
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A run that is in the middle of its steps, and its session."""
     asked = ("--workers", 2, "--memory", 600, "--run-dir", "run", "--json", *more)
-    process = command.start("train", slow, *asked, cwd=directory, before=before)
     events = directory / "run" / "events" / "worker-1.jsonl"
-    command.eventually("a step", lambda: events.exists() and '"kind": "step"' in events.read_text())
-    session = command.session_of(process)
-    assert len(command.processes(session)) >= 2
-    assert command.directory_of(session).exists()
-    return process, session
+    with command.start("train", slow, *asked, cwd=directory, before=before) as process:
+        command.eventually(
+            "a step", lambda: events.exists() and '"kind": "step"' in events.read_text()
+        )
+        session = command.session_of(process)
+        assert len(command.processes(session)) >= 2
+        assert command.directory_of(session).exists()
+        yield process, session
 
 
 @pytest.mark.parametrize(
@@ -50,15 +55,15 @@ def training(
 def test_a_signal_ends_the_run_in_order(
     number: signal.Signals, code: int, slow: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:
-    process, session = training(slow, tmp_path)
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == code, errors
-    result = command.last_json(out)
-    assert result["status"] == "stopped"
-    assert 0 < result["steps"] < 26, "the checkpoint is of the step at which it stopped"
-    assert "dayfly train --resume" in errors
-    assert command.nothing_left(session)
+    with training(slow, tmp_path) as (process, session):
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=command.WAIT_S)
+        assert process.returncode == code, errors
+        result = command.last_json(out)
+        assert result["status"] == "stopped"
+        assert 0 < result["steps"] < 26, "the checkpoint is of the step at which it stopped"
+        assert "dayfly train --resume" in errors
+        assert command.nothing_left(session)
 
     (tmp_path / "hurry").touch()
     done = command.here("train", "--resume", "run", cwd=tmp_path)
@@ -68,30 +73,31 @@ def test_a_signal_ends_the_run_in_order(
 
 def test_a_second_ctrl_c_ends_it_at_once(slow: Path, tmp_path: Path) -> None:
     endless = "from dayfly.life import coordinator; coordinator.STOP_GRACE_S = 1e6"
-    process, session = training(slow, tmp_path, before=endless)
-    for rank in range(2):  # a worker that cannot answer the wish to stop
-        for pid in command.processes(session):
-            if f"worker-{rank}" in Path(f"/proc/{pid}/fd/1").readlink().name:
-                os.kill(pid, signal.SIGSTOP)
-    process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
-    lines = iter(process.stderr.readline, "")
-    assert any("a second Ctrl-C ends it at once" in line for line in lines), "it heard the first"
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(1.0)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == 130
-    assert command.nothing_left(session)
+    with training(slow, tmp_path, before=endless) as (process, session):
+        for rank in range(2):  # a worker that cannot answer the wish to stop
+            for pid in command.processes(session):
+                if f"worker-{rank}" in Path(f"/proc/{pid}/fd/1").readlink().name:
+                    os.kill(pid, signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        told = any("a second Ctrl-C ends it at once" in line for line in lines)
+        assert told, "it heard the first"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=command.WAIT_S)
+        assert process.returncode == 130
+        assert command.nothing_left(session)
 
 
 def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
     slow: Path, fast: Path, tmp_path: Path
 ) -> None:
-    process, session = training(slow, tmp_path)
-    process.kill()
-    process.communicate()
-    command.eventually("functions' end", lambda: not command.processes(session), 20.0)
+    with training(slow, tmp_path) as (process, session):
+        process.kill()
+        process.communicate()
+        command.eventually("functions' end", lambda: not command.processes(session), 20.0)
     assert command.here("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
     assert command.nothing_left(session)
 
@@ -100,10 +106,10 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
     slow: Path, fast: Path, tmp_path: Path
 ) -> None:
     channel = tmp_path / "channel"
-    process, session = training(slow, tmp_path, "--channel", f"file://{channel}")
-    assert list(channel.glob("*/*/from-1"))
-    process.kill()
-    process.communicate()
+    with training(slow, tmp_path, "--channel", f"file://{channel}") as (process, session):
+        assert list(channel.glob("*/*/from-1"))
+        process.kill()
+        process.communicate()
     assert command.here("train", fast, cwd=tmp_path).returncode == 0
     assert list(channel.iterdir()) == []
     assert command.nothing_left(session)
@@ -112,32 +118,32 @@ def test_kill_9_leaves_nothing_in_a_channel_of_the_users_own(
 def test_a_closed_terminal_stops_the_run_with_a_checkpoint(slow: Path, tmp_path: Path) -> None:
     heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     try:
-        process, session = training(slow, tmp_path)
+        with training(slow, tmp_path) as (process, session):
+            process.send_signal(signal.SIGHUP)
+            out, _ = process.communicate(timeout=command.WAIT_S)
+            assert process.returncode == 128 + signal.SIGHUP
+            assert command.last_json(out)["steps"] > 0
+            assert command.nothing_left(session)
     finally:
         signal.signal(signal.SIGHUP, heard)
-    process.send_signal(signal.SIGHUP)
-    out, _ = process.communicate(timeout=command.WAIT_S)
-    assert process.returncode == 128 + signal.SIGHUP
-    assert command.last_json(out)["steps"] > 0
-    assert command.nothing_left(session)
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(fast: Path, tmp_path: Path) -> None:
-    process = command.start("train", fast, "--run-dir", "run", cwd=tmp_path)
-    assert process.stderr is not None
-    process.stderr.close()
-    assert process.wait(command.WAIT_S) == 0
+    with command.start("train", fast, "--run-dir", "run", cwd=tmp_path) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(command.WAIT_S) == 0
     assert (tmp_path / "run" / "weights.safetensors").exists()
 
 
 @pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.5, 0.8])
 def test_ctrl_c_while_it_starts(delay_s: float, slow: Path, tmp_path: Path) -> None:
     """It leaves nothing; or a run, if that had begun before the signal came."""
-    process = command.start("train", slow, "--run-dir", "run", cwd=tmp_path)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(delay_s)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=command.WAIT_S)
+    with command.start("train", slow, "--run-dir", "run", cwd=tmp_path) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=command.WAIT_S)
     assert process.returncode in (130, -signal.SIGINT), errors
     assert "Traceback" not in errors or process.returncode == -signal.SIGINT
     run = tmp_path / "run"

@@ -55,6 +55,7 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
     length=st.integers(0, 300),
     seed=st.integers(0, 2**32),
 )
+@pytest.mark.long
 def test_the_sum_is_in_the_stated_order_bit_for_bit(
     worlds: Worlds, size: int, chunk: int, length: int, seed: int
 ) -> None:
@@ -136,6 +137,7 @@ def test_with_a_sum_missing_inputs_are_needed(algorithm: Algorithm, size: int) -
     in_flight=st.sampled_from([1, 3, 100]),
     direct=st.booleans(),
 )
+@pytest.mark.long
 def test_the_schedules_of_all_ranks_fit(
     algorithm: Algorithm, size: int, length: int, chunk: int, in_flight: int, direct: bool
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.wire.collectives import COLLECTIVES, NAMES, collective
+from dayfly.wire.collectives import COLLECTIVES, collective, names
 from dayfly.wire.collectives.all_reduce import all_reduce_s
 from dayfly.wire.collectives.k_reduce import k_reduce, k_reduce_s
 from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
@@ -139,7 +139,7 @@ def test_too_few_and_too_many_aggregators() -> None:
 
 
 def test_a_collective_by_its_name() -> None:
-    assert set(NAMES) == {*COLLECTIVES, "k-reduce"}
+    assert set(names()) == {*COLLECTIVES, "k-reduce"}
     for name in COLLECTIVES:
         assert collective(name, None, 4) is COLLECTIVES[name]
     assert collective("k-reduce", 2, 4).sums(4, 10, 1) == (total(0), total(1))

@@ -376,6 +376,7 @@ def test_nobody_is_through_a_barrier_before_all_have_come(size: int) -> None:
 @pytest.mark.parametrize("latency_s", [0.0, LATENCY_S])
 @pytest.mark.parametrize("count", [1, 4, 32])
 @pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.long
 def test_virtual_time_is_the_closed_form(size: int, count: int, latency_s: float) -> None:
     """Of each, with equal chunks."""
     over = link(latency_s=latency_s)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dayfly.wire.channels.base import Traffic
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.scatter_reduce import scatter_reduce, scatter_reduce_s
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.schedule import Kind, Name, Op, Span, split
+from dayfly.wire.traffic import Traffic
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.collectives.world import without_looks, world
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.plan.plan import Plan
+from dayfly.planning.plan import Plan
 from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 

@@ -77,6 +77,7 @@ def test_a_library_trains_as_it_does_under_torchrun(
     same(torch.load(gloo / file), torch.load(dayfly / file))
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_gone_on_from_as_if_nothing_had_been(tmp_path: Path) -> None:
     """On functions, and under torchrun without a pause."""
     script, five = SCRIPTS / "ddp_snapshot.py", (5, "--save-every", 2)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as lr
 
-from dayfly.train.replica import build_model
+from dayfly.training.replica import build_model
 from tests.job.asked import Job, Rows, given, model, prepared, refusal, saved
 
 

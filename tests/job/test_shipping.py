@@ -18,7 +18,7 @@ from dayfly.errors import DayflyError, RequestError
 from dayfly.life.sessions import Session
 from dayfly.runs import shipping
 from dayfly.runs.shipping import Shipped, receive, ship
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.warm.popen import cold
 
 JOB = """
@@ -51,7 +51,7 @@ RECEIVE = """
 import json, os, sys
 from pathlib import Path
 from dayfly.runs.shipping import Shipped, receive
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 root, scratch, shipped = sys.argv[1:]
 store = FileStore(Path(root))
 job = receive(Shipped(**json.loads(shipped)), store, Path(scratch) if scratch else None)
@@ -109,7 +109,7 @@ def ship_apart(code: Path, store: FileStore) -> Shipped:
         from dataclasses import asdict
         from pathlib import Path
         from dayfly.runs.shipping import load_job_file, ship
-        from dayfly.wire.store import FileStore
+        from dayfly.wire.stores.files import FileStore
         path = Path(sys.argv[1])
         shipped = ship(load_job_file(path), path.parent, FileStore(Path(sys.argv[2])))
         print(json.dumps(asdict(shipped)))
@@ -118,6 +118,7 @@ def ship_apart(code: Path, store: FileStore) -> Shipped:
     return Shipped(**json.loads(text))
 
 
+@pytest.mark.long
 def test_a_job_file_arrives_with_what_is_beside_it(
     code: Path, store: FileStore, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_job_file_arrives_with_what_is_beside_it(
     assert again.items() >= told.items(), "what is unpacked already serves the next function"
 
 
+@pytest.mark.long
 def test_resuming_elsewhere_needs_no_job_file(code: Path, store: FileStore, tmp_path: Path) -> None:
     """The coordinator's working directory stays, and nothing that it unpacked is left behind."""
     shipped = ship_apart(code, store)
@@ -151,6 +153,7 @@ def test_resuming_elsewhere_needs_no_job_file(code: Path, store: FileStore, tmp_
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_is_in_main_travels_by_value(store: FileStore, tmp_path: Path) -> None:
     program = """
         import json, sys
@@ -158,7 +161,7 @@ def test_what_is_in_main_travels_by_value(store: FileStore, tmp_path: Path) -> N
         from pathlib import Path
         import dayfly, torch
         from dayfly.runs.shipping import ship
-        from dayfly.wire.store import FileStore
+        from dayfly.wire.stores.files import FileStore
         def measure(o):
             return [o, "measured"]
         def build():
@@ -175,6 +178,7 @@ def test_what_is_in_main_travels_by_value(store: FileStore, tmp_path: Path) -> N
     assert (told["model"], told["late"], told["data"]) == (3.0, [7, "measured"], 5)
 
 
+@pytest.mark.long
 def test_what_a_killed_process_unpacked_is_gone_at_the_next_start(
     code: Path, store: FileStore, tmp_path: Path
 ) -> None:
@@ -186,7 +190,7 @@ def test_what_a_killed_process_unpacked_is_gone_at_the_next_start(
         import json, sys
         from pathlib import Path
         from dayfly.runs.shipping import Shipped, receive
-        from dayfly.wire.store import FileStore
+        from dayfly.wire.stores.files import FileStore
         receive(Shipped(**json.loads(sys.argv[2])), FileStore(Path(sys.argv[1])), None)
         print(sys.path[0], flush=True)
         sys.stdin.read()
@@ -194,11 +198,13 @@ def test_what_a_killed_process_unpacked_is_gone_at_the_next_start(
     command = [sys.executable, "-c", dedent(program), str(store.root), json.dumps(asdict(shipped))]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None
-        unpacked = Path(process.stdout.readline().strip())
-        # While it lives: afterwards, any dayfly that starts removes it, another test's as well.
-        assert (unpacked / "shapes.py").exists()
-        process.kill()
+        try:
+            assert process.stdout is not None
+            unpacked = Path(process.stdout.readline().strip())
+            # While it lives: afterwards, any dayfly that starts removes it, another test's as well.
+            assert (unpacked / "shapes.py").exists()
+        finally:
+            process.kill()
     Session.open().close()
     assert not unpacked.parent.exists()
 
@@ -295,6 +301,7 @@ def test_many_files_are_mentioned(code: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["queue", "netrc"])
+@pytest.mark.long
 def test_a_job_file_may_have_the_name_of_a_module_that_others_need(
     name: str, tmp_path: Path
 ) -> None:
@@ -313,7 +320,7 @@ def test_a_job_file_may_have_the_name_of_a_module_that_others_need(
         import importlib, sys
         from pathlib import Path
         from dayfly.runs.shipping import load_job_file, receive, ship
-        from dayfly.wire.store import FileStore
+        from dayfly.wire.stores.files import FileStore
         assert ("{name}" in sys.modules) is {name == "queue"}
         root = Path({str(tmp_path)!r})
         store = FileStore(root / "run")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dayfly.life.failure import Failure, Origin
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome
+from dayfly.life.platforms.base import Ended, Invocation, Outcome
+from dayfly.specs.functions import FunctionSpec
 
 _WIRE = ("WireError", "WaitTimeout")
 
@@ -21,9 +22,9 @@ def end(
     result: Any = None,
 ) -> Ended:
     """error: for RAISED, in one line. place, step: where that was raised."""
-    limits = Limits(lifetime_s=5.0)
+    spec = FunctionSpec(lifetime_s=5.0)
     invocation = Invocation(
-        function=f"worker-{worker}", attempt=0, handler="m:f", payload={}, limits=limits
+        function=f"worker-{worker}", attempt=0, handler="m:f", payload={}, spec=spec
     )
     failure = None
     if error is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dayfly.life.attempts import WorkerState, may_come, may_commit, may_trim, status_after
+from dayfly.life.attempts import WorkerState, may_trim, status_after
 from dayfly.life.platforms.base import Outcome
 from tests.life.ends import end
 
@@ -50,20 +50,6 @@ def test_the_log_goes_once_nobody_reads_it(
 ) -> None:
     level = WorkerState(0, started_from=step, caught_up=True)
     assert may_trim(step, trimmed, [level, WorkerState(1, **worker)]) is may
-
-
-def test_a_checkpoint_counts_once_it_is_whole_and_never_goes_back() -> None:
-    assert may_commit(8, 4, [])
-    assert not may_commit(8, 4, [1])
-    assert not may_commit(4, 4, [])
-    assert not may_commit(0, 4, [])
-
-
-def test_a_checkpoint_may_come_as_long_as_those_live_whose_parts_are_missing() -> None:
-    assert may_come(8, 4, {1}, {0, 1})
-    assert may_come(8, 4, set(), set())
-    assert not may_come(8, 4, {1, 2}, {0, 1})
-    assert not may_come(4, 4, {1}, {0, 1})
 
 
 def test_a_new_attempt_is_behind_until_it_says_otherwise() -> None:

@@ -12,13 +12,19 @@ import pytest
 from dayfly.errors import WireError
 from dayfly.life.commits import Checkpoint
 from dayfly.life.gang import Gang, GangEnd, Verdict
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome, Platform
+from dayfly.life.platforms.base import (
+    Ended,
+    Invocation,
+    Outcome,
+)
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
+from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from tests.life import ends
+from tests.life.silent import Silent
 
 RETURNED, RAISED, CANCELLED = Outcome.RETURNED, Outcome.RAISED, Outcome.CANCELLED
 
@@ -36,22 +42,17 @@ def end(invocation: Invocation, outcome: Outcome) -> Ended:
     )
 
 
-class Scripted(Platform):
+class Scripted(Silent):
     """Functions end as told: those of `alone` by themselves, the others once they are to be killed.
 
     alone, late: outcomes by function.
     """
-
-    name = "scripted"
 
     def __init__(self, alone: Mapping[str, Outcome], late: Mapping[str, Outcome]) -> None:
         self._alone = alone
         self._late = late
         self._running: dict[str, Invocation] = {}
         self._over: dict[str, Outcome] = {}
-
-    def check(self, limits: Limits) -> None:
-        return None
 
     def invoke(self, invocation: Invocation) -> None:
         self._running[invocation.function] = invocation
@@ -67,9 +68,6 @@ class Scripted(Platform):
 
     def running(self) -> Sequence[str]:
         return sorted(self._running)
-
-    def log_path(self, function: str) -> Path:
-        return Path("/nowhere") / function
 
     def close(self) -> None:
         self._running.clear()
@@ -120,7 +118,9 @@ def root() -> Iterator[Path]:
 
 def lived(channel: Channel, platform: Scripted, told: Told) -> GangEnd:
     invocations = [
-        Invocation(function=f"worker-{rank}", attempt=0, handler="m:f", payload={}, limits=Limits())
+        Invocation(
+            function=f"worker-{rank}", attempt=0, handler="m:f", payload={}, spec=FunctionSpec()
+        )
         for rank in range(3)
     ]
     gang = Gang(

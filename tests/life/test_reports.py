@@ -56,6 +56,7 @@ def has_nan(value: Any) -> bool:
 
 
 @given(values)
+@pytest.mark.long
 def test_plain_is_json_and_keeps_the_rest(value: Any) -> None:
     found = plain(value)
     assert not has_nan(found)

@@ -22,6 +22,7 @@ def test_sizes_are_those_of_the_tables() -> None:
     assert (mib(ten_classes), round(ten_classes * 4 / 1e6, 1)) == (451.7, 473.7)
 
 
+@pytest.mark.slow
 def test_activations_of_a_sample_are_those_of_224_pixels() -> None:
     put_out: list[float] = []
     for build in (amoebanet_d18, amoebanet_d36):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import torch
 
 from dayfly.models import MODELS, Entry, layer_sizes, on_meta
@@ -54,6 +55,7 @@ def figures() -> Iterator[str]:
             yield line(figure.where, f"`{name}`", figure.printed, ours, figure.unit, figure.note)
 
 
+@pytest.mark.slow
 def test_the_page_has_the_tables_as_they_are() -> None:
     text = PAGE.read_text()
     for table in (models(), figures()):

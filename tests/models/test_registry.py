@@ -27,6 +27,13 @@ NOT_REACHED = {
 #: Each has the layers of a smaller one, only more of them.
 OF_MORE_OF_THE_SAME = {"amoebanet_d36", "bert_large", "resnet101", "resnet152"}
 each_model = pytest.mark.parametrize("name", MODELS)
+most_models = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in OF_MORE_OF_THE_SAME else ())
+        for name in MODELS
+    ],
+)
 
 
 def leaf(tensor: torch.Tensor) -> torch.Tensor:
@@ -73,7 +80,7 @@ def test_a_figure_is_measured_to_the_digits_that_are_printed(
     assert not figure.reached
 
 
-@each_model
+@most_models
 def test_it_gives_scores_and_every_parameter_learns(name: str) -> None:
     entry, model = MODELS[name], model_of(name)
     sample = entry.sample(2)
@@ -85,13 +92,7 @@ def test_it_gives_scores_and_every_parameter_learns(name: str) -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in OF_MORE_OF_THE_SAME else ())
-        for name in MODELS
-    ],
-)
+@most_models
 def test_it_can_be_cut_anywhere(name: str) -> None:
     """The input of a stage is a leaf that wants a gradient: nothing may overwrite it."""
     passed: object = MODELS[name].sample(2)

@@ -31,11 +31,12 @@ SOURCE = ROOT / "src" / "dayfly"
 ROOMS = {
     "wire": ["wire", "channels", "collectives", "pipelines", "segments", "store", "process_group"],
     "life": ["life", "platforms"],
-    "plan": ["plan", "choose"],
+    "planning": ["planning", "choose"],
     "catalogue": ["catalogue"],
 }
 #: A file may take so many times what it took without a mutant, and some seconds, until it hangs.
 _SLOWER, _MORE_S = 5.0, 30.0
+_TESTS = "not slow and not alone"
 
 
 def main() -> int:
@@ -43,6 +44,7 @@ def main() -> int:
     options.add_argument("--number", type=int, default=200, help="of mutants, in all rooms")
     options.add_argument("--seed", type=int, default=1, help="of which ones")
     options.add_argument("--rooms", default=",".join(ROOMS), help="with commas between")
+    options.add_argument("--tests", default=_TESTS, help="which ones run, by their marks")
     options.add_argument("--output", type=Path, help="of a JSON line each mutant; goes on with it")
     asked = options.parse_args()
     rooms = asked.rooms.split(",")
@@ -61,8 +63,8 @@ def main() -> int:
             row = known.get((name, mutant.line, str(mutant)))
             if row is None:
                 if room not in seconds:
-                    seconds[room] = undisturbed(room, copy)
-                by = found_by(file, mutant, seconds[room], copy)
+                    seconds[room] = undisturbed(room, copy, asked.tests)
+                by = found_by(file, mutant, seconds[room], copy, asked.tests)
                 row = {"file": name, "line": mutant.line, "change": str(mutant), "by": by}
                 if asked.output:
                     with asked.output.open("a") as log:
@@ -82,16 +84,17 @@ def chosen(rooms: Sequence[str], number: int, seed: int) -> list[tuple[str, Path
         (room, file, mutant)
         for room in sorted(rooms)
         for file in sorted((SOURCE / room).rglob("*.py"))
+        if not file.stem.startswith("conformance")  # they are tests
         for mutant in mutants(file.read_text())
     ]
     picked = random.Random(seed).sample(range(len(every)), min(number, len(every)))
     return [every[i] for i in sorted(picked)]
 
 
-def undisturbed(room: str, copy: Path) -> dict[Path, float]:
+def undisturbed(room: str, copy: Path, marks: str) -> dict[Path, float]:
     """Seconds of each of a room's test files, without a mutant."""
     files = [file for name in ROOMS[room] for file in (ROOT / "tests" / name).rglob("test_*.py")]
-    code, text = tests(files, copy, 3600.0, "--durations=0", "--durations-min=0.001")
+    code, text = tests(files, copy, 3600.0, marks, "--durations=0", "--durations-min=0.001")
     if code:
         sys.exit(f"the tests of {room} fail without a mutant:\n{text[-3000:]}")
     taken: defaultdict[str, float] = defaultdict(float)
@@ -100,7 +103,9 @@ def undisturbed(room: str, copy: Path) -> dict[Path, float]:
     return {file: taken[str(file.relative_to(ROOT))] for file in files}
 
 
-def found_by(file: Path, mutant: Mutant, seconds: dict[Path, float], copy: Path) -> str | None:
+def found_by(
+    file: Path, mutant: Mutant, seconds: dict[Path, float], copy: Path, marks: str
+) -> str | None:
     """The test that fails of a mutant; None if there is none."""
     mutated = copy / "dayfly" / file.relative_to(SOURCE)
     text = file.read_text()
@@ -114,7 +119,7 @@ def found_by(file: Path, mutant: Mutant, seconds: dict[Path, float], copy: Path)
             limit_s = _MORE_S + _SLOWER * sum(seconds[one] for one in some)
             if not some:
                 continue
-            code, said = tests(some, copy, limit_s, "-x")
+            code, said = tests(some, copy, limit_s, marks, "-x")
             if code:
                 last = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
                 return last[0] if last else f"exit code {code}"
@@ -123,10 +128,12 @@ def found_by(file: Path, mutant: Mutant, seconds: dict[Path, float], copy: Path)
         mutated.write_text(text)
 
 
-def tests(files: Sequence[Path], copy: Path, limit_s: float, *flags: str) -> tuple[int, str]:
+def tests(
+    files: Sequence[Path], copy: Path, limit_s: float, marks: str, *flags: str
+) -> tuple[int, str]:
     """pytest's exit code over the copy, in this order, and what it says; -1 after the limit."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-    command += [*flags, "-m", "not slow and not alone", *map(str, files)]
+    command += [*flags, "-m", marks, *map(str, files)]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(

@@ -26,6 +26,7 @@ def test_one_change_each(text: str, changed: list[str]) -> None:
     assert [mutant.applied(text) for mutant in mutants(text)] == changed
 
 
+@pytest.mark.long
 def test_every_mutant_of_the_house_is_python_and_another() -> None:
     for _, file, mutant in chosen(list(ROOMS), 100, seed=3):
         text = file.read_text()
@@ -33,6 +34,7 @@ def test_every_mutant_of_the_house_is_python_and_another() -> None:
         compile(mutant.applied(text), str(file), "exec")
 
 
+@pytest.mark.long
 def test_the_same_seed_chooses_the_same() -> None:
     assert chosen(["life"], 20, seed=1) == chosen(["life"], 20, seed=1)
     assert chosen(["life"], 20, seed=1) != chosen(["life"], 20, seed=2)

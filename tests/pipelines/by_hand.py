@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from dayfly.job import Job
-from dayfly.train.order import Epochs
-from dayfly.train.replica import build_model
+from dayfly.training.order import Epochs
+from dayfly.training.replica import build_model
 from tests.pipelines.taken import Taken
-from tests.train.jobs import Pairs
+from tests.training.jobs import Pairs
 
 
 def parts(samples: torch.Tensor, count: int) -> Iterator[torch.Tensor]:

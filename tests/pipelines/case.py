@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from dayfly.job import Job
-from dayfly.train.stages.forms import Form
+from dayfly.training.stages.forms import Form
 from dayfly.wire.channels.files import FileChannel
 from tests.pipelines.by_hand import measure_whole, train_whole
 from tests.pipelines.taken import NEAR, Taken, check_equal
 from tests.pipelines.trained import boundaries, pipelining, train_cut
-from tests.train.jobs import Pairs
+from tests.training.jobs import Pairs
 
 
 def score(outputs: Any, targets: Any) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.models import amoebanet_d, gpt
-from tests.train.jobs import Pairs
+from tests.training.jobs import Pairs
 
 CLASSES = 4
 
@@ -60,13 +60,17 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
 
 
 def adamw(parameters: Any) -> torch.optim.Optimizer:
-    """Decay for matrices only, as GPTs are trained."""
+    """Decay for matrices only, as GPTs are trained.
+
+    A bias before BatchNorm has no gradient but what its sum is rounded to, 1e-16, by which AdamW
+    divides. It adds `eps` to that: 1e-8, its default, would make steps of 1e-10 of it.
+    """
     every = list(parameters)
     groups = [
         {"params": [p for p in every if p.ndim > 1], "weight_decay": 0.1},
         {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=0.01)
+    return torch.optim.AdamW(groups, lr=0.01, eps=1e-5)
 
 
 def job_of(model: Any, **changes: Any) -> Job:

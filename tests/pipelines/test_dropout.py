@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from dayfly.train.replica import build_model
-from dayfly.train.stages.build import build_stage
-from dayfly.train.stages.compute import Micro, Stage
-from dayfly.train.state import load_model_tensors, model_tensors
+from dayfly.training.replica import build_model
+from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.compute import Micro, Stage
+from dayfly.training.state import load_model_tensors, model_tensors
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
 from tests.pipelines import nets
 from tests.pipelines.taken import Named
 from tests.pipelines.trained import boundaries, pipelining
-from tests.train.jobs import one_thread
+from tests.training.jobs import one_thread
 
 MICRO_BATCHES = 3
 STEP, REPLICA = 4, 1

@@ -16,7 +16,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.pipelines.orders import ORDERS
 from tests.pipelines import nets
 from tests.pipelines.case import Case, score
-from tests.train.jobs import one_thread
+from tests.training.jobs import one_thread
 from tests.wire.conftest import Distant
 
 pytestmark = pytest.mark.long
@@ -85,7 +85,7 @@ def test_two_stages_of_cells_cut_anywhere(replicas: int, schedule: str, cells: C
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("cnn", 3),
+        pytest.param("cnn", 3, marks=pytest.mark.slow),
         ("gpt", 2),
         # Cells are cut into two anywhere, above; in four they pass what they pass in two.
         pytest.param("cells", 8, marks=pytest.mark.slow),

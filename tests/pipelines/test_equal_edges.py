@@ -13,7 +13,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.pipelines.orders import ORDERS
 from tests.pipelines import nets
 from tests.pipelines.case import Case, score
-from tests.train.jobs import one_thread
+from tests.training.jobs import one_thread
 from tests.wire.conftest import Distant
 
 #: As in memory by one schedule, as over a link by the other.
@@ -47,17 +47,20 @@ def test_one_micro_batch() -> None:
     check(case_of(micro_batches=1), [4], [2, 5, 8])
 
 
+@pytest.mark.long
 def test_fewer_samples_than_micro_batches() -> None:
     """A replica's last batch has two or three samples, in six micro-batches."""
     check(case_of(micro_batches=6), [4], [2, 5, 8])
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4])
+@pytest.mark.long
 def test_a_replica_without_samples(micro_batches: int) -> None:
     """The last batch is one sample, which is the second replica's."""
     check(case_of(samples=9, micro_batches=micro_batches), [4], [2, 5, 8])
 
 
+@pytest.mark.long
 def test_stages_without_parameters() -> None:
     """ReLU alone; pooling and ReLU; Flatten alone. In their replicas nothing is summed."""
     check(case_of(), [2, 3], [5, 7], [8, 9])
@@ -85,6 +88,7 @@ def frozen_first() -> nn.Module:
     return model
 
 
+@pytest.mark.long
 def test_a_stage_whose_weights_stay() -> None:
     case = case_of(frozen_first)
     assert len(case.whole[1][0][0].gradients) == 4
@@ -92,6 +96,7 @@ def test_a_stage_whose_weights_stay() -> None:
 
 
 @pytest.mark.parametrize("clip_norm", [0.05, 1e6])
+@pytest.mark.long
 def test_the_gradient_of_the_whole_model_is_clipped(clip_norm: float) -> None:
     case = case_of(clip_norm=clip_norm)
     gradients = case.whole[1][0][0].gradients.values()
@@ -100,6 +105,7 @@ def test_the_gradient_of_the_whole_model_is_clipped(clip_norm: float) -> None:
     check(case, [4], [2, 5, 8], [8, 9])
 
 
+@pytest.mark.long
 def test_adamw_with_groups_over_several_steps() -> None:
     """A stage of convolutions has both groups, one of BatchNorm only the second's parameters."""
     job = nets.job_of(nets.cnn, optimizer=nets.adamw, batch_size=5)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.dataclass_json import dump, read
 from dayfly.runs.pipelining import Pipelining
-from dayfly.train.order import share
-from dayfly.train.stages.forms import Form, TensorForm
+from dayfly.training.order import share
+from dayfly.training.stages.forms import Form, TensorForm
 from dayfly.wire.pipelines.messages import worthwhile_bytes
 from dayfly.wire.shaping import Rates
 

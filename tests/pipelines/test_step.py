@@ -199,6 +199,7 @@ def pipelines(draw: st.DrawFn) -> list[PipelineStep]:
 
 @settings(deadline=None)
 @given(pipelines(), st.integers(0, 3), st.data())
+@pytest.mark.long
 def test_all_ranks_fit_each_other(
     steps: list[PipelineStep], ahead: int, data: st.DataObject
 ) -> None:
@@ -233,6 +234,7 @@ def test_all_ranks_fit_each_other(
 
 @settings(deadline=None)
 @given(pipelines(), st.integers(0, 3), st.integers(1, 4), st.randoms(use_true_random=False))
+@pytest.mark.long
 def test_an_outbox_of_what_is_in_flight_is_enough(
     steps: list[PipelineStep], ahead: int, in_flight: int, random: Random
 ) -> None:

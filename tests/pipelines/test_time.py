@@ -120,6 +120,7 @@ def test_with_latency_the_formula_is_an_upper_bound(plan: Plan, ahead: int) -> N
 
 @settings(deadline=None)
 @given(plans(st.just(0.0)), st.integers(1, 3))
+@pytest.mark.long
 def test_chunks_save_most_of_the_shorter_way_of_each_boundary(plan: Plan, ahead: int) -> None:
     """Chunks of UNIT are 1 to 20 of a message; of 20 units each, so that all have as many."""
     twenty = [Boundary(activation_bytes=20 * UNIT, gradient_bytes=20 * UNIT)]

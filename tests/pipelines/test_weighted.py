@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dayfly.train.replica import build_model
-from dayfly.train.weighting import Weighting
+from dayfly.training.replica import build_model
+from dayfly.training.weighting import Weighting
 from tests.pipelines import nets
 from tests.pipelines.trained import boundaries, pipelining, train_cut
-from tests.train.jobs import Pairs
+from tests.training.jobs import Pairs
 
 WEIGHTS = torch.tensor([5.0, 1.0, 0.2], dtype=torch.float64)
 

@@ -25,26 +25,26 @@ from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.spans import Spans
 from dayfly.runs.task import Task
-from dayfly.train.evaluation import Evaluation
-from dayfly.train.order import Epochs, Rounds
-from dayfly.train.replica import Replica, Wishes, build_model
-from dayfly.train.slices import Slices
-from dayfly.train.sources import DatasetSource
-from dayfly.train.stages.build import build_stage
-from dayfly.train.stages.forms import Form
-from dayfly.train.stages.layers import layers_of
-from dayfly.train.stages.probe import check_stages
-from dayfly.train.weighting import SAMPLES, Weighting
+from dayfly.training.evaluation import Evaluation
+from dayfly.training.order import Epochs, Rounds
+from dayfly.training.replica import Replica, Wishes, build_model
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
+from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.forms import Form
+from dayfly.training.stages.layers import layers_of
+from dayfly.training.stages.probe import check_stages
+from dayfly.training.weighting import SAMPLES, Weighting
 from dayfly.wire.channels.base import Channel, Messages, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel
 from dayfly.wire.collectives import SCATTER_REDUCE, Collective
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.engine import Engine
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.pipelines.taken import Taken
 from tests.pipelines.world import SOON_S
-from tests.train.jobs import Pairs
+from tests.training.jobs import Pairs
 
 Measured = dict[str, float | None]
 

@@ -17,7 +17,7 @@ from dayfly.wire.schedule import Op, Work
 from tests.pipelines.kit import Stage, expected
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
-SOON_S = 30.0
+SOON_S = 120.0
 OPERATION = "pipe"
 
 

@@ -13,32 +13,30 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
 from dayfly.life.platforms import memory_limits
 from dayfly.life.platforms.base import Context, Json
+from dayfly.life.platforms.conformance_handlers import allocate, echo, return_bytes, tell, train
 from dayfly.life.platforms.local_function import current_zygote_pid
 from dayfly.life.processor import VARIABLES
 
-
-def echo(payload: Json, context: Context) -> Json:
-    return dict(payload)
+__all__ = ["echo", "return_bytes", "tell"]
 
 
-def tell(payload: Json, context: Context) -> Json:
-    """What a function knows about itself."""
+def look_inside(payload: Json, context: Context) -> Json:
+    """What a function of this machine finds: its variables, and its open files."""
     return {
-        "function": context.function,
-        "attempt": context.attempt,
-        "memory_mib": context.memory_mib,
-        "remaining_s": None if context.deadline is None else context.remaining_s(),
-        "threads": torch.get_num_threads(),
         "capability": torch.backends.cpu.get_cpu_capability().lower(),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
         "fds": open_files(),
     }
+
+
+def train_and_look(payload: Json, context: Context) -> Json:
+    train(payload, context)
+    return {"compiler": "torch._dynamo.eval_frame" in sys.modules}
 
 
 def open_files() -> list[str]:
@@ -56,69 +54,6 @@ def free_large_blocks(payload: Json, context: Context) -> Json:
     blocks = [torch.ones(mib * 2**18) for mib in (32, 16, 8, 4, 4)]
     del blocks
     return {"stays_mib": (memory_limits.anonymous_bytes() - before) / 2**20}
-
-
-def train(payload: Json, context: Context) -> Json:
-    """Something that computes: hangs if the zygote ever did."""
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
-    loss = model(torch.randn(256, 512)).square().mean()
-    loss.backward()
-    torch.optim.SGD(model.parameters(), lr=0.1).step()
-    return {"loss": loss.item(), "compiler": "torch._dynamo.eval_frame" in sys.modules}
-
-
-def raise_error(payload: Json, context: Context) -> Json:
-    def inner() -> None:
-        raise ValueError("no luck")
-
-    inner()
-    return {}
-
-
-def print_lines(payload: Json, context: Context) -> Json:
-    print(f"out {payload['word']}")
-    print(f"err {payload['word']}", file=sys.stderr)
-    if payload.get("die"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {}
-
-
-def exit_by_system_exit(payload: Json, context: Context) -> Json:
-    sys.exit(payload["code"])
-
-
-def exit_hard(payload: Json, context: Context) -> Json:
-    os._exit(payload["code"])
-
-
-def interrupt(payload: Json, context: Context) -> Json:
-    raise KeyboardInterrupt
-
-
-def crash(payload: Json, context: Context) -> Json:
-    ctypes.string_at(0)
-    return {}
-
-
-def return_tensor(payload: Json, context: Context) -> Any:
-    return {"weights": torch.zeros(2)}
-
-
-def return_number(payload: Json, context: Context) -> Any:
-    return 3
-
-
-def return_bytes(payload: Json, context: Context) -> Json:
-    return {"text": "x" * payload["size"]}
-
-
-def allocate(payload: Json, context: Context) -> Json:
-    """Hold so many MiB, written, for an instant."""
-    held = []
-    for _ in range(payload["mib"]):
-        held.append(torch.ones(2**20 // 4))
-    return {"mib": len(held)}
 
 
 def allocate_in_child(payload: Json, context: Context) -> Json:

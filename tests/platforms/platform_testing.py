@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dayfly.life.platforms.base import Ended, Invocation, Json, Limits, Platform
+from dayfly.life.platforms.base import Ended, Invocation, Json, Platform
+from dayfly.life.platforms.conformance import ROOMY_MIB, wait_for_all
+from dayfly.specs.functions import FunctionSpec
+
+__all__ = [
+    "ROOMY_MIB",
+    "call",
+    "eventually",
+    "is_alive",
+    "read_pids",
+    "run",
+    "soon",
+    "wait_for_all",
+]
 
 WAIT_S = 120.0
 
@@ -24,7 +37,7 @@ def call(
         attempt=attempt,
         handler=f"platform_handlers:{handler}",
         payload=payload or {},
-        limits=Limits(**limits),
+        spec=FunctionSpec(**limits),
     )
 
 
@@ -32,18 +45,6 @@ def run(platform: Platform, handler: str, payload: Json | None = None, **limits:
     """Invoke one function, and wait for its end."""
     platform.invoke(call("solo", handler, payload, **limits))
     return wait_for_all(platform, ["solo"])["solo"]
-
-
-def wait_for_all(platform: Platform, functions: Sequence[str]) -> dict[str, Ended]:
-    """Until all of them have ended."""
-    missing, ended = set(functions), {}
-    give_up_at = time.monotonic() + WAIT_S
-    while missing:
-        assert time.monotonic() < give_up_at, f"{missing} did not end within {WAIT_S} s"
-        for one in platform.wait(1.0):
-            ended[one.invocation.function] = one
-            missing.discard(one.invocation.function)
-    return ended
 
 
 def soon(holds: Callable[[], object], timeout_s: float) -> bool:

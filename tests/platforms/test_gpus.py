@@ -17,7 +17,7 @@ from platform_testing import call, run, wait_for_all
 
 from dayfly.errors import RequestError
 from dayfly.life.deaths import cause
-from dayfly.life.platforms.base import Limits, Outcome
+from dayfly.life.platforms.base import Outcome
 from dayfly.life.platforms.gpus import (
     CONTEXT_BYTES,
     allocator_fraction,
@@ -30,6 +30,7 @@ from dayfly.life.platforms.gpus import (
 )
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
+from dayfly.specs.functions import FunctionSpec
 
 pytestmark = pytest.mark.long
 
@@ -180,10 +181,10 @@ def test_a_machine_without_gpus_gives_none(tmp_path: Path, session_base: Path) -
         LocalPlatform(session, tmp_path / "logs") as made,
         pytest.raises(RequestError, match="this machine has no GPU that torch can use"),
     ):
-        made.check(Limits(gpu_share=1))
+        made.check([FunctionSpec(gpu_share=1)])
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
 def test_shares_that_cannot_be(share: float) -> None:
     with pytest.raises(ValueError, match="must be above 0, at most 1"):
-        Limits(gpu_share=share)
+        FunctionSpec(gpu_share=share)

@@ -14,9 +14,10 @@ from platform_testing import call, run, wait_for_all
 
 from dayfly.errors import RequestError
 from dayfly.life.platforms import confinement
-from dayfly.life.platforms.base import Limits, Outcome, Platform
+from dayfly.life.platforms.base import Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
+from dayfly.specs.functions import FunctionSpec
 
 pytestmark = pytest.mark.long
 
@@ -101,7 +102,7 @@ def test_a_result_above_the_limit_is_an_error(platform: Platform) -> None:
 )
 def test_limits_that_cannot_be(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        Limits(**limits)
+        FunctionSpec(**limits)
 
 
 def test_what_cannot_be_enforced_is_refused_before_anything_starts(
@@ -112,9 +113,9 @@ def test_what_cannot_be_enforced_is_refused_before_anything_starts(
     with Session.open(session_base) as session, LocalPlatform(session, tmp_path) as platform:
         assert "CPU time not at all" in platform.enforcement
         assert not platform.memory_by_cgroup
-        platform.check(Limits(lifetime_s=1.0, cold_start_s=1.0, payload_bytes=1000))
+        platform.check([FunctionSpec(lifetime_s=1.0, cold_start_s=1.0, payload_bytes=1000)])
         for act in (
-            lambda: platform.check(Limits(cpu_cores=0.5)),
+            lambda: platform.check([FunctionSpec(cpu_cores=0.5)]),
             lambda: platform.invoke(call("solo", "echo", cpu_cores=0.5)),
         ):
             with pytest.raises(RequestError, match=r"0\.5 CPUs cannot be enforced.*systemd-run"):

@@ -66,7 +66,7 @@ def looked(base: Path, logs: Path, payload: dict[str, Any], *, keep: bool = True
     with Session.open(base) as session, LocalPlatform(session, logs) as platform:
         found = run(platform, "look_around", payload)
         if keep:
-            platform.keep_zygote()
+            platform.keep_warm()
     assert found.result is not None, found.error
     return dict(found.result)
 
@@ -159,15 +159,15 @@ def test_one_that_began_otherwise_is_replaced(
 def test_none_is_kept_that_is_not_at_rest(tmp_path: Path, base: Path) -> None:
     with Session.open(base) as session:
         with LocalPlatform(session, tmp_path / "1") as warming:
-            warming.warm_up()
-            warming.keep_zygote()
+            warming.prepare()
+            warming.keep_warm()
         with LocalPlatform(session, tmp_path / "2") as busy:
             told = tmp_path / "zygote"
             assert run(busy, "tell_zygote", {"file": str(told)}).result is not None
             payload = {"seconds": 60, "pid_file": str(tmp_path / "pid")}
             busy.invoke(call("solo", "sleep", payload))
             read_pids(tmp_path / "pid")
-            busy.keep_zygote()
+            busy.keep_warm()
         wait_for_all(busy, ["solo"])
     (zygote,) = read_pids(told)
     assert not is_alive(zygote)
@@ -183,7 +183,7 @@ def test_what_functions_left_in_the_background_goes_before_it_is_kept(
         LocalPlatform(session, tmp_path / "1", enforcer="rlimit") as platform,
     ):
         left = run(platform, "leave_children", memory_mib=500).result
-        platform.keep_zygote()
+        platform.keep_warm()
     assert left is not None
     assert not any(is_alive(pid) for pid in left["pids"])
     assert len(lineage._kept) == 1
@@ -212,7 +212,7 @@ from dayfly.life.sessions import Session
 base, told, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Session.open(base) as session, LocalPlatform(session, told / "logs") as platform:
     run(platform, "tell_zygote", {"file": str(told / "zygote")})
-    platform.keep_zygote()
+    platform.keep_warm()
 if how == "fork" and os.fork() == 0:
     assert lineage._kept == []
     write(str(told / "forked"), str(os.getpid()))

@@ -29,7 +29,7 @@ def interpreters_end_as_they_should(world: World) -> Iterator[None]:
 
 
 #: Each waits for as long as the timeout; those not here are one more of the product.
-DYING = [("ddp", 4), ("fsdp", 2), ("gpipe", 4)]
+DYING = [("ddp", 4), ("gpipe", 4)]
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,9 @@ CHANNELS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     ("channel", "programs"),
     [
         ("redis", SOME | BUILT),
-        ("directory", SOME),
-        ("ps", SOME),
-        ("tcp", SOME | BUILT),
-        *(pytest.param(one, BUILT, marks=pytest.mark.slow) for one in ("directory", "ps")),
+        ("tcp", SOME),
+        *(pytest.param(one, SOME, marks=pytest.mark.slow) for one in ("directory", "ps")),
+        *(pytest.param(one, BUILT, marks=pytest.mark.slow) for one in ("directory", "ps", "tcp")),
     ],
 )
 def test_same_as_over_gloo(world: World, channel: str, programs: dict[str, list[str]]) -> None:

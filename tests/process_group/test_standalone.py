@@ -65,7 +65,9 @@ def test_an_interpreter_ends_while_operations_wait(
     assert "shutdown" not in ended.stderr  # of pools to which something was given after that
 
 
-@pytest.mark.parametrize("channel", ["", "tcp://"], ids=["memory", "tcp"])
+@pytest.mark.parametrize(
+    "channel", ["", pytest.param("tcp://", marks=pytest.mark.slow)], ids=["memory", "tcp"]
+)
 def test_another_world_after_one_that_was_destroyed(tmp_path: Path, channel: str) -> None:
     """With other ranks, and without the process that made the channel; and then they end."""
     processes = spawn(_worlds, (tmp_path, channel), nprocs=3, join=False, daemon=True)

@@ -240,7 +240,7 @@ def test_reports_and_requests_do_not_trip_over_each_other() -> None:
             assert adding.result(SOON_S) == 4
 
 
-@pytest.mark.parametrize("name", [FILES, "redis"])
+@pytest.mark.parametrize("name", [pytest.param(FILES, marks=pytest.mark.slow), "redis"])
 def test_processes_meet_by_it_and_so_does_torch_in_them(name: str) -> None:
     """Three processes pass torch's own barrier; then its gloo finds its peers by this store."""
     with PLACES[name]() as place, served_at(place):

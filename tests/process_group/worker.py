@@ -6,6 +6,7 @@ import importlib
 import os
 import pickle
 import random
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -20,6 +21,11 @@ import torch.distributed as dist
 SEED = 20261121
 #: The environment of every worker: gloo finds its peers without asking the machine's resolver.
 ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+#: Groups that were destroyed. The threads of gloo may refer to one a while longer, by what it
+#: called back. Were theirs the last reference, a thread would wait for its own end, which aborts.
+_DESTROYED: list[dist.ProcessGroup] = []
+#: References to a group in a comprehension over that list: the list, the variable, the argument.
+_OURS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,7 @@ def perform(task: Task) -> Outcome:
     os.chdir(task.directory)
     began = time.monotonic()
     os.environ.update(task.environment)
+    _DESTROYED[:] = [group for group in _DESTROYED if sys.getrefcount(group) > _OURS]
     try:
         workload = getattr(importlib.import_module(module), name)
         dist.init_process_group(
@@ -88,6 +95,8 @@ def perform(task: Task) -> Outcome:
             random.seed(SEED)
             values = workload(task.rank, task.world_size)
         finally:
+            assert dist.group.WORLD is not None
+            _DESTROYED.append(dist.group.WORLD)
             dist.destroy_process_group()
     except Exception as error:
         return Outcome(

@@ -36,8 +36,8 @@ class _Worker:
     connection: Connection
 
 
-#: World size and environment.
-_Place = tuple[int, frozenset[tuple[str, str]]]
+#: World size, backend and environment. A backend's faults are its own, if it has its own processes.
+_Place = tuple[int, str, frozenset[tuple[str, str]]]
 
 
 class World:
@@ -101,7 +101,7 @@ class World:
         self._log_begins = self._log.stat().st_size
         directory = self.directory / str(self._runs)
         directory.mkdir()
-        place = world_size, frozenset((environment or {}).items())
+        place = world_size, backend, frozenset((environment or {}).items())
         workers = self._workers.get(place) or self._started(place)
         for rank, worker in enumerate(workers):
             task = Task(
@@ -132,13 +132,14 @@ class World:
         return found
 
     def end(self, world_size: int, environment: Mapping[str, str] | None = None) -> None:
-        """Have the workers of a world end, as interpreters do."""
-        place = world_size, frozenset((environment or {}).items())
-        self._let_go(place, "nothing", [Outcome(error="")] * world_size)
+        """Have the workers of a world end, of each backend, as interpreters do."""
+        asked = world_size, frozenset((environment or {}).items())
+        for place in [place for place in self._workers if (place[0], place[2]) == asked]:
+            self._let_go(place, "nothing", [Outcome(error="")] * world_size)
 
     def end_all(self) -> None:
         """Have all workers end; rank 0 of a world removes the channel that it made."""
-        for world_size, environment in list(self._workers):
+        for world_size, _, environment in list(self._workers):
             self.end(world_size, dict(environment))
 
     def _let_go(self, place: _Place, what: str, answers: Sequence[Outcome]) -> list[Outcome]:
@@ -151,7 +152,7 @@ class World:
                 code = request(self._server, ("end", worker.pid, DYING_S))
                 outcomes.append(replace(answer, code=code))
             else:
-                self._ending.append((f"rank {rank} of {place[0]}, {what}", worker))
+                self._ending.append((f"rank {rank} of {place[0]} over {place[1]}, {what}", worker))
                 outcomes.append(answer)
         return outcomes
 

@@ -13,9 +13,9 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
 from dayfly.errors import RequestError
-from dayfly.plan.catalogued import Assumed
-from dayfly.plan.profile import Profile
-from dayfly.plan.profile_file import parse_profile
+from dayfly.planning.catalogued import Assumed
+from dayfly.planning.profile import Profile
+from dayfly.planning.profile_file import parse_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import Wanted, profile_settings
 from dayfly.runs.predicting import predict_run
@@ -161,7 +161,7 @@ def test_flags_have_the_units_of_other_commands(tmp_path: Any) -> None:
     ("flags", "words"),
     [
         ({"platform": None}, "needs --platform"),
-        ({"store": None}, "needs --store"),
+        ({"store": None}, "needs --price-store"),
         ({"cold_start": None}, "no cold_start_s of aws-lambda: give --cold-start"),
         ({"flops_per_vcpu": 0.0}, "vcpu_flops_per_s is 0: give more than 0"),
     ],
@@ -176,7 +176,7 @@ def test_flags_that_lack_or_cannot_be(tmp_path: Any, flags: dict[str, Any], word
 def test_flags_that_say_nothing_of_what_is_asked() -> None:
     assert check_flags({"from_catalogue": True, "store": "s3", "quick": False})
     assert not check_flags({"from_catalogue": False, "store": None, "quick": True})
-    with pytest.raises(RequestError, match="--store is for a profile that is looked up: add"):
+    with pytest.raises(RequestError, match="--price-store is for a profile that is looked up: add"):
         check_flags({"from_catalogue": False, "store": "s3"})
     with pytest.raises(RequestError, match="--wait-timeout is for a profile that is measured"):
         check_flags({"from_catalogue": True, "wait_timeout": 60.0})
@@ -194,7 +194,7 @@ def test_the_command(tmp_path: Any) -> None:
     )
     usual = ("profile", "small.py", "--from-catalogue", "--platform", "aws-lambda")
     sizes = ("--memory", "1769,3538", "--base-memory", "200")
-    done = run(*usual, *sizes, "--store", "s3", "--cold-start", "1", "--json", cwd=tmp_path)
+    done = run(*usual, *sizes, "--price-store", "s3", "--cold-start", "1", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     made = parse_profile((tmp_path / "profile.json").read_text(), "profile.json")
     assert (made.job, made.imitate, made.how) == ("small", "aws-lambda", "catalogue")

@@ -12,8 +12,8 @@ from torch import nn
 import dayfly
 from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.profiling.passage import MICRO_BATCHES, OneStage, one_stage
-from dayfly.train.replica import Replica
-from dayfly.train.synchronous import Synchronous
+from dayfly.training.replica import Replica
+from dayfly.training.synchronous import Synchronous
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.collectives import collective

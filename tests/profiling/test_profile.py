@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dayfly.cli.profile import measure
-from dayfly.plan.profile_file import load_profile, parse_profile
+from dayfly.planning.profile_file import load_profile, parse_profile
 from dayfly.runs.profiling.neighbours import count_beside
 from tests.cli import command
 
@@ -111,7 +111,7 @@ def test_refused_before_anything_is_measured(
         tmp_path / changes.get("job", job.name),
         tmp_path / changes.get("output", "profile.json"),
         changes.get("memory"),
-        changes.get("settings", {}),
+        lambda: changes.get("settings", {}),
         batch_size=None,
         quick=True,
         force=False,
@@ -129,14 +129,14 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     slow = JOB.replace("import torch, dayfly", "import time, torch, dayfly").replace(
         "batch_size=32", "batch_size=32, transform=lambda x: time.sleep(0.05) or x"
     )
-    process = command.start("profile", _job(tmp_path, slow), "--json", cwd=tmp_path)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "layers and steps" in line:
-            break
-    session = command.session_of(process)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=command.WAIT_S)
+    with command.start("profile", _job(tmp_path, slow), "--json", cwd=tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "layers and steps" in line:
+                break
+        session = command.session_of(process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=command.WAIT_S)
     assert process.returncode == 130
     assert json.loads(output.splitlines()[-1])["status"] == "stopped"
     assert command.nothing_left(session)

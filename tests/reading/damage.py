@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
-from dayfly.plan.plan import Plan
+from dayfly.planning.plan import Plan
 from dayfly.runs import events
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import configuration_of, settings_of
@@ -22,7 +22,7 @@ from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
 from dayfly.runs.report.reading import RunFiles, read_bill, read_history
 from dayfly.runs.scripts.record import ScriptRecord
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 
 #: Made by the version of dayfly that wrote them; later ones read them, too.
 RECORDED = Path(__file__).parent / "recorded"

@@ -14,8 +14,8 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.life import checkpoints
-from dayfly.plan.plan import Plan
-from dayfly.plan.profile_file import dump_profile, read_profile
+from dayfly.planning.plan import Plan
+from dayfly.planning.profile_file import dump_profile, read_profile
 from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import configuration_of
@@ -25,7 +25,7 @@ from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
 from dayfly.runs.report.reading import read_bill, read_history
 from dayfly.runs.scripts.record import ScriptRecord
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.reading.damage import RECORDED, copied
 
 

@@ -27,7 +27,12 @@ def run(directory: Path, workers: int, steps: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("workers", "width", "dark"), [(4, 1200, False), (4, 400, True), (64, 2500, True)]
+    ("workers", "width", "dark"),
+    [
+        pytest.param(4, 1200, False, marks=pytest.mark.slow),
+        (4, 400, True),
+        pytest.param(64, 2500, True, marks=pytest.mark.slow),
+    ],
 )
 def test_all_is_drawn_without_an_error(
     tmp_path: Path, workers: int, width: int, dark: bool
@@ -52,6 +57,7 @@ def drawn_spans(file: Path) -> int:
     return sum(len(band["spans"][kind]) // 2 for band in bands for kind in band["spans"])
 
 
+@pytest.mark.slow
 def test_a_run_too_long_for_a_page_is_drawn_by_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +88,7 @@ def test_hostile_texts_are_shown_and_not_run(tmp_path: Path) -> None:
     assert "<img" not in elements
 
 
-@pytest.mark.parametrize("view", ["", "lanes=1"])
+@pytest.mark.parametrize("view", ["", pytest.param("lanes=1", marks=pytest.mark.slow)])
 def test_a_scripts_run_is_drawn_in_one_lane(view: str, tmp_path: Path) -> None:
     file = write_report(made_up.script(tmp_path / "run"))
     elements = opened(file, tmp_path / "profile", view=view)

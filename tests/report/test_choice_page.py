@@ -11,7 +11,7 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.goal import Goal
@@ -99,6 +99,7 @@ def test_names_are_harmless() -> None:
     assert "<script>" not in page(chosen(wicked))
 
 
+@pytest.mark.long
 def test_pages_and_pictures_go_where_they_are_asked(choice: Choice, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert write_plot(choice, tmp_path / "a.html") == [tmp_path / "a.html"]

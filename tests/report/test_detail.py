@@ -115,6 +115,7 @@ def test_no_time_is_lost(workers: int, steps: int, spans: int, shares: int) -> N
     assert page == tree(times, choose(times, spans=spans, shares=shares))
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_64_workers_and_hundreds_of_steps_fit_into_a_page() -> None:
     times = timeline(*regular(64, 500), running=False)

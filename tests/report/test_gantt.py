@@ -90,6 +90,7 @@ def test_replicas_are_left_out_before_there_are_too_many_passes() -> None:
     assert "27 replicas are left out, for room." in chart
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_step_of_very_many_passes_is_still_a_small_picture() -> None:
     count = 64

@@ -226,7 +226,9 @@ def test_numbers_in_passes_and_words_at_the_pointer(tmp_path: Path) -> None:
     assert "b0" not in hidden
 
 
-@pytest.mark.parametrize(("width", "dark"), [(2000, False), (400, True)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [pytest.param(2000, False, marks=pytest.mark.slow), (400, True)]
+)
 @pytest.mark.long
 def test_it_is_drawn_at_any_width(tmp_path: Path, width: int, dark: bool) -> None:
     file = write_report(MADE.write(tmp_path / "run"))

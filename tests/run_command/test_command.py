@@ -85,21 +85,11 @@ def test_a_wrong_request(flags: list[str], words: str, here: Path) -> None:
 
 
 @contextlib.contextmanager
-def started(*asked: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command; with it all that it started ends, also where the test fails."""
-    with command.start(*asked, cwd=cwd) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextlib.contextmanager
 def begun(directory: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A run whose scripts wait, and its session."""
     (directory / "waits.py").write_text(WAITS)
     asked = ("run", "--workers", 2, "--run-dir", "run", "--json", *more, "waits.py")
-    with started(*asked, cwd=directory) as process:
+    with command.start(*asked, cwd=directory) as process:
         files = directory / "run" / "files"
         command.eventually("scripts", lambda: files.exists() and len(list(files.iterdir())) == 2)
         session = command.session_of(process)
@@ -157,7 +147,7 @@ def test_what_was_moved_before_a_signal_is_known(number: signal.Signals, tmp_pat
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return any(one["kind"] == "traffic" and one["puts"] > 20 for one in records)
 
-    with started(*asked, cwd=tmp_path) as process:
+    with command.start(*asked, cwd=tmp_path) as process:
         command.eventually("sums", lambda: len(list((run / "files").glob("*"))) == 2)
         command.eventually("reports", lambda: told(0) and told(1))
         process.send_signal(number)
@@ -176,7 +166,7 @@ def test_a_function_tells_early_what_it_moves_and_each_second_later() -> None:
 @pytest.mark.parametrize("delay_s", [0.1, 0.5, 1.5])
 def test_ctrl_c_while_it_starts_leaves_nothing_or_a_run(delay_s: float, tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(WAITS)
-    with started("run", "--run-dir", "run", "waits.py", cwd=tmp_path) as process:
+    with command.start("run", "--run-dir", "run", "waits.py", cwd=tmp_path) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(delay_s)
         process.send_signal(signal.SIGINT)
@@ -222,7 +212,7 @@ def test_a_function_killed_from_outside_starts_all_again(tmp_path: Path) -> None
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_a_reader_that_goes_away_does_not_end_the_run(flags: list[str], tmp_path: Path) -> None:
     (tmp_path / "says.py").write_text("print('line\\n' * 10)\nopen('done', 'w').close()")
-    with started("run", "--run-dir", "run", *flags, "says.py", cwd=tmp_path) as process:
+    with command.start("run", "--run-dir", "run", *flags, "says.py", cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

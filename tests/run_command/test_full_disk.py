@@ -16,7 +16,8 @@ from dayfly.runs.directory import being_prepared, locked
 from dayfly.runs.scripts import launch
 from dayfly.runs.scripts.run import ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings
-from dayfly.wire.store import StoreError, cannot_write
+from dayfly.wire.stores.base import StoreError
+from dayfly.wire.stores.files import cannot_write
 from tests.run_command.scripts import Notes
 from tests.runs import small
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.life.platforms.log_files import LogFiles
 from dayfly.runs.scripts.logs import STATE_EVERY_S, Follower, PrintedLines
 
 pytestmark = pytest.mark.long
@@ -65,10 +66,11 @@ def test_a_line_without_end_is_shown_in_pieces() -> None:
 
 
 def test_what_was_in_a_log_before_is_passed_over_and_nothing_is_lost(tmp_path: Path) -> None:
-    logs = [tmp_path / "worker-0.log", tmp_path / "worker-1.log"]
+    files = LogFiles(tmp_path)
+    logs = [files.path(name) for name in ("worker-0", "worker-1")]
     logs[0].write_text("an earlier life\n")
     out = io.StringIO()
-    follower = Follower(logs, out)
+    follower = Follower(files, ["worker-0", "worker-1"], out)
     with logs[0].open("a") as file:
         file.write("first ü\nhal")
     follower.follow()
@@ -85,8 +87,8 @@ def test_what_was_in_a_log_before_is_passed_over_and_nothing_is_lost(tmp_path: P
 
 
 def test_a_character_cut_in_two_is_put_together(tmp_path: Path) -> None:
-    log, out = tmp_path / "log", io.StringIO()
-    follower = Follower([log], out)
+    log, out = tmp_path / "worker-0.log", io.StringIO()
+    follower = Follower(LogFiles(tmp_path), ["worker-0"], out)
     for part in ("ü\n".encode()[:1], "ü\n".encode()[1:]):
         with log.open("ab") as file:
             file.write(part)
@@ -100,8 +102,8 @@ class _Gone(io.StringIO):
 
 
 def test_that_nobody_reads_is_no_reason_to_end(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    follower = Follower([log], _Gone())
+    log = tmp_path / "worker-0.log"
+    follower = Follower(LogFiles(tmp_path), ["worker-0"], _Gone())
     log.write_text("a line\n")
     follower.follow()
     follower.drain()
@@ -113,8 +115,8 @@ class _Terminal(io.StringIO):
 
 
 def test_prefixes_have_colours_on_a_terminal(tmp_path: Path) -> None:
-    log, out = tmp_path / "log", _Terminal()
-    follower = Follower([log], out)
+    log, out = tmp_path / "worker-0.log", _Terminal()
+    follower = Follower(LogFiles(tmp_path), ["worker-0"], out)
     log.write_text("a line\n")
     follower.drain()
     assert out.getvalue() == "\033[36m[rank 0]\033[0m a line\n"

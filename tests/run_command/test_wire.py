@@ -51,8 +51,8 @@ def place(scheme: str, directory: Path) -> Iterator[str | None]:
     "scheme",
     [
         # A store's messages outlive a death, sockets' do not; the file channel is memory's.
-        *("file", "redis", "tcp"),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("memory", "ps")),
+        *("redis", "tcp"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("file", "memory", "ps")),
     ],
 )
 def test_a_script_starts_again_over_every_channel(scheme: str, here: Path) -> None:

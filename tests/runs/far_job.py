@@ -1,4 +1,4 @@
-"""A job whose workers compute on the far device (`tests/train/far_device.py`) if they have a GPU.
+"""A job whose workers compute on the device of `tests/training/far_device.py` if they have a GPU.
 
 A worker imports this module with its job, before it asks for its device.
 """
@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from dayfly.runs import worker
-from dayfly.train.devices import CPU
+from dayfly.training.devices import CPU
 from tests.runs import small
-from tests.train import far_device
+from tests.training import far_device
 
 FAR = torch.device(far_device.NAME, 0)
 

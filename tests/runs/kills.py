@@ -38,7 +38,7 @@ from dayfly.runs.shipping import receive
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.wire.keys import COORDINATOR
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.runs import small
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -88,7 +88,7 @@ def die_before_write(number: int, directory: Path) -> None:
 def begin(data: Path, run_dir: Path) -> None:
     """A run that begins, or goes on, until the coordinator kills itself at its first look."""
     faults = [Fault(COORDINATOR, 0, "begin")]
-    LocalPlatform.warm_up = lambda self: None  # type: ignore[method-assign]  # no function starts
+    LocalPlatform.prepare = lambda self: None  # type: ignore[method-assign]  # no function starts
     if (run_dir / RECORD).exists():
         launch.resume(run_dir, display=Silent(), faults=faults)
     else:
@@ -109,7 +109,7 @@ def end(data: Path, run_dir: Path) -> None:
         workplace = Workplace(session, platform, signals, run_dir)
         life = OneLife(job, record, store, Silent(), (), workplace)
         so_far = Events.read(run_dir / "events")
-        recorder = Recorder(run_dir, record.generation, Silent(), platform.log_path, so_far)
+        recorder = Recorder(run_dir, record.generation, Silent(), platform.log_place, so_far)
         result = life._write_results(life._summary("done", None), recorder)
         assert result.status == "done", result.error
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.train.arrays import load_arrays
-from dayfly.train.order import Epochs, permuted
-from dayfly.train.randomness import SPLIT, WEIGHTS, seeded
+from dayfly.training.arrays import load_arrays
+from dayfly.training.order import Epochs, permuted
+from dayfly.training.randomness import SPLIT, WEIGHTS, seeded
 from tests.runs import small
 
 pytestmark = pytest.mark.long

@@ -57,7 +57,14 @@ def test_it_goes_out_in_buckets_while_it_computes(alone: Callable[[int], dayfly.
     assert early, spans
 
 
-@pytest.mark.parametrize("place", ["grad-put-part", "grad-reduce", "grad-put-sum", "grad-get"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "grad-put-part",
+        "grad-reduce",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("grad-put-sum", "grad-get")),
+    ],
+)
 def test_deaths_between_buckets_leave_the_same_bits(
     place: str, data: Path, alone: Callable[[int], dayfly.Run], tmp_path: Path
 ) -> None:

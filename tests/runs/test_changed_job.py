@@ -38,6 +38,7 @@ def resume(file: Path, **given: Any) -> dayfly.Run:
     return launch.resume(file.parent / "run", job_file=file, display=Silent(), **given)
 
 
+@pytest.mark.long
 def test_a_changed_job_is_refused_unless_it_is_allowed(data: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "wide.py", data)
     run = launch.begin(

@@ -62,7 +62,11 @@ CASES: dict[str, tuple[Any, str | None, Mapping[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.parametrize(
+    "case",
+    # Over objects there is one without a death in test_stores.py.
+    [pytest.param(one, marks=pytest.mark.slow if one == "s3" else ()) for one in sorted(CASES)],
+)
 def test_a_run_with_a_death_ends_with_the_right_weights(
     case: str,
     data: Path,

@@ -11,12 +11,12 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.plan.choose.from_profile import over_store
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.choose.pipelines import compiled, engine
-from dayfly.plan.memory import peak_mib
-from dayfly.plan.plan import Plan
-from dayfly.plan.predict import predict
+from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.pipelines import compiled, engine
+from dayfly.planning.memory import peak_mib
+from dayfly.planning.plan import Plan
+from dayfly.planning.predict import predict
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
 from dayfly.runs.choosing.choice import Choice, choice_of, tree
@@ -220,11 +220,3 @@ def test_in_python(tmp_path: Path) -> None:
         dayfly.plan(job(6), functions=4)
     with pytest.raises(RequestError, match=r"'nowhere\.json' cannot be read"):
         dayfly.plan("nowhere.json")
-
-
-def test_the_package_is_still_there() -> None:
-    """`dayfly.plan` is the function, and a room; both are reached."""
-    assert callable(dayfly.plan)
-    from dayfly.plan.profile import Profile
-
-    assert isinstance(job(), Profile)

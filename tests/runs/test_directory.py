@@ -78,6 +78,7 @@ def test_one_that_is_removed_in_mid_run_fails_the_run_and_is_not_made_anew(
         display=Remover(),
     )
     assert run.result.status == "failed"
-    assert run.result.error == f"directory '{tmp_path / 'run'}' was removed while it was in use"
+    was = f"directory '{tmp_path / 'run'}' was removed while it was in use"
+    assert run.result.error == f"{was}: put it back"
     assert run.to_go_on is None
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.train.arrays import load_arrays
+from dayfly.training.arrays import load_arrays
 from tests.runs import small
 
 pytestmark = pytest.mark.long

@@ -11,15 +11,16 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.life.platforms.base import Invocation, Limits
+from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
-from dayfly.plan.memory import peak_mib
+from dayfly.planning.memory import peak_mib
 from dayfly.runs import preloads
 from dayfly.runs.planning import Wanted, configuration
 from dayfly.runs.profiling.layers import layer_bytes
 from dayfly.runs.settings import Settings
-from tests.plan import by_hand
+from dayfly.specs.functions import FunctionSpec
+from tests.planning import by_hand
 from tests.runs import small
 
 AMPLE_MIB, BATCH, STEPS, WIDTH, DEPTH = 1500, 64, 4, 1024, 8
@@ -43,7 +44,7 @@ def base_mib(directory: Path) -> float:
                 attempt=0,
                 handler="dayfly.runs.profiling.life:nothing",
                 payload={},
-                limits=Limits(memory_mib=AMPLE_MIB),
+                spec=FunctionSpec(memory_mib=AMPLE_MIB),
             )
         )
         (ended,) = platform.wait(WAIT_S)
@@ -52,6 +53,7 @@ def base_mib(directory: Path) -> float:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="memory cgroups need root here")
+@pytest.mark.long
 def test_the_peak_comes_true(tmp_path: Path) -> None:
     random, data = np.random.default_rng(0), tmp_path / "data.npz"
     samples = STEPS * BATCH

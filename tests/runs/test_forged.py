@@ -55,6 +55,7 @@ class Stranger(threading.Thread):
         self.forged.append(later)
 
 
+@pytest.mark.long
 def test_a_forged_message_ends_a_run_with_its_cause_and_a_forged_stop_ends_nothing(
     data: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_command_killed_before_the_first_step_begins_again_in_the_same_directo
     assert small.bits(directory) == small.bits(undisturbed(2))
 
 
+@pytest.mark.long
 def test_a_command_killed_while_it_writes_the_results_ends_with_the_same(
     data: Path, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:

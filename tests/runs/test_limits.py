@@ -16,12 +16,13 @@ import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.platforms import confinement
-from dayfly.life.platforms.base import Limits
-from dayfly.runs.allotment import Allotment, allotted, crowding
+from dayfly.life.platforms.machine import crowding
+from dayfly.runs.allotment import Allotment, allotted
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.task import Task
 from dayfly.runs.task_size import check_task
+from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.shaping import Rates
 from tests.runs import small
 
@@ -41,7 +42,7 @@ def test_what_is_asked_for_is_what_a_function_gets() -> None:
         cold_start_s=0.2,
         payload_kb=50,
     )
-    limits = Limits(
+    limits = FunctionSpec(
         memory_mib=600, lifetime_s=20, cpu_cores=0.5, cold_start_s=0.2, payload_bytes=50_000
     )
     rates = Rates(up_bytes_per_s=40e6, down_bytes_per_s=70e6, latency_s=0.02)
@@ -49,7 +50,7 @@ def test_what_is_asked_for_is_what_a_function_gets() -> None:
 
 
 def test_nothing_is_limited_unless_asked_for() -> None:
-    assert allotted(Settings()) == Allotment(Limits(), None)
+    assert allotted(Settings()) == Allotment(FunctionSpec(), None)
     assert allotted(Settings(latency_ms=5)).rates == Rates(latency_s=0.005)
 
 

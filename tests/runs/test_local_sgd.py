@@ -12,8 +12,9 @@ import pytest
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.runs.protocols import PROTOCOLS
-from dayfly.runs.settings import PROTOCOLS as NAMES
+from dayfly.runs.protocols import protocol
+from dayfly.runs.protocols.whole_model import WholeModel
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed, resume
@@ -45,8 +46,11 @@ def train(data: Path, directory: Path, workers: int, k: Any, **more: Any) -> day
     return dayfly.train(small.job(data), workers=workers, run_dir=directory, **given)
 
 
-def test_the_command_line_knows_all_protocols() -> None:
-    assert tuple(PROTOCOLS) == NAMES
+def test_what_is_described_can_be_carried_out() -> None:
+    assert list(PROTOCOLS) == ["bsp", "local-sgd"]
+    for name, described in PROTOCOLS.items():
+        assert described.name == name
+        assert issubclass(protocol(name), WholeModel)
 
 
 @pytest.mark.parametrize("k", ROUNDS)

@@ -62,7 +62,8 @@ def _size(directory: str) -> int:
     return total
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_the_log_stays_within_its_budget(workers: int, data: Path, tmp_path: Path) -> None:
     """4 steps fit, at 77 MiB each, besides what is being contributed: 9 steps need trims."""
     budget_mib = (4 + workers - 1) * 78
@@ -107,6 +108,7 @@ def deep() -> nn.Module:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="memory cgroups need root here")
 @pytest.mark.parametrize("touched", [True, False])
+@pytest.mark.long
 def test_the_log_is_not_charged_to_functions(
     touched: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dayfly
-from tests.train.test_evaluation import auc, f1
+from tests.training.test_evaluation import auc, f1
 
 UNSEEN = 169
 
@@ -75,6 +75,7 @@ def train(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
     return trained
 
 
+@pytest.mark.long
 def test_numbers_do_not_depend_on_workers_stages_or_protocol(train: Train) -> None:
     one = train(workers=1)
     for settings in (

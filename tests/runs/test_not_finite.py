@@ -17,8 +17,8 @@ from dayfly.life import checkpoints
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent
 from dayfly.runs.settings import Settings
-from dayfly.train.order import Epochs
-from dayfly.wire.store import FileStore
+from dayfly.training.order import Epochs
+from dayfly.wire.stores.files import FileStore
 from tests.runs import small
 
 MARK = 99.0
@@ -96,6 +96,7 @@ def last_checkpoint(directory: Path) -> tuple[int, bool]:
     ],
     ids=["bsp", "local-sgd", "stages", "ring"],
 )
+@pytest.mark.long
 def test_the_run_fails_at_once_and_names_step_and_worker(
     settings: dict[str, Any], at: str, tmp_path: Path
 ) -> None:

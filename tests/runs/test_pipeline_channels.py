@@ -44,11 +44,8 @@ def stored_bytes(run: dayfly.Run) -> list[int]:
     return [event["stored_bytes"] for event in found if event["kind"] == "checkpoint"]
 
 
-@pytest.mark.parametrize(
-    "case",
-    # Two deaths over Redis are below; a slow link is in test_cut_agreement.py.
-    [pytest.param(case, marks=() if case == "tcp" else pytest.mark.slow) for case in sorted(CASES)],
-)
+@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.slow
 def test_a_death_over_other_channels(
     case: str, data: Path, undisturbed_stages: Undisturbed, tmp_path: Path
 ) -> None:
@@ -65,7 +62,7 @@ def test_a_death_over_other_channels(
     ("channel", "replicas"),
     [
         (nullcontext, 1),
-        (redis, 2),
+        pytest.param(redis, 2, marks=pytest.mark.slow),
         pytest.param(nullcontext, 2, marks=pytest.mark.slow),
         pytest.param(redis, 1, marks=pytest.mark.slow),
     ],

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 
 PARTS = 6
 #: Replicas and parts that the suite runs: workers with peers in their stage, and without.
-SOON = {(1, 0), (1, 3), (2, 1), (2, 4)}
+SOON = {(1, 3), (2, 1)}
 
 
 @pytest.mark.parametrize(

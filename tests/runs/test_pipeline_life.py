@@ -21,7 +21,7 @@ from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.wire.keys import COORDINATOR
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from tests.runs import coordinator, small, staged
 from tests.runs.staged import Undisturbed
 
@@ -65,6 +65,7 @@ def test_a_coordinator_killed_in_mid_run(
     assert small.bits(tmp_path) == small.bits(undisturbed_stages(2))
 
 
+@pytest.mark.slow
 def test_functions_that_live_10_s(data: Path, tmp_path: Path) -> None:
     """With steps for 5 s of it: 2.2 s and a few of 0.6 s."""
     job = small.job(data, epochs=1)
@@ -159,7 +160,7 @@ class Lost(BaseException):
     """The coordinator is gone."""
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("written", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_recutting_may_be_interrupted_anywhere(
     written: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

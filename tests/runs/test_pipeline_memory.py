@@ -37,7 +37,7 @@ SAMPLES, BATCH, STEPS = 24, 8, 3
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="memory cgroups need root here"),
     pytest.mark.alone,  # its checkpoints are gigabytes
-    # In seconds: tests/train/test_paged.py, tests/stages/test_build.py and test_footprint.py.
+    # In seconds: tests/training/test_paged.py, tests/stages/test_build.py and test_footprint.py.
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]

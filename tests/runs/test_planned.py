@@ -16,7 +16,7 @@ from dayfly.runs.planning import Wanted
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.profiled import check_profiled
 from dayfly.runs.settings import Settings
-from tests.plan import by_hand
+from tests.planning import by_hand
 
 PROFILE = by_hand.profile([by_hand.layer("all", 1000)], by_hand.size(1, 512), listed=False)
 #: As the profile's functions are.

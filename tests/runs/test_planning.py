@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.plan import Plan
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.plan import Plan
 from dayfly.runs.planning import (
     Wanted,
     configuration,
@@ -21,8 +21,8 @@ from dayfly.runs.planning import (
 )
 from dayfly.runs.settings import Settings
 from dayfly.wire.shaping import Rates
-from tests.plan import by_hand
-from tests.plan.test_plan_file import PROFILE
+from tests.planning import by_hand
+from tests.planning.test_plan_file import PROFILE
 
 WANTED = Wanted(batch_size=64, epochs=3)
 

@@ -39,6 +39,8 @@ PLACES: list[tuple[int, str, list[Fault]]] = [
     (ANY, "trim", []),
     (small.STEPS, "save", []),
 ]
+#: Of places side by side the suite has one.
+BETWEEN = {"begin", "invoked", "committed"}
 
 
 def life_s(events: Path) -> Iterator[float]:
@@ -67,7 +69,11 @@ def killed(data: Path, directory: Path, faults: list[Fault], **more: Any) -> Non
     )
 
 
-@pytest.mark.parametrize(("step", "place", "before"), PLACES, ids=lambda value: str(value)[:12])
+@pytest.mark.parametrize(
+    ("step", "place", "before"),
+    [pytest.param(*one, marks=pytest.mark.slow if one[1] in BETWEEN else ()) for one in PLACES],
+    ids=lambda value: str(value)[:12],
+)
 def test_resume_after_a_kill_of_the_coordinator(
     step: int,
     place: str,

@@ -90,7 +90,11 @@ def test_deaths_within_the_rounds_of_local_sgd(data: Path, tmp_path: Path) -> No
     check_rollbacks(run, len(faults), 2)
 
 
-@pytest.mark.parametrize("how", [{"sync": "bsp"}, {"sync": "local-sgd", "k": "epoch"}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [{"sync": "bsp"}, pytest.param({"sync": "local-sgd", "k": "epoch"}, marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_hand_overs_repeat_no_step(how: dict[str, Any], data: Path, tmp_path: Path) -> None:
     """The checkpoint made for one counts first; within a round, each keeps its own state.
 

@@ -13,15 +13,15 @@ from typer.testing import CliRunner, Result
 from dayfly.cli.app import app
 from dayfly.errors import RequestError
 from dayfly.life import deaths
-from dayfly.plan.figures import Figure
-from dayfly.plan.plan import Plan
-from dayfly.plan.scenario import Scenario
+from dayfly.planning.figures import Figure
+from dayfly.planning.plan import Plan
+from dayfly.planning.scenario import Scenario
 from dayfly.runs.job_record import Record
 from dayfly.runs.rebilling import rebill
 from dayfly.runs.report import write_report
 from dayfly.runs.simulated import POLICY, simulated_run
 from dayfly.runs.simulation_request import Request
-from tests.plan.simulation.made import profile
+from tests.planning.simulation.made import profile
 
 SETTINGS: dict[str, Any] = {
     "workers": 4,
@@ -91,6 +91,7 @@ def test_a_page_says_that_it_was_simulated_and_under_which_scenario(
         Record.load(run.directory)
 
 
+@pytest.mark.long
 def test_of_many_workers_the_page_shows_some_and_says_so(tmp_path: Path) -> None:
     file = write(tmp_path / "many.json", {"batch_size": 400, "epochs": 1}, 4000, workers=200)
     run = simulated_run(asked(file, stragglers=3, straggler_factor=2.0), tmp_path / "run")

@@ -56,6 +56,7 @@ def test_over_s3(data: Path, undisturbed: Undisturbed, tmp_path: Path) -> None:
     assert len(others) == len(reports)
 
 
+@pytest.mark.slow
 def test_over_dynamodb(data: Path, undisturbed: Undisturbed, tmp_path: Path) -> None:
     with dynamodb() as place:
         run = train(data, tmp_path, f"dynamodb://{place.table}")

@@ -322,7 +322,7 @@ def test_all_is_as_before_whatever_the_script_did() -> None:
     assert state() == before
 
 
-@pytest.mark.parametrize("name", [FILES, "redis"])
+@pytest.mark.parametrize("name", [FILES, pytest.param("redis", marks=pytest.mark.slow)])
 def test_processes_make_groups_as_under_torchrun(name: str) -> None:
     """With torch's barrier after each group, through the store; nobody has an address."""
     with served(name) as place:

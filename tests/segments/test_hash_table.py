@@ -118,6 +118,7 @@ def _drop_and_die(path: Path, victim: int, writes: int) -> None:
 
 
 @pytest.mark.parametrize("victim", [1, 3, 4, 9])
+@pytest.mark.long
 def test_a_death_between_two_moves_loses_nothing(tmp_path: Path, victim: int) -> None:
     """Killed before each of the writes in turn, until there are no more."""
     context = multiprocessing.get_context("fork")

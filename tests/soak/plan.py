@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dayfly.life.faults import Fault
-from dayfly.runs.settings import PROTOCOLS
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.soak import job

@@ -6,7 +6,8 @@ from itertools import islice
 
 import pytest
 
-from dayfly.runs.settings import PROTOCOLS, Settings
+from dayfly.runs.settings import Settings
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.soak import job
 from tests.soak.plan import FULL, SHORT, VARIANTS, Size, plan, plans, variants

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.runs.settings import PROTOCOLS
+from dayfly.specs.protocols import PROTOCOLS
 from tests.soak import processes
 from tests.soak.plan import SHORT, plan, plans
 from tests.soak.soak import Soak
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.long
 SOAK_S = 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path: Path) -> None:
     lines: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.train.jobs import one_thread
+from tests.training.jobs import one_thread
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from dayfly.errors import RequestError
-from dayfly.train.replica import build_model
-from dayfly.train.stages.build import StageModel, build_stage
-from dayfly.train.stages.layers import layers_of
-from dayfly.train.state import load_model_tensors, model_tensors
+from dayfly.training.replica import build_model
+from dayfly.training.stages.build import StageModel, build_stage
+from dayfly.training.stages.layers import layers_of
+from dayfly.training.state import load_model_tensors, model_tensors
 from tests.stages.models import Gpt, cells, cnn, job_of, masked, mlp, recurrent
 
 pytestmark = pytest.mark.long
@@ -184,7 +184,7 @@ def test_a_function_that_reads_values_is_told_how() -> None:
 _PEAK = """
 import sys, torch
 from torch import nn
-from dayfly.train.stages.build import build_stage
+from dayfly.training.stages.build import build_stage
 from tests.stages.models import job_of
 
 def model():
@@ -203,7 +203,10 @@ print(peak_mib() - before)
 """
 
 
-@pytest.mark.parametrize(("stage", "least_mib", "most_mib"), [(1, 9, 40), (0, 380, 430)])
+@pytest.mark.parametrize(
+    ("stage", "least_mib", "most_mib"),
+    [pytest.param(1, 9, 40, marks=pytest.mark.slow), (0, 380, 430)],
+)
 def test_building_a_stage_takes_the_stages_memory(
     stage: int, least_mib: float, most_mib: float
 ) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_structure
 
 from dayfly.errors import DayflyError
-from dayfly.train.stages.forms import Branch, Form, Node, TensorForm
+from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 OTHERS = (torch.bool, torch.uint8, torch.int32, torch.int64)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dayfly.errors import RequestError
-from dayfly.train.stages.layers import check_cut, check_held, check_tied, layers_of, stages
+from dayfly.training.stages.layers import check_cut, check_held, check_tied, layers_of, stages
 from tests.stages.models import Gpt, mlp
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from dayfly.train.replica import build_model
-from dayfly.train.stages.probe import check_stages
-from dayfly.train.state import model_tensors
+from dayfly.training.replica import build_model
+from dayfly.training.stages.probe import check_stages
+from dayfly.training.state import model_tensors
 from tests.stages.models import (
     Gpt,
     cells,

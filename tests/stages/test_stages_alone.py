@@ -13,8 +13,8 @@ from torch import nn
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.train.replica import build_model
-from dayfly.train.stages.probe import check_stages
+from dayfly.training.replica import build_model
+from dayfly.training.stages.probe import check_stages
 from tests.stages.models import mlp, rows
 from tests.stages.trying import Own, Returning, checked, refusal, returning
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from dayfly.errors import RequestError
-from dayfly.train.replica import build_model
-from dayfly.train.stages.forms import Form
-from dayfly.train.stages.probe import check_stages
+from dayfly.training.replica import build_model
+from dayfly.training.stages.forms import Form
+from dayfly.training.stages.probe import check_stages
 from tests.stages.models import job_of, rows
 
 

@@ -1,4 +1,4 @@
-"""Objects are whole or not there, and never outside of the store's root."""
+"""Files as a store, beyond the suite: where they are, full disks, directories that go away."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Barrier
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.wire.store import FileStore, StoreError, open_store
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Pieces, StoreDenied, StoreError, StoreFull, StoreUnreachable
+from dayfly.wire.stores.files import FileStore
 
 
 @pytest.fixture
@@ -39,107 +38,24 @@ def test_names_never_leave_the_root(name: str) -> None:
         assert not set(path.relative_to(root).parts) & {"..", "."}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "/etc/passwd", "..", "../x", "a/../../x", "a/..", ".hidden", "a/", "a//b", "-a", "a\n",
-     "a b", "~/x", "a\0", "x" * 256],
-)  # fmt: skip
-def test_names_that_are_none(name: str, store: FileStore) -> None:
-    for use in (store.get, store.exists, store.delete, store.names, lambda n: store.put(n, b"")):
-        with pytest.raises(ValueError, match="is no name of an object"):
-            use(name)
-    assert not store.root.exists()
+def test_a_put_leaves_one_file(store: FileStore) -> None:
+    version = store.put("a/x", b"1")
+    assert store.put_new("a/x", b"2") is None
+    assert store.put_if("a/x", b"3", version) is not None
+    assert store.put_if("a/x", b"4", version) is None
+    assert files(store.root) == ["a/.lock", "a/x"]
 
 
-@pytest.mark.parametrize("name", ["a", "a/b/c.npy", "checkpoint/000000001/part-0-of-4", "_x.1-b"])
-def test_put_get_replace_delete(name: str, store: FileStore) -> None:
-    assert not store.exists(name)
-    store.put(name, b"first")
-    store.put(name, memoryview(b"second"))
-    assert store.get(name) == b"second"
-    assert store.exists(name)
-    assert files(store.root) == [name]
-    store.delete(name)
-    store.delete(name)
-    assert not store.exists(name)
-    with pytest.raises(StoreError, match=f"^{name} is not in {store.root}$"):
-        store.get(name)
-
-
-def test_folders(store: FileStore) -> None:
-    for name in ("a/2/x", "a/10/x", "a/file", "b"):
-        store.put(name, b"")
-    assert store.names("a") == ["10", "2", "file"]
-    assert store.names("c") == store.names("b") == []
-    store.delete("a/2")
-    assert store.names("a") == ["10", "file"]
-
-
-def test_reading_a_part(store: FileStore) -> None:
-    store.put("x", bytes(range(100)))
-    into = bytearray(10)
-    store.read_into("x", (20, memoryview(into)))
-    assert into == bytes(range(20, 30))
-    store.read_into("x", (100, memoryview(b"")))
-    with pytest.raises(StoreError, match=r"^x in .* ends before byte 100$"):
-        store.read_into("x", (0, memoryview(bytearray(5))), (95, memoryview(into)))
-    with pytest.raises(StoreError, match=r"^y is not in"):
-        store.read_into("y", (0, memoryview(into)))
-
-
-class Interrupted(BaseException):
-    """As Ctrl-C is."""
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError, Interrupted])
-def test_a_write_that_fails_leaves_the_earlier_object_and_nothing_else(
-    error: BaseException, store: FileStore
-) -> None:
-    store.put("a/x", b"earlier")
-
-    def write(file) -> None:
-        file.write(b"half of")
-        assert store.get("a/x") == b"earlier", "not there before it is whole"
-        raise error
-
-    with pytest.raises((StoreError, ValueError, Interrupted)):
-        store.put_stream("a/x", write)
-    assert store.get("a/x") == b"earlier"
-    assert files(store.root) == ["a/x"]
-
-
-def test_readers_see_whole_objects_only(store: FileStore) -> None:
-    contents = [bytes([value]) * 200_000 for value in range(8)]
-    store.put("x", contents[0])
-
-    def write(content: bytes) -> None:
-        for _ in range(10):
-            store.put("x", content)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write, content) for content in contents]
-        while not all(writer.done() for writer in writers):
-            assert store.get("x") in contents
-        for writer in writers:
-            writer.result()
-    assert files(store.root) == ["x"]
-
-
-def test_put_new_stores_once_among_threads(store: FileStore) -> None:
-    threads = 8
-    for turn in range(10):
-        barrier = Barrier(threads)
-
-        def put(number: int, name: str, barrier: Barrier) -> bool:
-            barrier.wait()
-            return store.put_new(name, bytes([number]))
-
-        name = f"turn/{turn}"
-        with ThreadPoolExecutor(threads) as pool:
-            won = list(pool.map(put, range(threads), [name] * threads, [barrier] * threads))
-        assert won.count(True) == 1
-        assert store.get(name) == bytes([won.index(True)])
-    assert len(files(store.root)) == 10
+def test_a_version_never_comes_again(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the clock stands still, and inodes are used again."""
+    monkeypatch.setattr("time.time_ns", lambda: 10**18)
+    version = store.put_new("x", b"0")
+    seen = {version}
+    for turn in range(20):
+        assert version is not None
+        version = store.put_if("x", b"%d" % (turn % 2), version)
+        assert version not in seen
+        seen.add(version)
 
 
 @pytest.fixture
@@ -157,15 +73,16 @@ def tiny(tmp_path: Path) -> Iterator[FileStore]:
 
 
 def test_a_full_disk_is_named(tiny: FileStore) -> None:
-    """Numpy writes arrays by itself, and its error has no number."""
-    tiny.put("small", b"kept")
-    large = np.ones(100_000)
-    for write in (
-        lambda: tiny.put("a/large", bytes(100_000)),
-        lambda: tiny.put_new("a/large", bytes(100_000)),
-        lambda: tiny.put_stream("a/large", lambda file: np.save(file, large)),
+    version = tiny.put("small", b"kept")
+    large = bytes(100_000)
+    for name, write in (
+        ("a/large", lambda: tiny.put("a/large", large)),
+        ("a/large", lambda: tiny.put_new("a/large", large)),
+        ("a/large", lambda: tiny.put("a/large", Pieces(200_000, lambda: [large, large]))),
+        ("small", lambda: tiny.put_if("small", large, version)),
     ):
-        with pytest.raises(StoreError, match=r"^cannot write .*/tiny/a/large: (No space|\d+ req)"):
+        text = rf"^cannot write .*/tiny/{name}: No space left on device: make room in .*/tiny"
+        with pytest.raises(StoreFull, match=text):
             write()
         assert files(tiny.root) == ["small"]
     assert tiny.get("small") == b"kept"
@@ -181,28 +98,72 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         FileStore(tmp_path).put("x" * 240, b"")
 
 
+@pytest.mark.long
+def test_who_has_no_right_is_told(tmp_path: Path) -> None:
+    """By another user than root, who may do everything."""
+    if os.geteuid() != 0:
+        pytest.skip("to become another user needs root")
+    store = FileStore(tmp_path / "root")
+    store.put("a/x", b"secret")
+    (store.root / "a" / "x").chmod(0o600)
+    for folder in (store.root, *store.root.parents):
+        if os.stat(folder).st_uid == 0 and folder.is_relative_to(tmp_path.parents[2]):
+            folder.chmod(0o755)
+    (store.root / "a").chmod(0o555)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setuid(65534)
+            with pytest.raises(StoreDenied, match=r"^a/x in .*/root cannot be read: .*: let this"):
+                store.get("a/x")
+            for write in (
+                lambda: store.put("a/x", b""),
+                lambda: store.put_new("a/y", b""),
+                lambda: store.delete(["a/x"]),
+            ):
+                with pytest.raises(StoreDenied, match=r"^cannot \w+ .*/a/[xy]: .*: let this user"):
+                    write()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_urls(store: FileStore) -> None:
-    store.put("x", b"1")
-    assert open_store(store.url).get("x") == b"1"
-    for url in ("s3://bucket", "file://relative", "/plain", "file:", ""):
-        with pytest.raises(RequestError, match="only file:///absolute/path is known"):
+    assert open_store("file:///tmp/a?token=x").url == "file:///tmp/a?token=x", "a path is any"
+    for url, wanted in (
+        ("s4://bucket", "it is not known: give one of file:///absolute/path"),
+        ("file://relative", "give an absolute path, as in file:///path"),
+        ("/plain", "it is not known"),
+        ("file:", "it is not known"),
+        ("", "it is not known"),
+    ):
+        with pytest.raises(RequestError, match=wanted):
             open_store(url)
 
 
 def test_a_directory_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "run")
     store.put("a/b", b"x")
+    (tmp_path / "other").mkdir()  # before the number of the first is free again
     shutil.rmtree(store.root)
     for there in (store, store.below("folder")):
-        with pytest.raises(StoreError, match="run' was removed while it was in use"):
+        with pytest.raises(StoreUnreachable, match="run' was removed while it was in use"):
             there.put("a/c", b"x")
     assert not store.root.exists()
-    (tmp_path / "keeps its number from being used again").mkdir()
-    (tmp_path / "other").mkdir()
     (tmp_path / "other").rename(store.root)
-    with pytest.raises(StoreError, match="was replaced by another while"):
+    with pytest.raises(StoreUnreachable, match="was replaced by another while"):
         store.put_new("c", b"x")
     assert not list(store.root.iterdir())
+
+
+def test_a_private_folder_is_its_users_alone(store: FileStore) -> None:
+    store.put("shared/x", b"")
+    store.below("private", private=True).below("deep").put("x", b"")
+    for folder in ("private", "private/deep"):
+        assert (store.root / folder).stat().st_mode & 0o077 == 0
+    assert (store.root / "shared").stat().st_mode & 0o500 == 0o500
 
 
 def test_what_killed_writers_left_goes_and_nothing_else(store: FileStore) -> None:

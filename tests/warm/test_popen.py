@@ -45,7 +45,15 @@ def run(
         return run(arguments, warm=True, **given)
 
 
-@pytest.mark.parametrize("form", ["script", "module", "safe path"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param("script", marks=pytest.mark.slow),
+        pytest.param("module", marks=pytest.mark.slow),
+        "safe path",
+    ],
+)
+@pytest.mark.long
 def test_a_program_sees_what_it_would_have_seen(form: str, tmp_path: Path) -> None:
     words = {
         "script": [SEEN, "a"],
@@ -87,6 +95,7 @@ def test_a_program_sees_what_it_would_have_seen(form: str, tmp_path: Path) -> No
     ],
     ids=["prints", "code", "words", "error", "interrupted", "killed"],
 )
+@pytest.mark.long
 def test_a_program_ends_as_it_would_have(script: Script, code: str, ended: int, said: str) -> None:
     done = run(script(code))
     assert (done.returncode, done.stderr[-len(said) :] if said else done.stderr) == (ended, said)
@@ -113,6 +122,7 @@ def test_descriptors_are_those_that_were_passed(script: Script) -> None:
     assert int(done.stdout) == 6
 
 
+@pytest.mark.long
 def test_what_a_program_starts_is_warm_too(script: Script) -> None:
     code = """
 import subprocess, sys
@@ -134,6 +144,7 @@ def tell(told: Queue[tuple[str, str]]) -> None:
     ("method", "forked_from"),
     [("spawn", "tests.warm"), ("forkserver", "tests.warm"), ("cold spawn", "multiprocessing.")],
 )
+@pytest.mark.long
 def test_processes_of_multiprocessing_are_warm(method: str, forked_from: str) -> None:
     context = multiprocessing.get_context(method.removeprefix("cold "))
     told = context.Queue()

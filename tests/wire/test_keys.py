@@ -69,6 +69,7 @@ def test_keys_and_names_sort_by_step(one: Key, other: Key) -> None:
 
 
 @given(st.sets(keys, min_size=2))
+@pytest.mark.long
 def test_different_keys_have_different_places(some: set[Key]) -> None:
     assert len({(key.box, key.name) for key in some}) == len(some)
 

@@ -25,7 +25,7 @@ from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header
 from dayfly.wire.shaped import ShapedChannel, ShapedStore, shaped_channel, shaped_store
 from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 from dayfly.wire.tensors import as_bytes
 from dayfly.wire.virtual import Link, finish_s, simulate
 
@@ -144,26 +144,27 @@ def test_looking_costs_the_latency(plain: Channel) -> None:
 def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) -> None:
     FileStore(tmp_path / "store").put("data", bytes(1_000_000))
     way = Way(RATES)
-    channel, store = ShapedChannel(plain, way), ShapedStore(tmp_path / "store", way)
+    channel, store = ShapedChannel(plain, way), ShapedStore(FileStore(tmp_path / "store"), way)
     put(plain)
     into = memoryview(bytearray(1_000_000))
     began = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(channel.get, KEY, torch.empty(ELEMENTS), 30)
-        other = pool.submit(store.read_into, "data", (0, into))
+        other = pool.submit(store.read_into, "data", [(0, into)])
         one.result(), other.result()
     assert time.monotonic() - began >= 0.98 * 0.13
 
 
 def test_a_store_takes_its_time(tmp_path: Path) -> None:
-    store = ShapedStore(tmp_path, Way(RATES))
+    store = ShapedStore(FileStore(tmp_path), Way(RATES))
+    into = memoryview(bytearray(10**6))
     data = bytes(1_000_000)
     assert timed_s(lambda: store.put("a", data)) >= 0.98 * UP_S
     time.sleep(LATER_S)
     assert timed_s(lambda: store.put_new("b", data)) >= 0.98 * UP_S
     assert timed_s(lambda: store.get("a")) >= 0.98 * DOWN_S
     time.sleep(LATER_S)
-    assert timed_s(lambda: store.read_into("b", (0, memoryview(bytearray(10**6))))) >= 0.98 * DOWN_S
+    assert timed_s(lambda: store.read_into("b", [(0, into)])) >= 0.98 * DOWN_S
     assert store.get("a") == data
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 

@@ -14,7 +14,7 @@ from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work
 from dayfly.wire.simulation import run
-from dayfly.wire.streams import Direction, Rank, Shared, Store, Stream
+from dayfly.wire.streams import Direction, Rank, ServingThread, Shared, Stream
 
 TEN, A, B = Span(0, 10), Name("part", 0, 1), Name("other", 0, 1)
 
@@ -255,7 +255,7 @@ def finished_s(processors: Sequence[Processor], seconds: Sequence[float], cores:
 def test_a_store_of_one_thread_serves_all() -> None:
     """Lines take 1 s for each message, and the store, too, which has two at once each time."""
     there = Direction(occupied_s=lambda nbytes: nbytes / 10)
-    store = Store(cpu_s=0.5, cpu_s_per_byte=0.05)
+    store = ServingThread(cpu_s=0.5, cpu_s_per_byte=0.05)
 
     def at(number: int) -> Rank:
         ops = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dayfly.plan.choose.front import Front, Point
+from dayfly.planning.choose.front import Front, Point
 
 P = TypeVar("P")
 

@@ -14,10 +14,10 @@ from benchmarks.parts.choosing.cases import Case
 from benchmarks.parts.papers.fasdl.costs import epochs_of, s3_latency_s
 from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, MIB, WORKLOADS, Workload
 from benchmarks.parts.papers.rows import given, platform, prices, store
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
-from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.profile import Fit
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
+from dayfly.planning.figures import Affine, Figure, Transfer
+from dayfly.planning.profile import Fit
 
 _MEMORY_MIB = tuple(range(128, 10241, 128))
 

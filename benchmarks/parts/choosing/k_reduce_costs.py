@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
-from dayfly.plan.formulas.fasdl import (
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.planning.formulas.fasdl import (
     communication_s,
     functions_usd,
     global_batch,

@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.k_reduce_costs import synchronous
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
 
 
 def scatter_opt(problem: KReduceProblem, goal: Goal) -> Answer[KReducePlan]:

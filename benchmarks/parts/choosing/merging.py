@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import LayerBytes, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import LayerBytes, StagesOverStore
 
 
 @dataclass(frozen=True, slots=True)

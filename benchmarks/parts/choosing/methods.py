@@ -25,12 +25,12 @@ from benchmarks.parts.choosing.pipeline_points import point
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.choosing.two_stage import two_stage
 from benchmarks.parts.choosing.v_bounds import v_bounds
-from dayfly.plan.choose.front import Front
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import StagesOverStore
-from dayfly.plan.choose.stores import plan_stores
+from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.stores import plan_stores
 
 #: The product's planner, in tables.
 EXACT = "dayfly"

@@ -29,14 +29,14 @@ from benchmarks.parts.choosing.miqp import miqp
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.choosing.two_stage import two_stage
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.plan.choose.from_profile import k_reduce_problem, store_problem
-from dayfly.plan.choose.pipelines.problem import StagesOverStore
-from dayfly.plan.choose.pipelines_from_profile import stages_problems
-from dayfly.plan.choose.stores_problem import StoreOption
-from dayfly.plan.plan import Plan
-from dayfly.plan.predict import predict
-from dayfly.plan.prediction import Prediction
-from dayfly.plan.profile import Profile
+from dayfly.planning.choose.from_profile import k_reduce_problem, store_problem
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines_from_profile import stages_problems
+from dayfly.planning.choose.stores_problem import StoreOption
+from dayfly.planning.plan import Plan
+from dayfly.planning.predict import predict
+from dayfly.planning.prediction import Prediction
+from dayfly.planning.profile import Profile
 from dayfly.runs.choosing import goal as of_runs
 from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings

@@ -32,7 +32,7 @@ from benchmarks.parts.papers.hydrozoa.workers import (
     k80,
 )
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of
-from dayfly.plan.choose.pipelines.problem import (
+from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,

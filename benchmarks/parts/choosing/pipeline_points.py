@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import StagesOverLinks, StagesOverStore
-from dayfly.plan.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
+from dayfly.planning.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
 
 
 def plan_over_store(

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.store_points import fits, point
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.stores import allowed_workers
-from dayfly.plan.choose.stores_problem import StorePlan, StoreProblem
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.stores import allowed_workers
+from dayfly.planning.choose.stores_problem import StorePlan, StoreProblem
 
 #: Figure 7.
 DRAWN = 50

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dayfly.plan.choose.arrays import undominated
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.stores import Sizes, run_of
-from dayfly.plan.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from dayfly.planning.choose.arrays import undominated
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.stores import Sizes, run_of
+from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
 
 
 def fits(problem: StoreProblem, size: MemorySize, workers: int) -> bool:

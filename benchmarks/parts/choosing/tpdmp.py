@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
-from dayfly.plan.choose.arrays import Array
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
 
 
 def tpdmp(problem: StagesOverStore, goal: Goal) -> Answer[PipelinePlan]:

@@ -41,9 +41,9 @@ from benchmarks.parts.pipelines.step import (
 from benchmarks.parts.spread import say, spread
 from dayfly.errors import RunFailed
 from dayfly.runs.job_record import Record
-from dayfly.train.flat import FlatBuffer
-from dayfly.train.replica import build_model
-from dayfly.train.stages.build import build_stage
+from dayfly.training.flat import FlatBuffer
+from dayfly.training.replica import build_model
+from dayfly.training.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.schedule import Kind, Schedule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dayfly.plan.figures import Figure, Transfer
-from dayfly.plan.profile import Pass, Profile, SizeProfile
-from dayfly.wire.streams import Store
+from dayfly.planning.figures import Figure, Transfer
+from dayfly.planning.profile import Pass, Profile, SizeProfile
+from dayfly.wire.streams import ServingThread
 
 
 def at_pace(profile: Profile, factor: float) -> Profile:
@@ -16,7 +16,7 @@ def at_pace(profile: Profile, factor: float) -> Profile:
     """
     fit, store = profile.fit, profile.store
     if store is not None:
-        store = Store(
+        store = ServingThread(
             cpu_s=factor * store.cpu_s,
             cpu_s_per_byte=factor * store.cpu_s_per_byte,
         )

@@ -13,8 +13,8 @@ from benchmarks.parts.planning.jobs import Work, write_data
 from benchmarks.parts.planning.pace import Paced, pace_text, read_pace
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError, RunFailed
-from dayfly.plan.profile import Profile
-from dayfly.plan.profile_file import profile_text, read_profile
+from dayfly.planning.profile import Profile
+from dayfly.planning.profile_file import profile_text, read_profile
 from dayfly.runs.planning import Wanted
 from dayfly.runs.predicting import predict_run
 from dayfly.runs.profiling import measuring

@@ -25,7 +25,7 @@ from benchmarks.parts.planning.jobs import WORKS
 from benchmarks.parts.ranks import Ranks
 from dayfly.closing import Closing
 from dayfly.errors import RequestError
-from dayfly.train.replica import build_model
+from dayfly.training.replica import build_model
 
 Result = TypeVar("Result")
 #: CPU seconds of a burst, and what part of a CPU bursts take in all.

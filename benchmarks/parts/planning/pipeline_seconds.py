@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.plan.choose.arrays import Array
-from dayfly.plan.choose.pipelines.choose import Choice, choose
-from dayfly.plan.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.pipelines.choose import Choice, choose
+from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
 
 MEMORY_MIB = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
 DEGREES = (1, 2, 4, 8, 16, 32)

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from benchmarks.parts.planning.jobs import Work
-from dayfly.train.stages.layers import layers_of
+from dayfly.training.stages.layers import layers_of
 
 #: Passes of each of two batches, by whose medians layers get their time, and how many times these:
 #: on a machine that others use, few passes take longer.

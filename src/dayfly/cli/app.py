@@ -38,6 +38,7 @@ from dayfly.cli.flags import (
     Payload,
     PlanFile,
     Platform,
+    PlatformOption,
     Replicas,
     Resume,
     RunDir,
@@ -52,6 +53,7 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.plan import plan
 from dayfly.cli.plans import plans
+from dayfly.cli.steering import steering
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor
 
@@ -117,6 +119,7 @@ def train(
     ] = None,
     workers: Workers = None,
     platform: Platform = None,
+    platform_option: PlatformOption = None,
     channel: Channel = None,
     sync: Sync = None,
     k: K = None,
@@ -181,12 +184,12 @@ def train(
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
-    given = function_settings(context, resumed=resume is not None)
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     display = display_for(StandardError())
 
     def action() -> Run:
-        given.update(training_settings(context))
+        given = function_settings(context, resumed=resume is not None)
+        given |= training_settings(context)
         if resume is not None:
             fixed: dict[str, object] = {
                 "--run-dir": run_dir,
@@ -248,6 +251,7 @@ def run(
     ] = False,
     workers: Workers = None,
     platform: Platform = None,
+    platform_option: PlatformOption = None,
     channel: Channel = None,
     memory: Memory = None,
     lifetime: Lifetime = None,
@@ -288,25 +292,24 @@ def run(
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.script import run_script
+    from dayfly.runs.scripts.run import ScriptRun
 
-    given = function_settings(context, resumed=resume is not None)
-    if max_restarts is not None:
-        given["max_restarts"] = max_restarts
-    raise typer.Exit(
-        conclude(
-            lambda: run_script(
-                script,
-                context.args,
-                given,
-                module=module,
-                run_dir=run_dir,
-                resume=resume,
-                as_json=as_json,
-                asked_at=asked_at,
-            ),
+    def action() -> ScriptRun:
+        given = function_settings(context, resumed=resume is not None)
+        if max_restarts is not None:
+            given["max_restarts"] = max_restarts
+        return run_script(
+            script,
+            context.args,
+            given,
+            module=module,
+            run_dir=run_dir,
+            resume=resume,
             as_json=as_json,
+            asked_at=asked_at,
         )
-    )
+
+    raise typer.Exit(conclude(action, as_json=as_json))
 
 
 @app.command()
@@ -317,7 +320,10 @@ def report(
         typer.Option(help="Price list: a platform's name.", show_default="the run's own"),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Store whose prices count.", show_default="none")
+        str | None,
+        typer.Option(
+            "--price-store", "--store", help="Store whose prices count.", show_default="none"
+        ),
     ] = None,
     own: Own = None,
     output: Annotated[
@@ -369,6 +375,7 @@ def bench(
 
 app.command(name="plan")(plan)
 app.add_typer(plans)
+app.add_typer(steering)
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.rows import Value
+from dayfly.cli.configuration import own_directory
 from dayfly.errors import RequestError
 
 
@@ -18,8 +18,7 @@ def own_catalogue(given: Path | None) -> str | None:
     """The directory of the user's own: what was given, or $XDG_CONFIG_HOME/dayfly/catalogue."""
     if given is not None:
         return str(given)
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    usual = Path(home) / "dayfly" / "catalogue"
+    usual = own_directory() / "catalogue"
     return str(usual) if usual.is_dir() else None
 
 

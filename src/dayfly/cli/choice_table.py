@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.in_words import dollars, number
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.in_words import dollars, number
 from dayfly.runs.choosing.choice import Choice, certainty
 from dayfly.runs.choosing.cut import CutLayer, cut_of
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option

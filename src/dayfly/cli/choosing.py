@@ -13,7 +13,7 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.choice_table import print_choice
 from dayfly.cli.flags import numbers
 from dayfly.errors import RequestError
-from dayfly.plan.profile_file import read_profile
+from dayfly.planning.profile_file import read_profile
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.choice import choice_of, tree
 from dayfly.runs.choosing.goal import Goal
@@ -163,7 +163,9 @@ def _measured(
             f"--platform {LOCAL} needs --memory: give the sizes to measure in MiB, as 512,1024"
         )
     if flags["store"] is not None:
-        raise RequestError(f"--store is for platforms of the catalogue: {LOCAL} talks over files")
+        raise RequestError(
+            f"--price-store is for platforms of the catalogue: {LOCAL} talks over files"
+        )
     settings = {"imitate": flags["imitate"]} if flags["imitate"] is not None else {}
     for size in asked.memory_mib:
         checked_settings(**settings, memory_mib=size)

@@ -29,6 +29,14 @@ Workers = Annotated[int | None, typer.Option(help="Functions that work at once."
 Platform = Annotated[
     str | None, typer.Option(help="Where functions run: local.", show_default="local")
 ]
+PlatformOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="A setting of the platform's own, instead of its table in dayfly.toml; several times.",
+        show_default="the platform's",
+    ),
+]
 Channel = Annotated[
     str | None,
     typer.Option(help="URL of the store they talk through.", show_default="files in memory"),
@@ -262,9 +270,21 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     from dayfly.cli.catalogue import own_catalogue
 
     given = {setting: context.params.get(flag) for flag, setting in _SETTINGS.items()}
+    if "platform_option" in context.params:
+        given["platform_options"] = _platform_options(context, resumed=resumed) or None
     own = context.params["own"]
     given["catalogue"] = own_catalogue(own) if own is not None or not resumed else None
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _platform_options(context: typer.Context, *, resumed: bool) -> dict[str, Any]:
+    """Of dayfly.toml, unless a run goes on as it began, and of flags, which count instead."""
+    from dayfly.cli.configuration import platform_flags, platform_table
+
+    job = context.params.get("job_file") or context.params.get("script") or "."
+    name = context.params["platform"] or "local"
+    table = {} if resumed else platform_table(name, Path(job).parent)
+    return {**table, **platform_flags(context.params["platform_option"] or [])}
 
 
 def training_settings(context: typer.Context) -> dict[str, Any]:

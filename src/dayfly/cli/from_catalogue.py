@@ -10,8 +10,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.plan.catalogued import Assumed
-from dayfly.plan.profile import Profile
+from dayfly.planning.catalogued import Assumed
+from dayfly.planning.profile import Profile
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile
 
 #: By the names of flags: what is assumed, and how much a unit of the flag is of it.
@@ -41,7 +41,7 @@ def check_flags(flags: Mapping[str, Any]) -> bool:
     for flag in _OF_MEASURING if looked_up else _OF_ROWS:
         if flags.get(flag) not in (None, False):
             raise RequestError(
-                f"--{flag.replace('_', '-')} is for a profile that is "
+                f"{_flag(flag)} is for a profile that is "
                 + (
                     "measured: leave out --from-catalogue"
                     if looked_up
@@ -65,7 +65,8 @@ def profile_from_catalogue(
     for flag, example in (("platform", "aws-lambda"), ("store", "s3")):
         if flags.get(flag) is None:
             raise RequestError(
-                f"--from-catalogue needs --{flag}: give a name of dayfly catalogue, as {example}"
+                f"--from-catalogue needs {_flag(flag)}: give a name of dayfly catalogue, as "
+                f"{example}"
             )
     if not memory_mib:
         raise RequestError("--from-catalogue needs --memory: give sizes in MiB, as 1769,3538")
@@ -85,3 +86,8 @@ def profile_from_catalogue(
         assumed=Assumed(base_mib=base_mib() if base is None else base, **given),
         catalogue=Catalogue(Path(directory).expanduser() if directory is not None else None),
     )
+
+
+def _flag(name: str) -> str:
+    """As the command line has it."""
+    return "--price-store" if name == "store" else f"--{name.replace('_', '-')}"

@@ -86,7 +86,7 @@ def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
         _print_compared(run, Console())
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
-    return DONE if result.status == "done" else FAILED
+    return FAILED if result.status == "failed" else DONE
 
 
 def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
@@ -96,11 +96,11 @@ def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
     """
     try:
         action()
-    except RequestError as error:
+    except DayflyError as error:
         StandardError().print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
         if as_json:
             _say(json.dumps({"error": str(error)}))
-        return WRONG
+        return WRONG if isinstance(error, RequestError) else FAILED
     return DONE
 
 

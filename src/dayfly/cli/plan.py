@@ -36,6 +36,8 @@ def plan(
     store: Annotated[
         str | None,
         typer.Option(
+            "--price-store",
+            "--store",
             metavar="NAME,NAME,...",
             help="Stores of the catalogue; tcp://: containers that reach each other.",
             show_default="the profile's, or that of the platform's provider",

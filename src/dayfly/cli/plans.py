@@ -25,6 +25,7 @@ from dayfly.cli.flags import (
     Lifetime,
     Own,
     Platform,
+    PlatformOption,
     Replicas,
     Schedule,
     Several,
@@ -58,6 +59,7 @@ def profile(
         ),
     ] = None,
     platform: Platform = None,
+    platform_option: PlatformOption = None,
     channel: Channel = None,
     cpu: Cpu = None,
     uplink: Uplink = None,
@@ -79,12 +81,15 @@ def profile(
         bool,
         typer.Option(
             "--from-catalogue",
-            help="Measure nothing: look up --platform and --store in the catalogue, and count "
+            help="Measure nothing: look up --platform and --price-store in the catalogue; count "
             "FLOPs.",
         ),
     ] = False,
     store: Annotated[
-        str | None, typer.Option(help="Store of the catalogue, with --from-catalogue.")
+        str | None,
+        typer.Option(
+            "--price-store", "--store", help="Store of the catalogue, with --from-catalogue."
+        ),
     ] = None,
     flops_per_vcpu: Annotated[
         float | None,
@@ -137,7 +142,7 @@ def profile(
             job_file,
             output,
             memory_sizes,
-            function_settings(context, resumed=False),
+            lambda: function_settings(context, resumed=False),
             batch_size=batch_size,
             quick=quick,
             force=force,
@@ -178,6 +183,8 @@ def predict(
     store: Annotated[
         str | None,
         typer.Option(
+            "--price-store",
+            "--store",
             help="Store whose prices count.",
             show_default="the profile's channel, if it is one of the catalogue",
         ),

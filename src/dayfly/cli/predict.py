@@ -17,10 +17,10 @@ from rich.table import Table
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.flags import function_settings, numbers, training_settings
 from dayfly.errors import RequestError
-from dayfly.plan.plan import Plan
-from dayfly.plan.prediction import Prediction, Volume
-from dayfly.plan.profile import Profile, in_words
-from dayfly.plan.profile_file import read_profile
+from dayfly.planning.plan import Plan
+from dayfly.planning.prediction import Prediction, Volume
+from dayfly.planning.profile import Profile, in_words
+from dayfly.planning.profile_file import read_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.planning import (
     Wanted,

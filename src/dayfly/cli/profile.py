@@ -20,9 +20,9 @@ from dayfly.cli.flags import numbers
 from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
-from dayfly.plan.figures import Figure
-from dayfly.plan.profile import Profile, SizeProfile
-from dayfly.plan.profile_file import dump_profile, profile_text
+from dayfly.planning.figures import Figure
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.profile_file import dump_profile, profile_text
 from dayfly.runs.api import checked_settings, overridden
 from dayfly.runs.displays import Lines, StandardError
 from dayfly.runs.profiling import measuring
@@ -37,7 +37,7 @@ def measure(
     job_file: Path,
     output: Path,
     memory: str | None,
-    settings: Mapping[str, Any],
+    asked: Callable[[], Mapping[str, Any]],
     *,
     batch_size: int | None,
     quick: bool,
@@ -47,11 +47,13 @@ def measure(
 ) -> int:
     """Measure, write and show; returns the exit code.
 
-    catalogued: all flags; with --from-catalogue nothing is measured, but looked up.
+    asked: what the flags say of functions. catalogued: all flags; with --from-catalogue nothing is
+    measured, but looked up.
     """
     errors = StandardError()
     said: dict[str, Any] = {"status": "done", "error": None, "output": str(output)}
     try:
+        settings = asked()
         sizes = () if memory is None else numbers("--memory", memory, "512,1024")
         looked_up = check_flags(catalogued)
         checked = None

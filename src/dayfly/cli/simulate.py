@@ -50,6 +50,8 @@ def simulate(
     store: Annotated[
         str | None,
         typer.Option(
+            "--price-store",
+            "--store",
             help="Store of the catalogue whose cap and prices count.",
             show_default="the profile's channel, if it is one",
         ),

@@ -19,8 +19,8 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
-from dayfly.plan.plan import Plan
-from dayfly.plan.scenario import Scenario
+from dayfly.planning.plan import Plan
+from dayfly.planning.scenario import Scenario
 from dayfly.runs.displays import StandardError
 from dayfly.runs.result import Result
 from dayfly.runs.simulated import SimulatedRun, simulated_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dayfly.life.platforms.base import Ended
@@ -52,15 +52,3 @@ def may_trim(step: int, trimmed_step: int, workers: Iterable[WorkerState]) -> bo
         worker.status is None and not worker.caught_up and worker.started_from < step
         for worker in workers
     )
-
-
-def may_commit(step: int, committed_step: int, missing: Collection[int]) -> bool:
-    """Whether a checkpoint counts from now on. missing: ranks that did not write their part yet."""
-    return not missing and step > committed_step
-
-
-def may_come(
-    step: int, committed_step: int, missing: Collection[int], living: Collection[int]
-) -> bool:
-    """Whether a checkpoint can still be committed: all whose parts are missing live."""
-    return step > committed_step and set(missing) <= set(living)

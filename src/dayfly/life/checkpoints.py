@@ -26,18 +26,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dayfly.dataclass_json import dump
+from dayfly.dataclass_json import read as read_json
 from dayfly.errors import DayflyError, RequestError
-from dayfly.json_files import parse, read_file
+from dayfly.json_files import check_size, parse
 from dayfly.life.commits import Checkpoint, Commit, Part, digest_of, folder_of
 from dayfly.life.shards import read_shard, write_shard
-from dayfly.wire.store import FileStore, StoreError
+from dayfly.wire.stores.base import Store, StoreError
 
 Tensors = dict[str, torch.Tensor]
 #: A tree of JSON, and the tensors that it speaks of.
@@ -103,7 +104,7 @@ def share_of(writer: Writer, tensors: Tensors, settled: Collection[str] = ()) ->
 
 
 def write_share(
-    store: FileStore,
+    store: Store,
     step: int,
     writer: Writer,
     tree: Any,
@@ -120,7 +121,7 @@ def write_share(
     return _write_state(store, f"{folder_of(step)}/{writer.prefix}", writer, tree, share, own)
 
 
-def write_stages(store: FileStore, step: int, states: Sequence[State]) -> tuple[Part, ...]:
+def write_stages(store: Store, step: int, states: Sequence[State]) -> tuple[Part, ...]:
     """Write the states of all stages, as one process has them; returns what was written."""
     written: list[Part] = []
     for stage, (tree, tensors) in enumerate(states):
@@ -130,7 +131,7 @@ def write_stages(store: FileStore, step: int, states: Sequence[State]) -> tuple[
 
 
 def recut(
-    store: FileStore, checkpoint: Checkpoint, split: Callable[[Any, Tensors], Sequence[State]]
+    store: Store, checkpoint: Checkpoint, split: Callable[[Any, Tensors], Sequence[State]]
 ) -> Checkpoint:
     """Write a committed checkpoint anew for other stages, commit that, and remove the former.
 
@@ -148,12 +149,11 @@ def recut(
         prefix = f"{folder_of(checkpoint.step)}/{cut}{writer.prefix}"
         written += _write_state(store, prefix, writer, its_tree, share_of(writer, its_tensors))
     anew = commit(store, checkpoint.step, written)
-    for part in checkpoint.parts:
-        store.delete(part.object)
+    store.delete(part.object for part in checkpoint.parts)
     return anew
 
 
-def commit(store: FileStore, step: int, parts: Sequence[Part]) -> Checkpoint:
+def commit(store: Store, step: int, parts: Sequence[Part]) -> Checkpoint:
     """Make the parts the latest checkpoint."""
     checkpoint = Checkpoint(step, tuple(sorted(parts, key=lambda part: part.object)))
     commit = Commit(checkpoint.step, checkpoint.parts, checkpoint.digest)
@@ -161,12 +161,16 @@ def commit(store: FileStore, step: int, parts: Sequence[Part]) -> Checkpoint:
     return checkpoint
 
 
-def latest(store: FileStore) -> Checkpoint | None:
+def latest(store: Store) -> Checkpoint | None:
     """The committed checkpoint, if there is one. Raises CheckpointError if it was damaged."""
-    if not store.exists(_LATEST):
+    info = store.stat(_LATEST)
+    if info is None:
         return None
+    place = f"{store}/{_LATEST}"
     try:
-        return read_file(Commit, store.path(_LATEST), remedy=_REMEDY).checkpoint
+        check_size(info.size_bytes, place)
+        tree = parse(store.get(_LATEST), place, _REMEDY)
+        return read_json(Commit, tree, place, remedy=_REMEDY).checkpoint
     except RequestError as error:
         raise CheckpointError(str(error)) from error
 
@@ -176,7 +180,7 @@ def stages(checkpoint: Checkpoint) -> int:
     return int(_fields(checkpoint.parts[0])["stages"] or 1)
 
 
-def read(store: FileStore, checkpoint: Checkpoint, stage: int | None = None) -> State:
+def read(store: Store, checkpoint: Checkpoint, stage: int | None = None) -> State:
     """The state in a checkpoint: tree and tensors, without what is a rank's own.
 
     stage: read its alone; None: the whole, merged of all stages' (see `merged`; where they differ,
@@ -193,7 +197,7 @@ def read(store: FileStore, checkpoint: Checkpoint, stage: int | None = None) -> 
 
 
 def read_own(
-    store: FileStore, checkpoint: Checkpoint, rank: int, world_size: int
+    store: Store, checkpoint: Checkpoint, rank: int, world_size: int
 ) -> tuple[Tensors, ...]:
     """What is this rank's own in a checkpoint; of another number of ranks, what falls to it.
 
@@ -225,26 +229,32 @@ def merged(one: Any, other: Any, path: str = "", *, strict: bool = True) -> Any:
     return one
 
 
-def discard_others(store: FileStore, keep: Checkpoint) -> None:
+def discard_others(store: Store, keep: Checkpoint) -> None:
     """Remove the checkpoints before `keep`."""
-    for name in store.names("checkpoint"):
-        if name.isdigit() and int(name) < keep.step:
-            store.delete(f"checkpoint/{name}")
+    for folder, step in _folders(store):
+        if step < keep.step:
+            store.clear(folder)
 
 
-def tidy(store: FileStore, keep: Checkpoint) -> None:
+def tidy(store: Store, keep: Checkpoint) -> None:
     """Remove all that is not part of `keep`, once nobody writes: what killed writers left."""
     known = {part.object for part in keep.parts}
-    mine = f"{keep.step:09d}"
-    for folder in store.names("checkpoint"):
-        if folder.isdigit() and folder != mine:
-            store.delete(f"checkpoint/{folder}")
-    for name in store.names(f"checkpoint/{mine}"):
-        if (whole := f"checkpoint/{mine}/{name}") not in known:
-            store.delete(whole)
+    for folder, step in _folders(store):
+        if step != keep.step:
+            store.clear(folder)
+        else:
+            store.delete(info.name for info in store.list(folder) if info.name not in known)
+            store.below(folder).discard_unfinished()
 
 
-def _read_parts(store: FileStore, parts: Sequence[Part], *, strict: bool) -> State:
+def _folders(store: Store) -> Iterator[tuple[str, int]]:
+    """The folders of checkpoints, with their steps."""
+    for folder in store.folders("checkpoint"):
+        if (number := folder.rpartition("/")[2]).isdigit():
+            yield folder, int(number)
+
+
+def _read_parts(store: Store, parts: Sequence[Part], *, strict: bool) -> State:
     """Merge parts, one after another; strict: as of `merged`, and for the tensors likewise."""
     tree: Any = None
     tensors: Tensors = {}
@@ -264,7 +274,7 @@ def _read_parts(store: FileStore, parts: Sequence[Part], *, strict: bool) -> Sta
 
 
 def _write_state(
-    store: FileStore,
+    store: Store,
     prefix: str,
     writer: Writer,
     tree: Any,
@@ -308,41 +318,42 @@ def _owner(part: Part) -> int | None:
     return int(name.removeprefix(_OWN).split("-")[0]) if name.startswith(_OWN) else None
 
 
-def _read(store: FileStore, part: Part) -> bytes:
+def _read(store: Store, part: Part) -> bytes:
     data = store.get(part.object)
     if len(data) != part.size_bytes or digest_of(data) != part.digest:
         raise CheckpointError(
-            f"{part.object} in {store.root} was damaged: {len(data)} bytes, digest "
+            f"{part.object} in {store} was damaged: {len(data)} bytes, digest "
             f"{digest_of(data)}, but {part.size_bytes} bytes, {part.digest} were written"
         )
     return data
 
 
-def _read_tree(store: FileStore, part: Part) -> Any:
+def _read_tree(store: Store, part: Part) -> Any:
     try:
-        return parse(_read(store, part), f"{part.object} in {store.root}", _REMEDY)
+        return parse(_read(store, part), f"{part.object} in {store}", _REMEDY)
     except RequestError as error:
         raise CheckpointError(str(error)) from error
 
 
-def _read_tensors(store: FileStore, part: Part) -> Tensors:
+def _read_tensors(store: Store, part: Part) -> Tensors:
     """As `_read`, without a copy of the part beside its tensors."""
     fault: Exception | None = None
     try:
-        if store.size_bytes(part.object) == part.size_bytes:
+        info = store.stat(part.object)
+        if info is not None and info.size_bytes == part.size_bytes:
             tensors, digest = read_shard(store, part.object, part.size_bytes)
             if digest == part.digest:
                 return tensors
     except (ValueError, KeyError, TypeError, StoreError) as error:
         fault = error
     _read(store, part)  # says what is wrong with it
-    raise CheckpointError(f"{part.object} in {store.root} cannot be read: {fault!r}") from fault
+    raise CheckpointError(f"{part.object} in {store} cannot be read: {fault!r}") from fault
 
 
-def _write_tensors(store: FileStore, name: str, tensors: Tensors) -> Part:
+def _write_tensors(store: Store, name: str, tensors: Tensors) -> Part:
     return Part(name, *write_shard(store, name, tensors))
 
 
-def _write(store: FileStore, name: str, data: bytes) -> Part:
+def _write(store: Store, name: str, data: bytes) -> Part:
     store.put(name, data)
     return Part(name, len(data), digest_of(data))

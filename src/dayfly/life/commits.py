@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import xxhash
@@ -60,6 +61,46 @@ class Commit(Checkpoint):
     def checkpoint(self) -> Checkpoint:
         """What it commits."""
         return Checkpoint(self.step, self.parts)
+
+
+@dataclass(slots=True)
+class Uncommitted:
+    """The checkpoints whose parts are arriving. Pure.
+
+        rank 0    part of 4   part of 8
+        rank 1                            part of 8   part of 4
+                                          ^ 8 is whole: it is committed, and never 4 after it
+
+    world_size: number of ranks, each of which writes a part. committed_step: of the checkpoint that
+    counts.
+    """
+
+    world_size: int
+    committed_step: int
+    _arrived: dict[int, dict[int, tuple[Part, ...]]] = field(default_factory=dict)
+
+    def add(self, step: int, rank: int, parts: tuple[Part, ...]) -> list[Part] | None:
+        """Notes a rank's part; returns all ranks' parts, in order, once they are to be committed.
+
+        None: other parts are missing, or a checkpoint at least as late counts.
+        """
+        if step <= self.committed_step:
+            return None
+        arrived = self._arrived.setdefault(step, {})
+        arrived[rank] = parts
+        if len(arrived) < self.world_size:
+            return None
+        return [part for rank in sorted(arrived) for part in arrived[rank]]
+
+    def committed(self, step: int) -> None:
+        """From now on this checkpoint counts; nobody waits for those before it any more."""
+        self.committed_step = step
+        self._arrived = {later: some for later, some in self._arrived.items() if later > step}
+
+    def may_come(self, step: int, living: Collection[int]) -> bool:
+        """Whether a checkpoint can still be committed: all whose parts are missing live."""
+        missing = set(range(self.world_size)) - self._arrived.get(step, {}).keys()
+        return step > self.committed_step and missing <= set(living)
 
 
 def folder_of(step: int) -> str:

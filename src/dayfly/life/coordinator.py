@@ -10,20 +10,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import checkpoints
-from dayfly.life.attempts import (
-    WorkerState,
-    may_come,
-    may_commit,
-    may_trim,
-    status_after,
-)
+from dayfly.life.attempts import WorkerState, may_trim, status_after
 from dayfly.life.audience import Audience
-from dayfly.life.commits import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, Part, Uncommitted
 from dayfly.life.ending import FOLLOWED_S, TICK_S, kill_all
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform
@@ -39,7 +33,7 @@ from dayfly.life.rollback import (
 )
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 #: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
 STOP_GRACE_S = 10.0
@@ -72,7 +66,7 @@ class Coordinator:
         *,
         platform: Platform,
         channel: Channel,
-        store: FileStore,
+        store: Store,
         world_size: int,
         replays: bool,
         past: Past,
@@ -97,8 +91,7 @@ class Coordinator:
         ]
         self._checkpoint = checkpoint
         self._trimmed_step = checkpoint.step
-        # Checkpoints whose parts are coming in: step -> rank -> what it wrote.
-        self._pending: dict[int, dict[int, tuple[Part, ...]]] = {}
+        self._uncommitted = Uncommitted(world_size, checkpoint.step)
         self._reached = checkpoint.step  # completed steps, in this generation
         self._ended: list[Ended] = []  # and nothing has followed from it yet
         self._killed: set[str] = set()  # functions that this coordinator ended
@@ -233,11 +226,7 @@ class Coordinator:
     def _may_come(self, step: int) -> bool:
         """Whether a checkpoint can still be committed: those whose parts are missing live."""
         living = {_number(function) for function in self._platform.running()}
-        return may_come(step, self._checkpoint.step, self._missing(step), living)
-
-    def _missing(self, step: int) -> set[int]:
-        """Ranks that did not write their part of a checkpoint yet."""
-        return {worker.rank for worker in self._workers} - self._pending.get(step, {}).keys()
+        return self._uncommitted.may_come(step, living)
 
     def _end_all(self) -> None:
         """Kill what still runs, after a failure or a stop that was not heeded, and meter it."""
@@ -301,27 +290,23 @@ class Coordinator:
                 self._faults.at(record["step"], "step")
             case "part":
                 parts = tuple(Part(**part) for part in record["parts"])
-                self._pending.setdefault(record["step"], {})[report.rank] = parts
-                self._commit(record["step"], record["then"])
+                whole = self._uncommitted.add(record["step"], report.rank, parts)
+                if whole is not None:
+                    self._commit(record["step"], whole, record["then"])
 
     def _note_reached(self, step: int) -> None:
         self._reached = max(self._reached, step)
         self._past.frontier = max(self._past.frontier, step)
 
-    def _commit(self, step: int, then: str | None) -> None:
-        """Commit the checkpoint before `step`, if it is whole and later than the one that counts.
+    def _commit(self, step: int, parts: Sequence[Part], then: str | None) -> None:
+        """Commit the checkpoint before `step`: first durably, then for all who go by it.
 
         then: how the run ends after it, if it does.
         """
-        if not may_commit(step, self._checkpoint.step, self._missing(step)):
-            return
-        pending = self._pending[step]
         self._faults.at(step, "commit")
-        parts = [part for rank in sorted(pending) for part in pending[rank]]
         self._checkpoint = checkpoints.commit(self._store, step, parts)
+        self._uncommitted.committed(step)
         self._over = then
-        # Also parts of earlier steps, of workers that were behind: nobody waits for them any more.
-        self._pending = {later: some for later, some in self._pending.items() if later > step}
         self._faults.at(step, "committed")
         self._audience.committed(self._checkpoint)
 

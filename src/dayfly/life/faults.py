@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from dayfly.dataclass_json import Range
 from dayfly.wire.keys import SERVER
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Fault:
 class Faults:
     """The faults of one process."""
 
-    def __init__(self, faults: Sequence[Fault], worker: int, store: FileStore) -> None:
+    def __init__(self, faults: Sequence[Fault], worker: int, store: Store) -> None:
         self._mine = {
             (fault.step, fault.place): (number, fault)
             for number, fault in enumerate(faults)
@@ -51,7 +52,7 @@ class Faults:
         if planned is None:
             return
         number, fault = planned
-        if self._store.put_new(f"faults/{number}", b""):
+        if self._store.put_new(f"faults/{number}", uuid.uuid4().bytes):
             if fault.what == "zygote":
                 from dayfly.life.platforms.local_function import current_zygote_pid
 

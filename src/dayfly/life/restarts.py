@@ -89,7 +89,7 @@ def in_a_line(end: GangEnd) -> str:
 
 
 def _in_vain(end: GangEnd, where: str) -> str:
-    lifetime_s = end.ends[0].invocation.limits.lifetime_s
+    lifetime_s = end.ends[0].invocation.spec.lifetime_s
     return (
         f"{LIVES_IN_VAIN} lives in a row came to the end of their {lifetime_s:g} s, and nothing "
         f"was written below {where} meanwhile: save a checkpoint there, such as when "

@@ -18,7 +18,7 @@ import torch
 import xxhash
 
 from dayfly.errors import RequestError
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Pieces, Store
 
 #: Names of dtypes in headers.
 _DTYPES = {
@@ -45,9 +45,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _LENGTH_BYTES = 8
 
 
-def write_shard(
-    store: FileStore, name: str, tensors: Mapping[str, torch.Tensor]
-) -> tuple[int, str]:
+def write_shard(store: Store, name: str, tensors: Mapping[str, torch.Tensor]) -> tuple[int, str]:
     """Write contiguous tensors as one object; returns its bytes and their digest.
 
     Equal tensors give equal bytes, in whatever order they come. Raises RequestError for a dtype
@@ -70,26 +68,22 @@ def write_shard(
     head = len(text).to_bytes(_LENGTH_BYTES, "little") + text
     digest = xxhash.xxh3_128(head)
 
-    def write(file: Any) -> None:
-        file.write(head)
-        for one in ordered:
-            view = _bytes(tensors[one])
-            digest.update(view)
-            file.write(view)
-
-    store.put_stream(name, write)
+    views = [_bytes(tensors[one]) for one in ordered]
+    for view in views:
+        digest.update(view)
+    store.put(name, Pieces(len(head) + at, lambda: [head, *views]))
     return len(head) + at, digest.hexdigest()
 
 
-def read_shard(store: FileStore, name: str, size_bytes: int) -> tuple[dict[str, torch.Tensor], str]:
+def read_shard(store: Store, name: str, size_bytes: int) -> tuple[dict[str, torch.Tensor], str]:
     """The tensors of an object of `size_bytes`, and the digest of the bytes that were read.
 
     Raises ValueError if it is none, and StoreError if it is shorter.
     """
     length = bytearray(_LENGTH_BYTES)
-    store.read_into(name, (0, memoryview(length)))
+    store.read_into(name, [(0, memoryview(length))])
     text = bytearray(min(int.from_bytes(length, "little"), size_bytes))
-    store.read_into(name, (_LENGTH_BYTES, memoryview(text)))
+    store.read_into(name, [(_LENGTH_BYTES, memoryview(text))])
     digest = xxhash.xxh3_128(length)
     digest.update(text)
     start = _LENGTH_BYTES + len(text)
@@ -112,7 +106,7 @@ def read_shard(store: FileStore, name: str, size_bytes: int) -> tuple[dict[str, 
         at = end
     if start + at != size_bytes:
         raise ValueError(f"the header tells of {start + at} bytes, not {size_bytes}")
-    store.read_into(name, *places)
+    store.read_into(name, places)
     for _, view in places:
         digest.update(view)
     return tensors, digest.hexdigest()

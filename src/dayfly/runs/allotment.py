@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
-from dayfly.life.platforms.base import Limits
 from dayfly.runs.billing import catalogue
 from dayfly.runs.functions import FunctionSettings
+from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.shaping import Rates
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """limits: of the function, kept by where it runs. rates: of its way to the store; None: any."""
+    """spec: of the function, kept by where it runs. rates: of its way to the store; None: any."""
 
-    limits: Limits
+    spec: FunctionSpec
     rates: Rates | None
 
 
@@ -67,7 +66,7 @@ def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = Non
         down_bytes_per_s=down_bytes_per_s,
         latency_s=(settings.latency_ms or 0.0) / 1000,
     )
-    limits = Limits(
+    spec = FunctionSpec(
         memory_mib=memory_mib,
         lifetime_s=lifetime_s,
         cpu_cores=cpu_cores,
@@ -75,7 +74,7 @@ def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = Non
         payload_bytes=None if payload_bytes is None else max(1, int(payload_bytes)),
         gpu_share=settings.gpu_share,
     )
-    return Allotment(limits, rates if rates.limited else None)
+    return Allotment(spec, rates if rates.limited else None)
 
 
 def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
@@ -94,37 +93,24 @@ def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: s
 
 def in_words(allotment: Allotment, name: str) -> str:
     """What an imitation means: `imitating aws-lambda: 1024 MiB, 0.579 CPUs, ...`."""
-    limits, rates = allotment.limits, allotment.rates or Rates()
+    spec, rates = allotment.spec, allotment.rates or Rates()
     up, down = rates.up_bytes_per_s, rates.down_bytes_per_s
     given = {
-        "CPU": None if limits.cpu_cores is None else f"{limits.cpu_cores:.3g} CPUs",
-        "lifetime": None if limits.lifetime_s is None else f"{limits.lifetime_s:g} s to live",
+        "CPU": None if spec.cpu_cores is None else f"{spec.cpu_cores:.3g} CPUs",
+        "lifetime": None if spec.lifetime_s is None else f"{spec.lifetime_s:g} s to live",
         "uplink": None if up is None else f"{up / 1e6:g} MB/s up",
         "downlink": None if down is None else f"{down / 1e6:g} MB/s down",
         "payload": None
-        if limits.payload_bytes is None
-        else f"payloads of {limits.payload_bytes / 1000:g} KB",
+        if spec.payload_bytes is None
+        else f"payloads of {spec.payload_bytes / 1000:g} KB",
     }
-    known = [f"{limits.memory_mib} MiB", *(words for words in given.values() if words is not None)]
-    if limits.gpu_share is not None:
-        known.insert(1, f"{limits.gpu_share:g} of a GPU")
+    known = [f"{spec.memory_mib} MiB", *(words for words in given.values() if words is not None)]
+    if spec.gpu_share is not None:
+        known.insert(1, f"{spec.gpu_share:g} of a GPU")
     missing = [what for what, words in given.items() if words is None]
     said = f"imitating {name}: {', '.join(known)}"
     return (
         f"{said}; not limited, as the catalogue lacks it: {', '.join(missing)}" if missing else said
-    )
-
-
-def crowding(shares: Sequence[float | None]) -> str | None:
-    """Says it if this machine has too few cores for all shares at once; None: not limited."""
-    cores = len(os.sched_getaffinity(0))
-    known = [share for share in shares if share is not None]
-    if sum(known) <= cores:
-        return None
-    each = " and ".join(f"{share:.3g}" for share in dict.fromkeys(known))
-    return (
-        f"{len(known)} functions of {each} CPUs want {sum(known):.3g} cores, and "
-        f"this machine has {cores}: they may be slower than asked for"
     )
 
 

@@ -12,14 +12,18 @@ from typing import Any, Unpack
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life.faults import Fault
-from dayfly.plan.plan import Plan
+from dayfly.planning.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
+from dayfly.runs.further import stored_job
+from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows_settings
 from dayfly.runs.planning import settings_of
+from dayfly.runs.result import Result
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
+from dayfly.wire.stores.files import FileStore
 
 
 @shows_settings
@@ -98,6 +102,21 @@ def resume(
     )
 
 
+def load(run_dir: str | Path) -> Run:
+    """A run from its directory: done, stopped, failed, or still under way elsewhere.
+
+    Its job is loaded, and so the code in that directory is run: load runs that you trust.
+
+    Raises:
+        RequestError: the directory holds no run of a job, or it is damaged.
+    """
+    directory = Path(run_dir).expanduser().absolute()
+    record = Record.load(directory)
+    job = stored_job(record, FileStore(directory))
+    result = record.result or Result(run_id=record.run_id, status=record.status)
+    return Run(directory, job, result)
+
+
 def overridden(job: Job, **changes: Any) -> Job:
     """The job with those of the changes that are not None."""
     if not isinstance(job, Job):
@@ -148,6 +167,8 @@ def _finished(action: Callable[[], Run]) -> Run:
         return run
     if run.stopped_by is not None:
         _raise(run.stopped_by)
+    if run.result.status == "stopped":  # as somebody asked for through the store
+        return run
     raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
 
 

@@ -16,19 +16,21 @@ from dayfly.life import checkpoints
 from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import prepare
 from dayfly.runs.shipping import load_job_file, ship, shipped_sources, sources
-from dayfly.train.randomness import DATA, seeded
-from dayfly.train.replica import Replica
-from dayfly.wire.store import FileStore
+from dayfly.training.randomness import DATA, seeded
+from dayfly.training.replica import Replica
+from dayfly.wire.stores.base import Store
 
 #: Most files that are named.
 _NAMED = 3
 
 
-def changed_job(record: Record, store: FileStore, job_file: Path, *, allowed: bool) -> Job | None:
+def changed_job(
+    record: Record, store: Store, run: Path, job_file: Path, *, allowed: bool
+) -> Job | None:
     """The job of a file, if it is another than the run's; None: it is the same.
 
-    To be called before the stored job is loaded, whose modules would be taken for the file's.
-    Raises RequestError if it is another, and that is not allowed.
+    run: the run's directory. To be called before the stored job is loaded, whose modules would be
+    taken for the file's. Raises RequestError if it is another, and that is not allowed.
     """
     if record.shipped.code is None:
         raise RequestError(
@@ -40,7 +42,7 @@ def changed_job(record: Record, store: FileStore, job_file: Path, *, allowed: bo
         raise RequestError(
             f"the run keeps no {name} to compare with: name the file that it began with, or none"
         )
-    now = sources(job_file.resolve().parent, store)
+    now = sources(job_file.resolve().parent, run)
     changed = sorted(one for one in then.keys() | now.keys() if then.get(one) != now.get(one))
     if not changed:
         return None
@@ -53,11 +55,11 @@ def changed_job(record: Record, store: FileStore, job_file: Path, *, allowed: bo
     return load_job_file(job_file)
 
 
-def take_job(record: Record, was: Job, job: Job, code: Path, store: FileStore) -> Record:
+def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: Path) -> Record:
     """The record of a run that goes on with another job, which is put beside the former one.
 
-    was: the job so far. code: the directory of the job's file. Raises RequestError for what the
-    checkpoint, the data or the steps of the run depend on.
+    was: the job so far. code: the directory of the job's file. run: the run's. Raises RequestError
+    for what the checkpoint, the data or the steps of the run depend on.
     """
     for name in ("batch_size", "seed"):
         if (now := getattr(job, name)) != (then := getattr(was, name)):
@@ -84,7 +86,7 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: FileStore) -
         )
     with seeded(DATA, job.seed):
         Replica(job).load_state(tree["replica"], tensors)
-    shipped = ship(job, code, store, folder=f"job-{record.generation}")
+    shipped = ship(job, code, store, folder=f"job-{record.generation}", run=run)
     return replace(
         record,
         shipped=shipped,

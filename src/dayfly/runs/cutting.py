@@ -71,10 +71,8 @@ def check_uncut(replicas: int | None, schedule: str, sizes: Sequence[int]) -> No
             raise RequestError(f"{flag} is for a model in stages: give --cut, too")
 
 
-def check_protocol(sync: str, compress: str, *, sums: bool) -> None:
+def check_staged(compress: str, *, sums: bool) -> None:
     """Raise RequestError for what a model in stages cannot have. sums: whether the channel does."""
-    if sync != "bsp":
-        raise RequestError(f"--cut is for --sync bsp: {sync} averages replicas of the whole model")
     if compress != "none":
         raise RequestError(
             f"--compress {compress} is for models that are not cut: leave it or --cut out"

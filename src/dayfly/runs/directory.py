@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dayfly import owned
 from dayfly.errors import RequestError, refuse_control_characters
-from dayfly.wire.store import StoreError
+from dayfly.wire.stores.base import StoreError
 
 #: The file that makes a directory a run's: `dayfly.runs.record` says what it holds.
 RECORD = "run.json"
@@ -196,6 +196,19 @@ def locked(directory: Path) -> Iterator[None]:
         except OSError as error:
             raise _unfit(directory, error) from error
         yield
+
+
+def holder(directory: Path) -> str | None:
+    """The process that runs what is in a directory; None: no process does."""
+    try:
+        with (directory / LOCK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().decode(errors="replace").strip()
+    except FileNotFoundError:
+        pass
+    return None
 
 
 def _opened_lock(directory: Path) -> FileIO:

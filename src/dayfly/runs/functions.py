@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
 from dayfly.dataclass_json import PathText
 from dayfly.errors import RequestError
+from dayfly.life.platforms.registry import PLATFORMS
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind
-
-PLATFORMS = ("local",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSettings:
     """Options about functions and channel. Raises RequestError, in a sentence, if they cannot be.
 
-    workers: functions at once. platform: where they run. channel: URL of the store through which
+    workers: functions at once. platform: where they run. platform_options: its own settings, by the
+    names of its `Options`. channel: URL of the store through which
     they talk; None: files in memory.
 
     Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
@@ -39,6 +39,7 @@ class FunctionSettings:
 
     workers: int = 1
     platform: str = "local"
+    platform_options: Mapping[str, str | float | bool] = field(default_factory=dict, hash=False)
     channel: str | None = None
     memory_mib: int | None = None
     lifetime_s: float | None = None
@@ -70,7 +71,7 @@ class FunctionSettings:
     }
 
     def __post_init__(self) -> None:
-        among("platform", self.platform, PLATFORMS)
+        PLATFORMS.check(self.platform)
         if not 1 <= self.workers <= 10_000:
             raise RequestError(f"--workers {self.workers}: give 1 to 10000")
         self._channel_kind()

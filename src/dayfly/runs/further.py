@@ -15,15 +15,15 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import arrays_of
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import receive
-from dayfly.train.arrays import place
-from dayfly.train.order import Epochs
-from dayfly.train.randomness import DATA, seeded
-from dayfly.train.replica import Replica
-from dayfly.train.schedules import check_scheduler
-from dayfly.wire.store import FileStore
+from dayfly.training.arrays import place
+from dayfly.training.order import Epochs
+from dayfly.training.randomness import DATA, seeded
+from dayfly.training.replica import Replica
+from dayfly.training.schedules import check_scheduler
+from dayfly.wire.stores.base import Store
 
 
-def stored_job(record: Record, store: FileStore) -> Job:
+def stored_job(record: Record, store: Store) -> Job:
     """The job in a run's directory, with the epochs that the run goes to.
 
     Raises RequestError if it is not what was shipped, or cannot be loaded.
@@ -33,7 +33,7 @@ def stored_job(record: Record, store: FileStore) -> Job:
     except Exception as error:  # whatever the user's own code raises
         text = str(error) if isinstance(error, DayflyError) else in_short(error)
         raise RequestError(
-            f"the job of the run in {str(store.root)!r} cannot be loaded: {text}: put back the "
+            f"the job of the run in {str(store)!r} cannot be loaded: {text}: put back the "
             "directory's job/ from a copy, or begin the run anew"
         ) from error
     return job if record.epochs is None else replace(job, epochs=record.epochs)
@@ -66,7 +66,7 @@ def _too_few(epochs: int, done: int) -> RequestError:
     )
 
 
-def check_epochs(record: Record, job: Job, store: FileStore) -> None:
+def check_epochs(record: Record, job: Job, store: Store) -> None:
     """Raise RequestError if a run cannot go on to the last of the job's epochs."""
     steps = Epochs(record.samples, job.batch_size, job.seed).steps
     committed = checkpoints.latest(store)
@@ -78,7 +78,7 @@ def check_epochs(record: Record, job: Job, store: FileStore) -> None:
             check_scheduler(job, Replica(job).scheduler, steps)
 
 
-def take_inputs_again(record: Record, job: Job, store: FileStore) -> None:
+def take_inputs_again(record: Record, job: Job, store: Store) -> None:
     """Put the arrays of a run that was done into its directory again.
 
     Raises RequestError if they are not those that the run began with.
@@ -94,7 +94,7 @@ def take_inputs_again(record: Record, job: Job, store: FileStore) -> None:
         arrays = arrays_of(job)
     # Whether NaN may be among them was decided when the run began.
     if place(arrays, store, job.seed, note=lambda text: None) != tuple(record.parts):
-        store.delete("data")
+        store.clear("data")
         raise RequestError(
             f"the data {str(job.data)!r} are others than those that the run began with: put the "
             "former ones there, or start a run anew (init= takes this one's weights)"

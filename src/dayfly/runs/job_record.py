@@ -13,8 +13,8 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.records import JobFacts
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
-from dayfly.train.arrays import Part
-from dayfly.train.weighting import SAMPLES, Weighting
+from dayfly.training.arrays import Part
+from dayfly.training.weighting import SAMPLES, Weighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class SettingKeywords(TypedDict, total=False):
 
     workers: int
     platform: str
+    platform_options: Mapping[str, str | float | bool]
     channel: str | None
     memory_mib: int | None
     lifetime_s: float | None

@@ -11,7 +11,7 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
-from dayfly.plan.plan import Plan
+from dayfly.planning.plan import Plan
 from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.changed_job import changed_job, take_job
@@ -30,9 +30,9 @@ from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
-from dayfly.train.arrays import Part, place
-from dayfly.train.paged import paged
-from dayfly.wire.store import FileStore
+from dayfly.training.arrays import Part, place
+from dayfly.training.paged import paged
+from dayfly.wire.stores.files import FileStore
 
 
 def begin(
@@ -67,10 +67,10 @@ def begin(
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.JOB, signals, variables(made), settings) as workplace,
     ):
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
-            shipped = ship(job, code, store, display.note)
+            shipped = ship(job, code, store, display.note, run=directory)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts: tuple[Part, ...] = ()
             if prepared.arrays is not None:
@@ -122,12 +122,13 @@ def resume(
     store = FileStore(directory)
     changed = None
     if job_file is not None:
-        changed = changed_job(record, store, job_file, allowed=allow_changed_job)
+        changed = changed_job(record, store, directory, job_file, allowed=allow_changed_job)
     job = stored_job(record, store)
     if changed is not None and epochs is None and changed.epochs != job.epochs:
         epochs = changed.epochs
     known = {name: value for name, value in changes.items() if value is not None}
-    if is_over(record, record.changed_settings(known), job.epochs, epochs):
+    settings = record.changed_settings(known)
+    if is_over(record, settings, job.epochs, epochs):
         assert record.result is not None
         OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
         if known or epochs is not None or changed is not None:
@@ -138,7 +139,7 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, preloads.JOB, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.JOB, signals, variables(made), settings) as workplace,
     ):
         before = Record.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written
@@ -154,7 +155,7 @@ def resume(
         if changed is not None and job_file is not None:
             changed = replace(changed, epochs=job.epochs)
             with being_prepared(directory), paged(directory, when=cut):
-                record = take_job(record, job, changed, job_file.resolve().parent, store)
+                record = take_job(record, job, changed, job_file.resolve().parent, store, directory)
             job = changed
             display.note("the job is another from here on (--allow-changed-job)")
         check_shares(job, record.settings, record.samples)

@@ -23,9 +23,9 @@ from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.task import Task
-from dayfly.train.finite import bad_tensor
-from dayfly.train.order import Epochs
-from dayfly.train.state import Tensors
+from dayfly.training.finite import bad_tensor
+from dayfly.training.order import Epochs
+from dayfly.training.state import Tensors
 from dayfly.wire.engine import Engine
 
 _OPERATION = "nan"

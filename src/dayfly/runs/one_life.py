@@ -17,7 +17,7 @@ from dayfly.life.coordinator import Coordinator
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.rollback import ROLLED_BACK, Past
-from dayfly.plan.plan import Plan
+from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
@@ -33,13 +33,13 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task
 from dayfly.runs.task_size import check_task
 from dayfly.runs.workplace import Workplace
-from dayfly.train.order import Epochs
+from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan as ChannelPlan
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.pipelines.messages import worthwhile_bytes
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 
 class OneLife(RunLife[Recorder, Run]):
@@ -56,7 +56,7 @@ class OneLife(RunLife[Recorder, Run]):
         self,
         job: Job,
         record: Record,
-        store: FileStore,
+        store: Store,
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
@@ -73,7 +73,7 @@ class OneLife(RunLife[Recorder, Run]):
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
         if committed is None:
-            raise RequestError(f"{str(store.root)!r} holds no checkpoint: start the run anew")
+            raise RequestError(f"{str(store)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
         epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = epochs.steps * job.epochs
@@ -96,7 +96,7 @@ class OneLife(RunLife[Recorder, Run]):
         least_mib = self._workplace.platform.least_memory_mib
         check_gathering(self._record.round_bytes, self._settings, least_mib)
         task = self._task(0, 0, self._checkpoint, 0, 0.0)
-        check_task(task, self._allotment_of(0).limits.payload_bytes)
+        check_task(task, self._allotment_of(0).spec.payload_bytes)
 
     def _keep_own(self) -> None:
         if self._plan is not None:
@@ -120,7 +120,7 @@ class OneLife(RunLife[Recorder, Run]):
             yield "with one worker nothing travels, so nothing is compressed"
 
     def _generations(self, recorder: Recorder) -> str:
-        self._store.delete(PRIVATE)  # of an earlier life, whose messages are gone
+        self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps)
         past = Past(self._checkpoint.step)
         while True:
@@ -132,7 +132,7 @@ class OneLife(RunLife[Recorder, Run]):
             self._record = self._record.rolled_back()
             self._record.save(self._store)
             recorder.generation = self._record.generation
-            if self._signals.received is not None:
+            if self._stop_asked():
                 return "stopped"
 
     def _coordinate(self, channel: Channel, recorder: Recorder, past: Past) -> str:
@@ -152,7 +152,7 @@ class OneLife(RunLife[Recorder, Run]):
             past=past,
             checkpoint=self._checkpoint,
             invocation=invocation,
-            stop_asked=lambda: self._signals.received is not None,
+            stop_asked=self._stop_asked,
             audience=recorder,
             faults=self._coordinator_faults,
         )
@@ -224,7 +224,13 @@ class OneLife(RunLife[Recorder, Run]):
                 predicted_cost_usd=predicted.cost_usd,
             )
         result = write_results(
-            self._store, self._job, self._checkpoint, recorder, self._priced_as, summary
+            self._store,
+            self._workplace.directory,
+            self._job,
+            self._checkpoint,
+            recorder,
+            self._priced_as,
+            summary,
         )
         checkpoints.tidy(self._store, self._checkpoint)
         self._coordinator_faults.at(self._checkpoint.step, "save")
@@ -232,7 +238,7 @@ class OneLife(RunLife[Recorder, Run]):
 
     def _over(self, result: Result) -> Run:
         return Run(
-            self._store.root,
+            self._workplace.directory,
             self._job,
             result,
             self._signals.received,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.batches import MicroBatch
-from dayfly.train.stages.forms import Form
+from dayfly.training.stages.forms import Form
 from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import MakeOrder
 from dayfly.wire.pipelines.step import Boundary, PipelineStep

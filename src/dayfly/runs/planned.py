@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import RequestError
-from dayfly.plan.channels import channel_of
-from dayfly.plan.plan import Plan
-from dayfly.plan.prediction import Prediction
-from dayfly.plan.profile import Profile
+from dayfly.planning.channels import channel_of
+from dayfly.planning.plan import Plan
+from dayfly.planning.prediction import Prediction
+from dayfly.planning.profile import Profile
 from dayfly.runs.billing import price_list
 from dayfly.runs.planning import (
     FILES,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dayfly import dataclass_json
 from dayfly.errors import RequestError
-from dayfly.plan.channels import channel_of
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.plan import Plan
-from dayfly.plan.prediction import Prediction
-from dayfly.plan.profile import Profile, SizeProfile
+from dayfly.planning.channels import channel_of
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.plan import Plan
+from dayfly.planning.prediction import Prediction
+from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.runs.allotment import allotment
 from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import default_collective
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: What a profile calls the channel of runs that name none.
 FILES = "file:///"
-#: Settings that a plan does not keep: they are of the machine on which it was made.
-_OF_THE_MACHINE = ("catalogue",)
+#: Settings that a plan does not keep: they are of the place where it was made.
+_OF_THE_MACHINE = ("catalogue", "platform_options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,11 @@ def configuration(settings: Settings, wanted: Wanted) -> Configuration:
     Raises RequestError for what the imitated platform does not have.
     """
     of_stages = settings.kinds
-    each = {kind: allotment(kind).limits for kind in dict.fromkeys(of_stages)}
+    each = {kind: allotment(kind).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]
     return Configuration(
         workers=settings.workers,
-        memory_mib=tuple(limits.memory_mib for limits in kinds),
+        memory_mib=tuple(spec.memory_mib for spec in kinds),
         cut=settings.cut,
         replicas=settings.members,
         micro_batches=settings.micro_batches or wanted.accumulate,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dayfly.plan.plan import Plan
-from dayfly.plan.predict import predict
-from dayfly.plan.profile import Profile
+from dayfly.planning.plan import Plan
+from dayfly.planning.predict import predict
+from dayfly.planning.profile import Profile
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.planning import Wanted, configuration, plan_of
 from dayfly.runs.settings import Settings

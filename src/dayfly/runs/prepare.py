@@ -15,27 +15,27 @@ from torch.utils.data import default_collate
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.measured import measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiled import check_profiled
 from dayfly.runs.progress import Progress
-from dayfly.runs.protocols import PROTOCOLS
+from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
-from dayfly.train.arrays import Arrays, check_arrays, load_arrays, validation_samples
-from dayfly.train.builtin import BUILTIN
-from dayfly.train.evaluation import right_answers
-from dayfly.train.finite import bad_tensor, trained_names
-from dayfly.train.forward import forward
-from dayfly.train.order import Epochs, Rounds
-from dayfly.train.probe import array_samples, dataset_samples, probe
-from dayfly.train.randomness import DATA, EVALUATE, seeded
-from dayfly.train.replica import Replica, model_part
-from dayfly.train.schedules import check_scheduler
-from dayfly.train.state import Tensors, load_model_tensors, model_tensors
-from dayfly.train.weighting import Weighting
+from dayfly.training.arrays import Arrays, check_arrays, load_arrays, validation_samples
+from dayfly.training.builtin import BUILTIN
+from dayfly.training.evaluation import right_answers
+from dayfly.training.finite import bad_tensor, trained_names
+from dayfly.training.forward import forward
+from dayfly.training.order import Epochs, Rounds
+from dayfly.training.probe import array_samples, dataset_samples, probe
+from dayfly.training.randomness import DATA, EVALUATE, seeded
+from dayfly.training.replica import Replica, model_part
+from dayfly.training.schedules import check_scheduler
+from dayfly.training.state import Tensors, load_model_tensors, model_tensors
+from dayfly.training.weighting import Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         else:
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
-            nbytes = PROTOCOLS[settings.sync].round_bytes(job, replica, rounds)
+            nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
             round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
     finally:
         # The model's function may give a module that is the user's own.

@@ -6,7 +6,7 @@ from torch import nn
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.profiling.layers import Layers, weights
 
 

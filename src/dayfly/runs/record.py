@@ -16,7 +16,7 @@ from dayfly.life.commits import digest_of
 from dayfly.runs.directory import RECORD, no_run
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.result import Result, Status
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 FORMAT = 3
 #: What to do about a damaged `run.json`.
@@ -58,7 +58,7 @@ class RunRecord:
     result: Result | None = None
     made_with: Mapping[str, str] | None = None
 
-    def save(self, store: FileStore) -> None:
+    def save(self, store: Store) -> None:
         """Write it, whole or not at all."""
         content = dump(self)
         whole = {"format": FORMAT, "kind": self.kind, **content, _WHOLE: _digest(content)}

@@ -38,7 +38,7 @@ from dayfly.runs.event_records import (
 )
 from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
 from dayfly.runs.step_ranges import StepRanges
-from dayfly.wire.store import Home, cannot_write
+from dayfly.wire.stores.files import Home, cannot_write
 
 if TYPE_CHECKING:
     from dayfly.life.commits import Checkpoint
@@ -93,7 +93,7 @@ class Recorder(Audience):
         directory: Path,
         generation: int,
         display: Display,
-        log_path: Callable[[str], Path],
+        log_place: Callable[[str], str],
         before: Events | None = None,
     ) -> None:
         self._home = Home(directory)
@@ -101,7 +101,7 @@ class Recorder(Audience):
         self._directory.mkdir(exist_ok=True)
         self.generation = generation
         self._display = display
-        self._log_path = log_path
+        self._log_place = log_place
         self.used: list[Used] = []
         self.restarts = 0
         self.rollbacks = 0
@@ -154,8 +154,8 @@ class Recorder(Audience):
             kind="invoked",
             function=invocation.function,
             attempt=invocation.attempt,
-            memory_mib=invocation.limits.memory_mib,
-            gpu_share=invocation.limits.gpu_share,
+            memory_mib=invocation.spec.memory_mib,
+            gpu_share=invocation.spec.gpu_share,
         )
 
     def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
@@ -163,11 +163,11 @@ class Recorder(Audience):
         used = Used(
             function=invocation.function,
             attempt=invocation.attempt,
-            memory_mib=invocation.limits.memory_mib,
+            memory_mib=invocation.spec.memory_mib,
             init_s=ended.init_s,
             run_s=ended.run_s,
             outcome=ended.outcome.value,
-            gpu_share=invocation.limits.gpu_share,
+            gpu_share=invocation.spec.gpu_share,
         )
         self.used.append(used)
         self.restarts += death
@@ -186,7 +186,7 @@ class Recorder(Audience):
 
     def _say_death(self, rank: int, ended: Ended) -> None:
         why = ended.error or ended.detail or ended.outcome.value
-        log = self._log_path(ended.invocation.function)
+        log = self._log_place(ended.invocation.function)
         self._display.note(f"worker {rank} died: {why} (log: {log})")
 
     def reported(self, report: Report) -> None:

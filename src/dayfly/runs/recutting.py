@@ -13,21 +13,21 @@ from dayfly.life import checkpoints
 from dayfly.life.checkpoints import State
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import RoundBytes
-from dayfly.runs.protocols import PROTOCOLS
+from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, Staging, staged
-from dayfly.train.evaluation import validation_batch
-from dayfly.train.order import Epochs, Rounds
-from dayfly.train.randomness import DATA, seeded
-from dayfly.train.replica import Replica
-from dayfly.train.sources import open_sources
-from dayfly.wire.store import FileStore
+from dayfly.training.evaluation import validation_batch
+from dayfly.training.order import Epochs, Rounds
+from dayfly.training.randomness import DATA, seeded
+from dayfly.training.replica import Replica
+from dayfly.training.sources import open_sources
+from dayfly.wire.stores.base import Store
 
 #: Samples that are tried.
 _SAMPLES = 4
 
 
-def refitted(before: Settings, record: Record, job: Job, store: FileStore) -> Record:
+def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
     """The record of a life with these settings, whose messages are others than in the life before.
 
     Raises RequestError for stages that do not work.
@@ -37,7 +37,7 @@ def refitted(before: Settings, record: Record, job: Job, store: FileStore) -> Re
         nbytes = record.round_bytes.summed
         if before.cut:
             rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
-            nbytes = PROTOCOLS[settings.sync].round_bytes(job, Replica(job), rounds)
+            nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
         fresh = RoundBytes.of_sums(nbytes, settings.workers)
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
     fitting = ("cut", "replicas", "micro_batches", "schedule")
@@ -48,7 +48,7 @@ def refitted(before: Settings, record: Record, job: Job, store: FileStore) -> Re
     return replace(record, pipelining=staging.pipelining, round_bytes=round_bytes)
 
 
-def recut(record: Record, job: Job, store: FileStore) -> None:
+def recut(record: Record, job: Job, store: Store) -> None:
     """Write the latest checkpoint in the record's stages, if it is in others.
 
     It says itself in which it is, so that this can be interrupted anywhere. Raises RequestError if
@@ -62,7 +62,7 @@ def recut(record: Record, job: Job, store: FileStore) -> None:
         raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
 
-def _recut(record: Record, job: Job, store: FileStore) -> None:
+def _recut(record: Record, job: Job, store: Store) -> None:
     committed = checkpoints.latest(store)
     if committed is None:
         return
@@ -79,7 +79,7 @@ def _recut(record: Record, job: Job, store: FileStore) -> None:
     checkpoints.recut(store, committed, split)
 
 
-def _staged(record: Record, job: Job, store: FileStore) -> Staging:
+def _staged(record: Record, job: Job, store: Store) -> Staging:
     with seeded(DATA, job.seed):
         source, _ = open_sources(job, record.parts, store)
         samples = [

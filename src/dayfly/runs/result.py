@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from dayfly.dataclass_json import Matches, Real, dump
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 #: How a run is, or ended.
 Status = Annotated[
@@ -46,6 +46,6 @@ class Result:
         return json.dumps(dump(self), allow_nan=False)
 
 
-def write_json(store: FileStore, name: str, tree: Any) -> None:
+def write_json(store: Store, name: str, tree: Any) -> None:
     """Write a result for people and programs to read; numbers that are none become null."""
     store.put(name, json.dumps(dump(tree), indent=1, allow_nan=False).encode())

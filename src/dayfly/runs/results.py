@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import safetensors
 import safetensors.torch
@@ -15,14 +16,15 @@ from dayfly.life.commits import Checkpoint
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
-from dayfly.train.paged import paged
-from dayfly.train.replica import build_model, model_part
-from dayfly.train.state import Tensors, load_model_tensors
-from dayfly.wire.store import FileStore, StoreError
+from dayfly.training.paged import paged
+from dayfly.training.replica import build_model, model_part
+from dayfly.training.state import Tensors, load_model_tensors
+from dayfly.wire.stores.base import Store, StoreError
 
 
 def write_results(
-    store: FileStore,
+    store: Store,
+    directory: Path,
     job: Job,
     checkpoint: Checkpoint,
     recorder: Recorder,
@@ -31,12 +33,12 @@ def write_results(
 ) -> Result:
     """Write `bill.json`, `history.json` and, of a run that is done, `weights.safetensors`.
 
-    platform: under whose prices. summary: what is known of the run otherwise; returned with the
-    results filled in.
+    directory: of the run. platform: under whose prices. summary: what is known of the run
+    otherwise; returned with the results filled in.
     """
     billed = bill(recorder.used, platform, moved=recorder.moved, stored_bytes=recorder.stored_bytes)
     write_json(store, "bill.json", billed.dump())
-    with paged(store.root, when=checkpoints.stages(checkpoint) > 1):
+    with paged(directory, when=checkpoints.stages(checkpoint) > 1):
         tree, tensors = checkpoints.read(store, checkpoint)
         history = Progress.load(tree["progress"]).history
         losses = [recorder.losses.get(step) for step in range(checkpoint.step)]
@@ -48,7 +50,7 @@ def write_results(
         }
         write_json(store, "history.json", whole)
         if summary.status == "done":
-            _write_weights(store, job, model_part(tensors))
+            _write_weights(directory, job, model_part(tensors))
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
@@ -76,10 +78,10 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
     )
 
 
-def _write_weights(store: FileStore, job: Job, tensors: Tensors) -> None:
+def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
-    final = store.path("weights.safetensors")
+    final = directory / "weights.safetensors"
     beside = final.with_suffix(".tmp")
     try:
         safetensors.torch.save_model(model, str(beside))

@@ -13,7 +13,7 @@ from dayfly.job import Job
 from dayfly.runs.directory import RECORD
 from dayfly.runs.event_records import epochs_from_1
 from dayfly.runs.result import Result
-from dayfly.train.replica import build_model
+from dayfly.training.replica import build_model
 
 # What reads a run is imported where it is asked for: a run that starts shall not wait for it.
 if TYPE_CHECKING:

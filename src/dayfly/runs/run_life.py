@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
+from dayfly.life.control import Control
 from dayfly.life.faults import Fault
 from dayfly.life.platforms.base import Invocation
-from dayfly.life.platforms.memory_limits import machine_mib, overcommitted
-from dayfly.runs.allotment import Allotment, allotment, crowding, in_words
+from dayfly.runs.allotment import Allotment, allotment, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_records import Begun, Over
@@ -30,7 +30,7 @@ from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.store import FileStore, StoreError
+from dayfly.wire.stores.base import Store, StoreError
 
 AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
@@ -50,7 +50,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
     def __init__(
         self,
         record: RunRecord,
-        store: FileStore,
+        store: Store,
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
@@ -75,15 +75,15 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         before: the record of the life before. so_far: events of all lives before. Raises
         RequestError before any function is started.
         """
-        with being_prepared(self._store.root):
+        with being_prepared(self._workplace.directory):
             self.check()
             if before is not None and before.settings.channel != self._settings.channel:
                 self._discard_channel(before.settings.channel)
             self._keep_own()
         with self._signals.patiently():  # once it is written, it is a run, and ends as one
-            with being_prepared(self._store.root):
+            with being_prepared(self._workplace.directory):
                 self._record.save(self._store)
-                is_a_run_now(self._store.root)
+                is_a_run_now(self._workplace.directory)
             return self.run(so_far)
 
     def check(self) -> None:
@@ -92,22 +92,14 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         What is enforced in another way than asked for is said.
         """
         self._check_own()
-        said: dict[str, None] = {}
-        for kind in self._allotments:
-            other_way = self._workplace.check(kind.limits, self._settings.workers)
-            if self._settings.imitate is not None:
-                said[in_words(kind, self._settings.imitate)] = None
-            if other_way is not None:
-                said[other_way] = None
-        for note in (*said, *self._own_notes()):
-            self._display.note(note)
+        imitated = self._settings.imitate
+        if imitated is not None:
+            for note in dict.fromkeys(in_words(kind, imitated) for kind in self._allotments):
+                self._display.note(note)
         ranks = range(self._settings.workers)
-        crowded = crowding([self._allotment_of(rank).limits.cpu_cores for rank in ranks])
-        if crowded is not None:
-            self._display.note(crowded)
-        sizes = [self._allotment_of(rank).limits.memory_mib for rank in ranks]
-        if (crowded := overcommitted(sizes, machine_mib())) is not None:
-            self._display.note(crowded)
+        specs = [self._allotment_of(rank).spec for rank in ranks]
+        for note in (*self._workplace.platform.check(specs), *self._own_notes()):
+            self._display.note(note)
         if own := self._priced_as.overridden:
             self._display.note(f"{self._priced_as.name}: your own catalogue gives {', '.join(own)}")
         try:
@@ -119,13 +111,14 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
     def run(self, so_far: Events | None = None) -> AnyRun:
         """Until the run is done, stopped or failed; the directory has the results then."""
         recorder = self.recorder_kind(
-            self._store.root,
+            self._workplace.directory,
             self._record.generation,
             self._display,
-            self._workplace.platform.log_path,
+            self._workplace.platform.log_place,
             so_far,
         )
         status, error = "failed", None
+        self._control = Control(self._store)
         with self._signals.patiently():
             try:
                 recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
@@ -143,11 +136,15 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         return self._over(result)
 
     @classmethod
-    def discard_inputs(cls, store: FileStore) -> None:
+    def discard_inputs(cls, store: Store) -> None:
         """Remove what a run that is done needs no more."""
         for name in cls.inputs:
-            store.delete(name)
+            store.clear(name)
         store.discard_unfinished()
+
+    def _stop_asked(self) -> bool:
+        """Whether a signal, or somebody through the store, asked the run to end."""
+        return self._signals.received is not None or self._control.stop_asked()
 
     @abstractmethod
     def _planned(self) -> Plan:
@@ -202,7 +199,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             attempt=attempt,
             handler=self.handler,
             payload=told,
-            limits=self._allotment_of(rank).limits,
+            spec=self._allotment_of(rank).spec,
         )
 
     def _allotment_of(self, rank: int) -> Allotment:

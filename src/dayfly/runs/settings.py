@@ -10,17 +10,17 @@ from dayfly.errors import RequestError
 from dayfly.pace import SPARE_S
 from dayfly.runs.cutting import (
     DEFAULT_SCHEDULE,
-    check_protocol,
     check_stage_memory,
+    check_staged,
     check_uncut,
     workforce,
 )
 from dayfly.runs.functions import FunctionSettings, among
-from dayfly.train.compression import compression
+from dayfly.specs.protocols import PROTOCOLS
+from dayfly.training.compression import compression
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
 
-PROTOCOLS = ("bsp", "local-sgd")
 #: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
 STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
 
@@ -71,7 +71,7 @@ class Settings(FunctionSettings):
         else:
             check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
-        among("sync", self.sync, PROTOCOLS)
+        PROTOCOLS.check(self.sync, "--sync")
         among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
         if self.micro_batches is not None and self.micro_batches < 1:
             raise RequestError(f"--micro-batches {self.micro_batches}: give a number from 1")
@@ -81,9 +81,13 @@ class Settings(FunctionSettings):
                 "alone needs to end in order and hand over"
             )
         self._check_k()
+        compression(self.compress)  # whether there is such a one
+        refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
+        if refused is not None:
+            raise RequestError(refused)
         self._check_collective()
         stores = bool(self.reducing.sums(2, 1, 1))
-        check_compression(self.compress, self.sync, self.algorithm, stores=stores)
+        check_compression(self.compress, self.algorithm, stores=stores)
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise RequestError(
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"
@@ -166,7 +170,7 @@ class Settings(FunctionSettings):
         object.__setattr__(self, "workers", found.workers)
         object.__setattr__(self, "replicas", found.replicas)
         among("schedule", self.schedule, tuple(ORDERS))
-        check_protocol(self.sync, self.compress, sums=self._channel_kind().abilities.sums)
+        check_staged(self.compress, sums=self._channel_kind().abilities.sums)
         check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
 
     def _check_collective(self) -> None:
@@ -178,32 +182,18 @@ class Settings(FunctionSettings):
             )
 
     def _check_k(self) -> None:
-        if self.sync != "local-sgd" and self.k is not None:
-            raise RequestError(
-                f"--k {self.k} is for --sync local-sgd: replicas of {self.sync} are equal after "
-                "every step"
-            )
-        if self.sync == "local-sgd" and self.k is None:
-            raise RequestError(
-                "--sync local-sgd needs --k: the steps between two averages, or epoch"
-            )
         whole = isinstance(self.k, int) and not isinstance(self.k, bool) and self.k >= 1
         if self.k is not None and self.k != "epoch" and not whole:
             raise RequestError(f"--k {self.k}: give a number of steps from 1, or epoch")
 
 
-def check_compression(compress: str, sync: str, collective: str, *, stores: bool) -> None:
-    """Raise RequestError if gradients cannot be compressed so, with this protocol and collective.
+def check_compression(compress: str, collective: str, *, stores: bool) -> None:
+    """Raise RequestError if gradients cannot be compressed so, with this collective.
 
     stores: whether the collective stores its sums. A codec needs that, so that all read the same: a
     ring adds to what it decoded again and again, and a server adds up what it does not know.
     """
     asked = compression(compress)
-    if asked.method != "none" and sync != "bsp":
-        raise RequestError(
-            f"--compress {compress} is for the gradients of --sync bsp: {sync} averages the models "
-            "themselves, whose weights must not be rounded"
-        )
     if asked.codec and not stores:
         raise RequestError(
             f"--compress {compress} needs a collective that stores its sums, which {collective} "

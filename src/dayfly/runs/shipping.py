@@ -33,7 +33,7 @@ from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.failure import installed
 from dayfly.life.sessions import Session
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 #: What a job's directory may hold, so that a data set or a home directory is not shipped by chance.
 LARGEST_CODE_BYTES = 50 * 2**20
@@ -119,14 +119,15 @@ def _module_name(path: Path) -> str:
 def ship(
     job: Job,
     code: Path | None,
-    store: FileStore,
+    store: Store,
     note: Callable[[str], None] = lambda text: None,
     *,
     folder: str = "job",
+    run: Path | None = None,
 ) -> Shipped:
     """Put a job, and the directory `code`, into a folder of the store.
 
-    The store's own directory and the job's data stay out of it, and so does a job file that has the
+    The run's own directory and the job's data stay out of it, and so does a job file that has the
     name of an installed module, which functions have to find. To be called before the
     job's functions are: what they leave in the job's globals would travel, too.
 
@@ -136,6 +137,7 @@ def ship(
         store: the run's.
         note: told how much travels, if that is much.
         folder: in the store.
+        run: the run's own directory; None: none that could be below `code`.
     """
     by_value = [module for module in _modules_of(job) if not _installed(module)]
     for module in by_value:
@@ -151,7 +153,7 @@ def ship(
         for module in by_value:
             cloudpickle.unregister_pickle_by_value(module)
     store.put(f"{folder}/{_PICKLE}", pickled)
-    left_out = {store.root.resolve()}
+    left_out = set() if run is None else {run.resolve()}
     if not callable(job.data):
         left_out.add(Path(str(job.data)).expanduser().resolve())
     for module in by_value:
@@ -164,13 +166,16 @@ def ship(
     return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped), folder)
 
 
-def sources(code: Path, store: FileStore) -> dict[str, bytes]:
-    """The Python files below a job's directory, by their paths in it, as `ship` takes them."""
-    found = (path for path in _files(code, {store.root.resolve()}) if path.suffix == ".py")
+def sources(code: Path, run: Path) -> dict[str, bytes]:
+    """The Python files below a job's directory, by their paths in it, as `ship` takes them.
+
+    run: the run's own directory.
+    """
+    found = (path for path in _files(code, {run.resolve()}) if path.suffix == ".py")
     return {str(path.relative_to(code)): path.read_bytes() for path in found}
 
 
-def shipped_sources(shipped: Shipped, store: FileStore) -> dict[str, bytes]:
+def shipped_sources(shipped: Shipped, store: Store) -> dict[str, bytes]:
     """The same of those that were shipped. Raises DayflyError if they were damaged."""
     assert shipped.code is not None
     zipped = _checked(store, f"{shipped.folder}/{_CODE}", shipped.code)
@@ -178,7 +183,7 @@ def shipped_sources(shipped: Shipped, store: FileStore) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
 
 
-def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
+def receive(shipped: Shipped, store: Store, scratch: Path | None) -> Job:
     """Load a shipped job; its code is unpacked and made importable.
 
     scratch: where to unpack, which becomes the working directory; None: somewhere that goes with
@@ -201,15 +206,15 @@ def receive(shipped: Shipped, store: FileStore, scratch: Path | None) -> Job:
         if scratch is None:
             os.chdir(here)
     if not isinstance(job, Job):
-        raise DayflyError(f"{pickle} in {store.root} holds a {type(job).__name__}, not a Job")
+        raise DayflyError(f"{pickle} in {store} holds a {type(job).__name__}, not a Job")
     return job
 
 
-def _checked(store: FileStore, name: str, digest: str) -> bytes:
+def _checked(store: Store, name: str, digest: str) -> bytes:
     data = store.get(name)
     if _sha256(data) != digest:
         raise DayflyError(
-            f"{name} in {store.root} is not what was shipped: its SHA-256 is {_sha256(data)}, "
+            f"{name} in {store} is not what was shipped: its SHA-256 is {_sha256(data)}, "
             f"not {digest}; it was not loaded"
         )
     return data

@@ -24,16 +24,16 @@ from dayfly.batches import Batches
 from dayfly.catalogue.metering import Bill, Moved, bill
 from dayfly.errors import RequestError
 from dayfly.life import deaths
-from dayfly.plan.channels import Means
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.lives import told_by
-from dayfly.plan.scenario import Scenario
-from dayfly.plan.simulation.build import course
-from dayfly.plan.simulation.chance import Chance
-from dayfly.plan.simulation.fleet import Policy
-from dayfly.plan.simulation.outcome import Simulated
-from dayfly.plan.simulation.simulate import simulate
-from dayfly.plan.traffic import together
+from dayfly.planning.channels import Means
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.lives import told_by
+from dayfly.planning.scenario import Scenario
+from dayfly.planning.simulation.build import course
+from dayfly.planning.simulation.chance import Chance
+from dayfly.planning.simulation.fleet import Policy
+from dayfly.planning.simulation.outcome import Simulated
+from dayfly.planning.simulation.simulate import simulate
+from dayfly.planning.traffic import together
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import LOCK, fresh_directory
 from dayfly.runs.log_budget import replays

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from dayfly.catalogue.metering import Bill, Moved, Used
 from dayfly.dataclass_json import read
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.simulation.fleet import DEATHS, Attempt, End
-from dayfly.plan.simulation.outcome import Record, Simulated
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
+from dayfly.planning.simulation.outcome import Record, Simulated
 from dayfly.runs.events import OTHERS, worker_files
 from dayfly.runs.records import SimulationRecord, Slowest
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
 from dayfly.runs.simulation_request import Request
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 
 #: When simulated runs begin, in Unix seconds: 2000-01-01 00:00:00 UTC, which the page does not say.
 ORIGIN_S = 946_684_800.0

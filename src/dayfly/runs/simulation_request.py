@@ -10,9 +10,9 @@ from typing import Any
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.plan import Plan
-from dayfly.plan.scenario import Scenario
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.plan import Plan
+from dayfly.planning.scenario import Scenario
 from dayfly.runs.billing import catalogue
 from dayfly.runs.planning import Wanted, configuration, settings_of
 from dayfly.runs.settings import Settings

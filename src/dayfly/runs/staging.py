@@ -21,12 +21,12 @@ from dayfly.life.checkpoints import State
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import Settings
-from dayfly.train.by_name import check_groups, split_state
-from dayfly.train.flat import FlatBuffer
-from dayfly.train.replica import Replica
-from dayfly.train.stages.build import build_stage
-from dayfly.train.stages.probe import check_stages
-from dayfly.train.state import Tensors, model_tensors
+from dayfly.training.by_name import check_groups, split_state
+from dayfly.training.flat import FlatBuffer
+from dayfly.training.replica import Replica
+from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.probe import check_stages
+from dayfly.training.state import Tensors, model_tensors
 
 #: In the tree of a run's checkpoint: in which stages it is.
 CUT = "cut"

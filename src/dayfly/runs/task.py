@@ -13,8 +13,8 @@ from dayfly.life.faults import Fault
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
-from dayfly.train.arrays import Part
-from dayfly.train.weighting import SAMPLES, Weighting
+from dayfly.training.arrays import Part
+from dayfly.training.weighting import SAMPLES, Weighting
 from dayfly.wire.shaping import Rates
 
 #: Where in the run's store the ends of a channel find each other.

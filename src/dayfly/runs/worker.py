@@ -37,7 +37,7 @@ from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
-from dayfly.runs.protocols import PROTOCOLS
+from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
@@ -45,14 +45,15 @@ from dayfly.runs.spans import Spans
 from dayfly.runs.staging import CUT
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import site_of
-from dayfly.train.devices import device_of_function
-from dayfly.train.evaluation import Evaluation
-from dayfly.train.finite import trained_names
-from dayfly.train.order import Epochs, Rounds
-from dayfly.train.replica import Replica, Wishes
-from dayfly.train.slices import Slices
-from dayfly.train.sources import BOTH, Sides, open_sources
-from dayfly.train.stages.build import build_stage
+from dayfly.specs.protocols import PROTOCOLS
+from dayfly.training.devices import device_of_function
+from dayfly.training.evaluation import Evaluation
+from dayfly.training.finite import trained_names
+from dayfly.training.order import Epochs, Rounds
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.slices import Slices
+from dayfly.training.sources import BOTH, Sides, open_sources
+from dayfly.training.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Messages
 from dayfly.wire.channels.group import GroupChannel
@@ -62,7 +63,8 @@ from dayfly.wire.engine import Engine
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import Way
-from dayfly.wire.store import FileStore, open_store
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Store
 
 
 def main(payload: Json, context: Context) -> Json:
@@ -106,7 +108,7 @@ class Worker:
     """
 
     def __init__(
-        self, task: Task, context: Context, store: FileStore, channel: Channel, faults: Faults
+        self, task: Task, context: Context, store: Store, channel: Channel, faults: Faults
     ) -> None:
         began = time.monotonic()
         self._task = task
@@ -171,9 +173,7 @@ class Worker:
             written=self._wait_until_written,
             among=self._group,
         )
-        self._protocol = (
-            PROTOCOLS[task.sync](station) if built is None else Pipeline(station, built)
-        )
+        self._protocol = protocol(task.sync)(station) if built is None else Pipeline(station, built)
         self._watch = FiniteWatch(
             task,
             self._epochs,
@@ -297,7 +297,7 @@ class Worker:
         log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
         time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
         # Own state that is kept within a round is of use only if all go back to that round.
-        back_to_it = not task.replays and self._protocol.hands_over_within
+        back_to_it = not task.replays and PROTOCOLS[task.sync].hands_over_within
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
         # A wish of one is a wish of all, so one looks for all.

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dayfly.credentials import channel_password
-from dayfly.errors import DayflyError, RequestError, RunFailed, WireError
-from dayfly.life.platforms.base import Limits
-from dayfly.life.platforms.gpus import check_gpus
-from dayfly.life.platforms.local import LocalPlatform
-from dayfly.life.platforms.memory_limits import check_machine, machine_mib
+from dayfly.errors import DayflyError, RunFailed, WireError
+from dayfly.life.platforms.base import Opening, Platform
+from dayfly.life.platforms.registry import PLATFORMS, platform_options
 from dayfly.life.sessions import Session
+from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import RENDEZVOUS
 from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Workplace:
     """
 
     session: Session
-    platform: LocalPlatform
+    platform: Platform
     signals: StopSignals
     directory: Path
     token: str = field(default_factory=new_token, repr=False)
@@ -46,6 +44,7 @@ class Workplace:
         preload: Sequence[str],
         signals: StopSignals,
         variables: Mapping[str, str],
+        settings: FunctionSettings,
     ) -> Iterator[Workplace]:
         """Opens one for the run in `directory`, which gets the functions' logs.
 
@@ -54,43 +53,25 @@ class Workplace:
             preload: modules that are imported once, where functions are forked.
             signals: open, from before the directory was made, so that none finds it half made.
             variables: of the environment of functions, see `runs.made_with`.
+            settings: name the platform, and its options.
         """
         with ExitStack() as stack:
             session = stack.enter_context(Session.open())
             place = session.scratch("dayfly") if directory is None else directory
-            platform = LocalPlatform(session, place / "logs", preload=preload, variables=variables)
-            stack.enter_context(platform).warm_up()
+            opening = Opening(
+                session=session, logs=place / "logs", preload=preload, variables=variables
+            )
+            options = platform_options(settings.platform, settings.platform_options)
+            platform = PLATFORMS[settings.platform].open(opening, options)
+            stack.enter_context(platform).prepare()
             yield cls(session, platform, signals, place)
             if signals.received is None:
-                platform.keep_zygote()
+                platform.keep_warm()
 
     @property
     def own_channel(self) -> str:
         """URL of the channel of a run that names none: files in memory."""
         return f"file://{self.session.root}/channel"
-
-    def check(self, limits: Limits, workers: int = 1) -> str | None:
-        """Raise RequestError for limits that so many functions cannot have here; starts none.
-
-        Returns what to say of a limit that is kept in another way than asked for.
-        """
-        if limits.gpu_share is not None:
-            check_gpus(limits.gpu_share, workers, len(self.platform.gpu_names()))
-        memory_mib = limits.memory_mib
-        if memory_mib is not None:
-            check_machine(memory_mib, machine_mib())
-        if memory_mib is not None and memory_mib < (least := self.platform.least_memory_mib()):
-            raise RequestError(
-                f"functions of {memory_mib} MiB are too small: one with PyTorch in it needs at "
-                f"least {least} MiB here: raise --memory, or --stage-memory of that stage"
-            )
-        self.platform.check(limits)
-        if memory_mib is None or self.platform.memory_by_cgroup:
-            return None
-        return (
-            "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation "
-            "beyond the limit fails, and each child of a function has the limit for itself"
-        )
 
     @contextmanager
     def fresh_channel(
@@ -129,7 +110,7 @@ class Workplace:
                         raise
                     note(_stays(site, error))
                 finally:
-                    shutil.rmtree(site.rendezvous.root, ignore_errors=True)
+                    site.rendezvous.clear()
 
 
 def discard(site: Site) -> str | None:
@@ -145,7 +126,7 @@ def _stays(site: Site, error: DayflyError) -> str:
     return f"what is left of the run at {site.url} stays there: {error}"
 
 
-def site_of(url: str, store: FileStore, run: str, generation: int, token: str) -> Site:
+def site_of(url: str, store: Store, run: str, generation: int, token: str) -> Site:
     """Where the channel of a generation is. store: the run's. token: the coordinator's."""
     return Site(
         url=url,

@@ -6,11 +6,11 @@ their time. Dropping a message is not waited for, as in virtual time.
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 
@@ -18,8 +18,8 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
-from dayfly.wire.shaping import IN_FLIGHT, Way
-from dayfly.wire.store import FileStore, Home
+from dayfly.wire.shaping import IN_FLIGHT, Line, Way
+from dayfly.wire.stores.base import Buffer, ObjectInfo, Pieces, Store, Version, size_of
 
 Result = TypeVar("Result")
 
@@ -125,41 +125,102 @@ class ShapedChannel(Channel):
         return result, came_s
 
 
-class ShapedStore(FileStore):
-    """A file store, at the rates of `way`. To look whether an object is there is not shaped."""
+class ShapedStore(Store):
+    """Any store, at the rates of `way`. What moves no bytes to speak of is not shaped.
 
-    def __init__(self, root: Path, way: Way, home: Home | None = None) -> None:
-        super().__init__(root, home)
+    A put is stored at once, and returns when its bytes had their time.
+    """
+
+    def __init__(self, store: Store, way: Way) -> None:
+        self.url = store.url
+        self.traffic = store.traffic
+        self._store = store
         self._way = way
 
-    def below(self, folder: str) -> FileStore:
-        return ShapedStore(self.path(folder), self._way, self.home)
+    def __str__(self) -> str:
+        return str(self._store)
 
-    def get(self, name: str) -> bytes:
-        asked_s = self._way.down.ask()
-        data = super().get(name)
-        self._down(len(data), asked_s)
-        return data
+    def below(self, prefix: str, *, private: bool = False) -> Store:
+        return ShapedStore(self._store.below(prefix, private=private), self._way)
 
-    def read_into(self, name: str, *places: tuple[int, memoryview]) -> None:
-        asked_s = self._way.down.ask()
-        super().read_into(name, *places)
-        self._down(sum(into.nbytes for _, into in places), asked_s)
+    def put(self, name: str, data: Buffer | Pieces) -> Version:
+        return self._up(data, lambda: self._store.put(name, data))
 
-    def _down(self, nbytes: int, asked_s: float) -> None:
-        self._way.down.done(self._way.down.carry(nbytes, asked_s))
+    def put_new(self, name: str, data: Buffer) -> Version | None:
+        return self._up(data, lambda: self._store.put_new(name, data))
 
-    def _write(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
-        """Every put writes through here, beside the object's place, before it gives it its name."""
+    def put_if(self, name: str, data: Buffer, version: Version) -> Version | None:
+        return self._up(data, lambda: self._store.put_if(name, data, version))
+
+    def get_versioned(self, name: str) -> tuple[bytes, Version]:
+        return self._down(lambda: self._store.get_versioned(name), lambda got: len(got[0]))
+
+    def read_into(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
+        nbytes = sum(into.nbytes for _, into in ranges)
+        self._down(lambda: self._store.read_into(name, ranges), lambda _: nbytes)
+
+    def open(self, name: str) -> BinaryIO:
+        return io.BufferedReader(_ShapedStream(self._store.open(name), self._way.down))
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        return self._store.stat(name)
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        return self._store.list(prefix, after)
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        return self._store.folders(prefix)
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._store.delete(names)
+
+    def clear(self, prefix: str = "") -> None:
+        self._store.clear(prefix)
+
+    def discard_unfinished(self) -> None:
+        self._store.discard_unfinished()
+
+    def _up(self, data: Buffer | Pieces, put: Callable[[], Result]) -> Result:
         line = self._way.up
         asked_s = line.ask()
-        temporary = super()._write(name, write)
-        try:
-            line.done(line.carry(temporary.stat().st_size, asked_s))
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        return temporary
+        result = put()
+        line.done(line.carry(size_of(data), asked_s))
+        return result
+
+    def _down(self, get: Callable[[], Result], size: Callable[[Result], int]) -> Result:
+        line = self._way.down
+        asked_s = line.ask()
+        result = get()
+        line.done(line.carry(size(result), asked_s))
+        return result
+
+
+class _ShapedStream(io.RawIOBase):
+    """A stream of an object, at the rate of a line."""
+
+    def __init__(self, stream: BinaryIO, line: Line) -> None:
+        self._stream = stream
+        self._line = line
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def readinto(self, into: Any) -> int:
+        asked_s = self._line.ask()
+        data = self._stream.read(len(into))
+        into[: len(data)] = data
+        self._line.done(self._line.carry(len(data), asked_s))
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def shaped_channel(channel: Channel, way: Way | None) -> Channel:
@@ -167,6 +228,6 @@ def shaped_channel(channel: Channel, way: Way | None) -> Channel:
     return channel if way is None else ShapedChannel(channel, way)
 
 
-def shaped_store(store: FileStore, way: Way | None) -> FileStore:
+def shaped_store(store: Store, way: Way | None) -> Store:
     """The store at the end of the way; as it is without one."""
-    return store if way is None else ShapedStore(store.root, way, store.home)
+    return store if way is None else ShapedStore(store, way)

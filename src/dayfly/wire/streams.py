@@ -86,7 +86,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class ServingThread:
     """One thread that serves the messages of all ranks, beside their lines.
 
     cpu_s, cpu_s_per_byte: CPU time that it takes to take a message in, or to give it out.
@@ -105,7 +105,7 @@ class Shared:
     """
 
     cores: float = math.inf
-    store: Store | None = None
+    store: ServingThread | None = None
 
 
 #: Nothing: each rank has a machine of its own, and no store is too slow for them.

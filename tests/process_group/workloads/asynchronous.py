@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import torch
@@ -82,6 +83,34 @@ def callbacks_that_raise(rank: int, world_size: int) -> dict[str, Tensor]:
     except Exception as error:
         return {f"raised {'as it should' in str(error)}": torch.ones(1)}
     return {}
+
+
+class Lingers:
+    """Takes long to go."""
+
+    def __del__(self) -> None:
+        time.sleep(0.3)
+
+
+@workload(2)
+def callbacks_that_outlive_the_group(rank: int, world_size: int) -> dict[str, Tensor]:
+    """A thread lets go of a callback, and so of the group, when that is destroyed already."""
+
+    def called_back(
+        done: torch.futures.Future[list[Tensor]],
+        # Defaults go last to first.
+        group: dist.ProcessGroup | None = dist.group.WORLD,
+        lingers: Lingers = Lingers(),  # noqa: B008
+    ) -> Tensor:
+        return done.value()[0] + 1
+
+    dist.barrier()
+    time.sleep(0.1 * rank)  # so that the other rank's is called by a thread
+    work = dist.all_reduce(filled(rank, (5,)), async_op=True)
+    assert work is not None
+    called = work.get_future().then(called_back)
+    del called_back
+    return {"called": called.wait()}
 
 
 @workload(2, 4)

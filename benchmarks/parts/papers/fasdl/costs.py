@@ -1,7 +1,7 @@
 """What FasDL's configurations take, and the cheapest of them.
 
-The paper's formulas are those of `dayfly.plan.formulas.fasdl`, its coefficients a, b, m those of
-its table II, and its limits those of table IV. What it does not print, and is assumed here:
+The paper's formulas are those of `dayfly.planning.formulas.fasdl`, its coefficients a, b, m those
+of its table II, and its limits those of table IV. What it does not print, and is assumed here:
 
     tp          the paper fits p(1 - exp(-t s)) and only plots p and t. Here each message of s bytes
                 takes a latency and then s/p: tp = s/(t_lat + s/p), with the catalogue's 70 MB/s and
@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, Setup, Workload, make_setup
 from benchmarks.parts.papers.rows import given, platform, prices, store
-from dayfly.plan.formulas.fasdl import (
+from dayfly.planning.formulas.fasdl import (
     aggregate_s,
     communication_s,
     functions_usd,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dayfly.plan.formulas.fasdl import (
+from dayfly.planning.formulas.fasdl import (
     global_batch,
 )
-from dayfly.plan.profile import Fit
+from dayfly.planning.profile import Fit
 
 MIB, GB = 2**20, 2**30
 

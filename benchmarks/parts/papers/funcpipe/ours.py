@@ -11,11 +11,11 @@ from functools import cache
 from benchmarks.parts.papers.funcpipe.peers import Peer
 from benchmarks.parts.papers.funcpipe.setting import BASE_MIB, Setting, layers
 from benchmarks.parts.papers.rows import store
-from dayfly.plan.catalogued import Assumed, JobFacts, profile_of
-from dayfly.plan.configuration import Configuration
-from dayfly.plan.figures import Affine
-from dayfly.plan.predict import predict
-from dayfly.plan.profile import LayerBytes
+from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.figures import Affine
+from dayfly.planning.predict import predict
+from dayfly.planning.profile import LayerBytes
 
 COLLECTIVE = "overlapped"
 

@@ -14,7 +14,7 @@ from benchmarks.parts.papers.hydrozoa.workers import (
     machines,
     samples_per_s,
 )
-from dayfly.plan.formulas.hydrozoa import samples_per_usd
+from dayfly.planning.formulas.hydrozoa import samples_per_usd
 
 #: Of which model, and as which of the ratios, that stands below.
 _FITTED = ("resnet34", 2)

@@ -20,7 +20,7 @@ from benchmarks.parts.papers.hydrozoa.workers import (
     needed_mib,
 )
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, merged, together
-from dayfly.plan.formulas.hydrozoa import samples_per_usd, synchronisation_s
+from dayfly.planning.formulas.hydrozoa import samples_per_usd, synchronisation_s
 from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
 from dayfly.wire.pipelines.step import Boundary, PipelineStep

@@ -1,8 +1,10 @@
 """A place where functions run: what every platform promises.
 
 A function is started with a small payload, runs one handler, and ends with a small result or dies.
-It has a memory limit and a lifetime that bite, writes a log, and is billed by time. The conformance
-suite in `tests/platforms` runs over every platform.
+It has a memory limit and a lifetime that bite, writes a log, and is billed by time. What it gets is
+described by a `FunctionSpec`, the same for every platform; a platform's own settings are its
+`Options`. Platforms have names in a registry (registry.py), and the conformance suite in
+`tests/platforms` runs over all of them.
 
 Delivery is at least once on real platforms, so handlers are idempotent; an invocation carries its
 attempt, which fences late duplicates.
@@ -16,50 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, Self
 
 from dayfly.closing import Closing
 from dayfly.life.failure import Failure
+from dayfly.life.sessions import Session
+from dayfly.specs.functions import FunctionSpec
 
 #: What travels in and out of a function: JSON objects.
 Json = Mapping[str, Any]
 #: A function's code: takes the payload and the context, returns the result.
 Handler = Callable[[Json, "Context"], Json]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a function gets. None: not limited.
-
-    memory_mib: memory in MiB, as the platforms count it, the runtime's own included.
-    lifetime_s: seconds from the start of the handler's process to its kill; the cold start comes
-    before, as Lambda's 900 s do not count initialisation.
-    cpu_cores: seconds of CPU time a second, from 0.001, all threads together.
-    cold_start_s: seconds that each start takes longer, before the handler begins.
-    payload_bytes: the longest payload, and the longest result, as JSON. gpu_share: of one GPU, its
-    memory included; None: no GPU is given to it.
-    """
-
-    memory_mib: int | None = None
-    lifetime_s: float | None = None
-    cpu_cores: float | None = None
-    cold_start_s: float = 0.0
-    payload_bytes: int | None = None
-    gpu_share: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.memory_mib is not None and self.memory_mib < 1:
-            raise ValueError(f"memory of {self.memory_mib} MiB: must be at least 1")
-        if self.lifetime_s is not None and not self.lifetime_s > 0:
-            raise ValueError(f"lifetime of {self.lifetime_s} s: must be above 0")
-        if self.cpu_cores is not None and not self.cpu_cores >= 0.001:
-            raise ValueError(f"a share of {self.cpu_cores} CPUs: must be at least 0.001")
-        if not 0 <= self.cold_start_s < float("inf"):
-            raise ValueError(f"a cold start of {self.cold_start_s} s: must be 0 or more")
-        if self.payload_bytes is not None and self.payload_bytes < 1:
-            raise ValueError(f"payloads of {self.payload_bytes} bytes: must be at least 1")
-        if self.gpu_share is not None and not 0 < self.gpu_share <= 1:
-            raise ValueError(f"a share of {self.gpu_share} of a GPU: must be above 0, at most 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +44,7 @@ class Invocation:
     attempt: int
     handler: str
     payload: Json = field(repr=False)  # it has the coordinator's token
-    limits: Limits
+    spec: FunctionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +106,96 @@ class Ended:
         return None if self.failure is None else self.failure.line
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a platform is opened with: the run's side of it.
+
+    Args:
+        session: of this process; what a platform makes on this machine is recorded in it, and
+            removed when the session is closed or found dead. It stays open until the platform was
+            closed.
+        logs: a directory for what functions print, made if missing.
+        preload: modules that may be imported before a function starts; they run no tensor
+            operation.
+        variables: environment variables that libraries read while they are loaded, such as the
+            instruction sets that they may use (`life.processor`); None: as of a run that begins
+            here.
+    """
+
+    session: Session
+    logs: Path
+    preload: Sequence[str] = ()
+    variables: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogText:
+    """What a function printed. position: where to read on; only the platform knows its form."""
+
+    text: bytes
+    position: str
+
+
+class Logs(Protocol):
+    """Where a function's log can be read; every platform is one."""
+
+    def log(self, function: str, after: str = "") -> LogText:
+        """As `Platform.log`."""
+
+    def log_end(self, function: str) -> str:
+        """As `Platform.log_end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Of a platform that has no settings of its own."""
+
+
 class Platform(Closing):
     """Starts functions and tells how they ended. Use as a context manager, or close it.
 
-    One thread uses a platform at a time.
+    One thread uses a platform at a time. A new one is a subclass and a line in the registry, or an
+    entry point `dayfly.platforms` of another package.
     """
 
-    name: str
+    #: As `--platform` and the registry have it.
+    name: ClassVar[str]
+    #: A dataclass of its own settings, as `--platform-option NAME=VALUE` gives them; its fields
+    #: have defaults, and its docstring says what they mean.
+    Options: ClassVar[type] = NoOptions
+    #: Whether functions share this machine, its cores and its memory.
+    on_this_machine: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def open(cls, opening: Opening, options: Any) -> Self:
+        """A platform for a run's functions. options: an object of `Options`.
+
+        Raises RequestError for options that cannot be had here.
+        """
 
     @abstractmethod
-    def check(self, limits: Limits) -> None:
-        """Raise RequestError for limits that a function cannot have here; starts nothing."""
+    def check(self, specs: Sequence[FunctionSpec]) -> Sequence[str]:
+        """Check a request for so many functions at once, before any is started.
+
+        Returns sentences for the user about what is kept in another way than asked for. Raises
+        RequestError, with a remedy, for what cannot be had here.
+        """
+
+    def prepare(self) -> None:
+        """Begin with what makes later starts quick and is not billed; returns at once.
+
+        A checked image, a process with torch in it. By default there is nothing.
+        """
+        return None
+
+    def keep_warm(self) -> None:
+        """Leave what `prepare` made to the next platform of this process, when this is closed."""
+        return None
+
+    @abstractmethod
+    def least_memory_mib(self) -> int:
+        """The smallest memory size that a function can have here, in MiB."""
 
     @abstractmethod
     def invoke(self, invocation: Invocation) -> None:
@@ -174,8 +222,22 @@ class Platform(Closing):
         """Names of the functions that have not been reported as ended, sorted."""
 
     @abstractmethod
-    def log_path(self, function: str) -> Path:
-        """Where this function's standard output and error are, all attempts one after another."""
+    def log(self, function: str, after: str = "") -> LogText:
+        """Standard output and error of a function, all attempts one after another.
+
+        Args:
+            function: its name; of one that never ran there is nothing.
+            after: a position that this method returned, "" for the beginning. More can come while
+                the function runs.
+        """
+
+    @abstractmethod
+    def log_end(self, function: str) -> str:
+        """The position after all that a function has printed so far."""
+
+    @abstractmethod
+    def log_place(self, function: str) -> str:
+        """Where people find that log: a path or a URL."""
 
     @abstractmethod
     def close(self) -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dayfly.errors import RequestError
-from dayfly.life.platforms.base import Invocation, Limits
+from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.cgroups import Cgroup, Controller, Resource, find_controllers
 from dayfly.life.sessions import Session
+from dayfly.specs.functions import FunctionSpec
 
 Enforcer = Literal["auto", "cgroup", "rlimit"]
 #: What helps a user who may make no cgroups.
@@ -81,11 +82,11 @@ class Confiner:
             said = f"memory by {_place(memory)}: the kernel kills the function at its limit"
         return f"{said}; CPU time {'not at all' if cpu is None else f'by {_place(cpu)}'}"
 
-    def check(self, limits: Limits) -> None:
+    def check(self, spec: FunctionSpec) -> None:
         """Raise RequestError for a limit that nothing can hold a function to here."""
-        if limits.cpu_cores is not None and "cpu" not in self._controllers:
+        if spec.cpu_cores is not None and "cpu" not in self._controllers:
             raise RequestError(
-                f"a share of {limits.cpu_cores:g} CPUs cannot be enforced: this user may not make "
+                f"a share of {spec.cpu_cores:g} CPUs cannot be enforced: this user may not make "
                 f"cpu cgroups here; {WAY_OUT}"
             )
 
@@ -94,11 +95,11 @@ class Confiner:
 
         Raises RequestError as `check` does.
         """
-        self.check(invocation.limits)
+        self.check(invocation.spec)
         name = f"dayfly-{self._session.id}-{invocation.function}-{invocation.attempt}"
         wanted: dict[Resource, float | None] = {
             "memory": own_bytes,
-            "cpu": invocation.limits.cpu_cores,
+            "cpu": invocation.spec.cpu_cores,
         }
         made: dict[Controller, Cgroup] = {}
         held: dict[Resource, Cgroup] = {}

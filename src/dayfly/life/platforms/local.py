@@ -20,19 +20,38 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Self
 
 from dayfly.errors import RequestError, RunFailed
-from dayfly.life.platforms import gpus, lineage, memory_limits, processes
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Platform
+from dayfly.life.platforms import gpus, lineage, machine, memory_limits, processes
+from dayfly.life.platforms.base import Ended, Invocation, LogText, Opening, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
 from dayfly.life.platforms.local_call import LocalCall, Surroundings
 from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.platforms.local_zygote import LocalZygote
+from dayfly.life.platforms.log_files import LogFiles
 from dayfly.life.sessions import Session
+from dayfly.specs.functions import FunctionSpec
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
 _HANDLER_PATTERN = re.compile(r"[\w.]+:[\w.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    """Settings of the local platform.
+
+    Args:
+        memory: how it is limited: by "cgroup", by "rlimit", or "auto": by cgroup where this user
+            may make them.
+        gpus: to be given to functions, as CUDA_VISIBLE_DEVICES names them, with commas between;
+            None: all that torch can use here.
+    """
+
+    memory: Enforcer = "auto"
+    gpus: str | None = None
 
 
 class LocalPlatform(Platform):
@@ -51,6 +70,21 @@ class LocalPlatform(Platform):
     """
 
     name = "local"
+    Options: ClassVar[type] = LocalOptions
+    on_this_machine = True
+
+    @classmethod
+    def open(cls, opening: Opening, options: LocalOptions) -> Self:
+        """As `Platform.open`."""
+        names = None if options.gpus is None else tuple(options.gpus.split(","))
+        return cls(
+            opening.session,
+            opening.logs,
+            opening.preload,
+            options.memory,
+            names,
+            opening.variables,
+        )
 
     def __init__(
         self,
@@ -61,8 +95,7 @@ class LocalPlatform(Platform):
         gpu_names: Sequence[str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._logs = logs.absolute()
-        self._logs.mkdir(parents=True, exist_ok=True)
+        self._logs = LogFiles(logs)
         self._confiner = Confiner(session, enforcer)
         self._gpu_names = gpu_names
         self._shares: dict[str, float] = {}  # of a GPU, by function; also of those that ended
@@ -89,11 +122,11 @@ class LocalPlatform(Platform):
             self._gpu_names = gpus.gpus_of_this_machine()
         return self._gpu_names
 
-    def warm_up(self) -> None:
+    def prepare(self) -> None:
         """Have a zygote ready soon (seconds: it imports torch); does not wait for it."""
         self._monitor.want_zygote()
 
-    def keep_zygote(self) -> None:
+    def keep_warm(self) -> None:
         """When this platform is closed, leave its zygote to the next one of this process.
 
         If it is not at rest by then, it ends with the platform as ever.
@@ -101,16 +134,39 @@ class LocalPlatform(Platform):
         self._keeps_zygote = True
 
     def least_memory_mib(self) -> int:
-        """The smallest memory limit that a function can have here, in MiB; warms up to know it."""
+        """As `Platform.least_memory_mib`; waits for a zygote to know it."""
         return memory_limits.least_mib(self._monitor.base_bytes())
 
-    def check(self, limits: Limits) -> None:
-        """As `Platform.check`; warms up if memory is limited, to know what torch alone takes."""
-        self._confiner.check(limits)
-        if limits.memory_mib is not None:
-            memory_limits.own_bytes("a function", limits.memory_mib, self._monitor.base_bytes())
-        if limits.gpu_share is not None:
-            gpus.check_gpus(limits.gpu_share, 1, len(self.gpu_names()))
+    def check(self, specs: Sequence[FunctionSpec]) -> Sequence[str]:
+        """As `Platform.check`; waits for a zygote if memory is limited."""
+        for spec in dict.fromkeys(specs):
+            self._check(spec, len(specs))
+        by_rlimit = not self.memory_by_cgroup and any(spec.memory_mib for spec in specs)
+        notes = [
+            memory_limits.BY_RLIMIT if by_rlimit else None,
+            machine.crowding([spec.cpu_cores for spec in specs]),
+            machine.overcommitted([spec.memory_mib for spec in specs], machine.machine_mib()),
+        ]
+        return [note for note in notes if note is not None]
+
+    def _check(self, spec: FunctionSpec, count: int) -> None:
+        if spec.image is not None:
+            raise RequestError(
+                f"image {spec.image!r}: functions of the local platform are processes of this "
+                "machine and have no image: leave it out, or give another --platform"
+            )
+        if spec.gpu_share is not None:
+            gpus.check_gpus(spec.gpu_share, count, len(self.gpu_names()))
+        if spec.memory_mib is not None:
+            machine.check_machine(spec.memory_mib, machine.machine_mib())
+            least = self.least_memory_mib()
+            if spec.memory_mib < least:
+                raise RequestError(
+                    f"functions of {spec.memory_mib} MiB are too small: one with PyTorch in it "
+                    f"needs at least {least} MiB here: raise --memory, or --stage-memory of that "
+                    "stage"
+                )
+        self._confiner.check(spec)
 
     def invoke(self, invocation: Invocation) -> None:
         """As `Platform.invoke`; the first with a memory limit waits for the zygote.
@@ -126,14 +182,15 @@ class LocalPlatform(Platform):
             raise ValueError(f"handler {invocation.handler!r}: must be package.module:attribute")
         if function in self.running():
             raise ValueError(f"{function} is still running, or its end was not waited for")
-        memory_mib, own_bytes = invocation.limits.memory_mib, None
+        memory_mib, own_bytes = invocation.spec.memory_mib, None
         if memory_mib is not None:
             own_bytes = memory_limits.own_bytes(function, memory_mib, self._monitor.base_bytes())
-        gpu = self._seat(function, invocation.limits.gpu_share)
+        gpu = self._seat(function, invocation.spec.gpu_share)
         with ExitStack() as undo:
             confinement = self._confiner.make(invocation, own_bytes)
             undo.callback(confinement.remove)
-            surroundings = Surroundings(tuple(sys.path), self._lineage.environment(), gpu)
+            environment = {**self._lineage.environment(), **invocation.spec.environment}
+            surroundings = Surroundings(tuple(sys.path), environment, gpu)
             call = LocalCall(invocation, self.log_path(function), confinement, surroundings)
             undo.callback(call.discard)
             self._monitor.submit(call)
@@ -149,8 +206,18 @@ class LocalPlatform(Platform):
     def running(self) -> Sequence[str]:
         return self._monitor.names()
 
+    def log(self, function: str, after: str = "") -> LogText:
+        return self._logs.log(function, after)
+
+    def log_end(self, function: str) -> str:
+        return self._logs.log_end(function)
+
+    def log_place(self, function: str) -> str:
+        return str(self.log_path(function))
+
     def log_path(self, function: str) -> Path:
-        return self._logs / f"{function}.log"
+        """The file that a function's standard output and error go to."""
+        return self._logs.path(function)
 
     def close(self) -> None:
         """As `Platform.close`; does nothing in a forked child."""
@@ -186,4 +253,4 @@ class LocalPlatform(Platform):
         return names[mine]
 
     def _spawn_zygote(self) -> LocalZygote:
-        return self._lineage.spawn(self._logs / "_zygote.log")
+        return self._lineage.spawn(self._logs.path("_zygote"))

@@ -76,7 +76,7 @@ class LocalCall:
         payload = control.encode(
             invocation.payload,
             f"the payload of {invocation.function}",
-            invocation.limits.payload_bytes,
+            invocation.spec.payload_bytes,
         )
         self._log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         # In a descriptor and not through the socket: nobody has to wait until it was read.
@@ -198,7 +198,7 @@ class LocalCall:
         """The peak, counted as the limit counts: base and what came later; never above it."""
         if base_bytes is None or own_bytes is None:
             return None
-        peak_mib, memory_mib = (base_bytes + own_bytes) / MIB, self.invocation.limits.memory_mib
+        peak_mib, memory_mib = (base_bytes + own_bytes) / MIB, self.invocation.spec.memory_mib
         return peak_mib if memory_mib is None else min(peak_mib, memory_mib)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -210,10 +210,10 @@ class LocalCall:
                 anonymous_bytes = int(message["anonymous_bytes"])
                 self._footprint = Footprint(self._pid, anonymous_bytes, self._confinement.memory)
                 self.look()
-                limits = self.invocation.limits
-                if limits.lifetime_s is not None:
-                    started_at = float(message["started_at"]) + limits.cold_start_s
-                    self.kill_at = started_at + limits.lifetime_s
+                spec = self.invocation.spec
+                if spec.lifetime_s is not None:
+                    started_at = float(message["started_at"]) + spec.cold_start_s
+                    self.kill_at = started_at + spec.lifetime_s
                 if self.stopped is not None:
                     processes.kill(self.pidfd)
             case "begun":
@@ -229,7 +229,7 @@ class LocalCall:
 def _request(
     invocation: Invocation, payload: bytes, confinement: Confinement, surroundings: Surroundings
 ) -> bytes:
-    limits = invocation.limits
+    spec = invocation.spec
     head = {
         "function": invocation.function,
         "attempt": invocation.attempt,
@@ -237,12 +237,12 @@ def _request(
         "path": [os.path.abspath(entry) for entry in surroundings.path],
         "environment": dict(surroundings.environment),
         "gpu": surroundings.gpu,
-        "limits": {
-            "memory_mib": limits.memory_mib,
-            "lifetime_s": limits.lifetime_s,
-            "cold_start_s": limits.cold_start_s,
-            "payload_bytes": limits.payload_bytes,
-            "gpu_share": limits.gpu_share,
+        "spec": {
+            "memory_mib": spec.memory_mib,
+            "lifetime_s": spec.lifetime_s,
+            "cold_start_s": spec.cold_start_s,
+            "payload_bytes": spec.payload_bytes,
+            "gpu_share": spec.gpu_share,
             "data_bytes": confinement.own_bytes if confinement.memory is None else None,
         },
         "cgroups": [str(cgroup.procs_path) for cgroup in confinement.cgroups],

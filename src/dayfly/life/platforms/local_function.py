@@ -117,35 +117,35 @@ def _move_in(log_fd: int) -> None:
 
 def _run(request: Mapping[str, Any], started_at: float, connection: socket.socket) -> int:
     """Call the handler and report; returns the exit code."""
-    limits = request["limits"]
+    spec = request["spec"]
     try:
         for procs in request["cgroups"]:
             with open(procs, "w") as file:
                 file.write("0")
-        if limits["data_bytes"] is not None:
-            memory_limits.limit_data_of_this_process(limits["data_bytes"])
-        if limits["memory_mib"] is not None:
+        if spec["data_bytes"] is not None:
+            memory_limits.limit_data_of_this_process(spec["data_bytes"])
+        if spec["memory_mib"] is not None:
             allocator.give_back()
         torch.set_num_threads(THREADS)
         if request["gpu"] is not None:
-            gpus.become(request["gpu"], limits["gpu_share"])
+            gpus.become(request["gpu"], spec["gpu_share"])
         # What a platform's cold start takes longer than ours; its lifetime begins afterwards.
-        time.sleep(limits["cold_start_s"])
-        started_at += limits["cold_start_s"]
-        lifetime_s = limits["lifetime_s"]
+        time.sleep(spec["cold_start_s"])
+        started_at += spec["cold_start_s"]
+        lifetime_s = spec["lifetime_s"]
         context = Context(
             function=request["function"],
             attempt=request["attempt"],
             started_at=started_at,
             deadline=None if lifetime_s is None else started_at + lifetime_s,
-            memory_mib=limits["memory_mib"],
-            gpu_share=limits["gpu_share"],
+            memory_mib=spec["memory_mib"],
+            gpu_share=spec["gpu_share"],
         )
         handler = _resolve(request["handler"])
         control.send(connection, {"kind": "begun", "at": time.monotonic()})
         result = handler(request["payload"], context)
         what = f"the result of {request['handler']}"
-        body = control.encode(result, what, limits["payload_bytes"])
+        body = control.encode(result, what, spec["payload_bytes"])
         if (resident := Resident.of("self")) is not None:
             control.send(connection, {"kind": "resident", **asdict(resident)})
         control.send_encoded(connection, b'{"kind": "result", "result": ' + body + b"}")
@@ -156,7 +156,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         # First of all: the report needs memory, too.
         memory_limits.lift_data_limit()
         report = _report(
-            error, limited=limits["memory_mib"] is not None, has_gpu=request["gpu"] is not None
+            error, limited=spec["memory_mib"] is not None, has_gpu=request["gpu"] is not None
         )
         control.send(connection, report)
         print(report["failure"]["traceback"], file=sys.stderr)

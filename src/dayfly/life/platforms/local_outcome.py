@@ -50,25 +50,25 @@ def ended(facts: Facts) -> Ended:
 
 
 def _judge(facts: Facts) -> tuple[Outcome, str]:
-    limits = facts.invocation.limits
+    spec = facts.invocation.spec
     peak = "unknown" if facts.peak_mib is None else f"{facts.peak_mib:.0f} MiB"
     if facts.said is not None:
         match facts.said["kind"]:
             case "result":
                 return Outcome.RETURNED, ""
             case "memory":
-                reason = f"out of memory: limit {limits.memory_mib} MiB, an allocation was refused"
+                reason = f"out of memory: limit {spec.memory_mib} MiB, an allocation was refused"
                 return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case "gpu memory":
-                reason = f"out of GPU memory: its share is {limits.gpu_share:g} of a GPU"
+                reason = f"out of GPU memory: its share is {spec.gpu_share:g} of a GPU"
                 return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case _ if facts.oom_killed:  # in a process that the function had started
-                reason = f"out of memory: limit {limits.memory_mib} MiB, peak {peak}"
+                reason = f"out of memory: limit {spec.memory_mib} MiB, peak {peak}"
                 return Outcome.OUT_OF_MEMORY, f"{reason}\n{_traceback(facts.said)}"
             case _:
                 return Outcome.RAISED, _traceback(facts.said)
     if facts.stopped is Outcome.LIFETIME:
-        return Outcome.LIFETIME, f"killed at the end of its lifetime of {limits.lifetime_s:g} s"
+        return Outcome.LIFETIME, f"killed at the end of its lifetime of {spec.lifetime_s:g} s"
     if facts.stopped is not None:
         return facts.stopped, facts.stopped.value
     if facts.wait_status is None:
@@ -76,7 +76,7 @@ def _judge(facts: Facts) -> tuple[Outcome, str]:
     if os.WIFSIGNALED(facts.wait_status):
         number = os.WTERMSIG(facts.wait_status)
         if number == signal.SIGKILL and facts.oom_killed:
-            reason = f"out of memory: limit {limits.memory_mib} MiB, peak {peak}"
+            reason = f"out of memory: limit {spec.memory_mib} MiB, peak {peak}"
             return Outcome.OUT_OF_MEMORY, reason
         if number in (signal.SIGKILL, signal.SIGTERM):
             return Outcome.KILLED, f"killed by {_name(number)} from outside"

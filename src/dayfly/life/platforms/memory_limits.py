@@ -14,12 +14,16 @@ import errno
 import math
 import os
 import resource
-from collections.abc import Sequence
 from pathlib import Path
 
 from dayfly.errors import RequestError
 
 MIB = 2**20
+#: What to tell a user whose functions are limited so.
+BY_RLIMIT = (
+    "memory is limited by RLIMIT_DATA, as this user may make no cgroups: an allocation beyond the "
+    "limit fails, and each child of a function has the limit for itself"
+)
 #: What a function must have beside its base to start at all, in bytes.
 LEAST_OWN_BYTES = 16 * MIB
 
@@ -38,32 +42,6 @@ def own_bytes(function: str, memory_mib: int, base_bytes: int) -> int:
             f"give it at least {least_mib(base_bytes)} MiB"
         )
     return memory_mib * MIB - base_bytes
-
-
-def machine_mib() -> int:
-    """Memory of this machine with its swap, in MiB."""
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return sum(int(fields[name].split()[0]) for name in ("MemTotal", "SwapTotal")) // 1024
-
-
-def check_machine(memory_mib: int, machine: int) -> None:
-    """Raise RequestError for a function's limit above the memory of the machine, both in MiB."""
-    if memory_mib > machine:
-        raise RequestError(
-            f"functions of {memory_mib} MiB are larger than this machine, which has {machine} MiB: "
-            "lower --memory, or --stage-memory of that stage"
-        )
-
-
-def overcommitted(sizes_mib: Sequence[int | None], machine: int) -> str | None:
-    """Says it if this machine has less memory than all functions may take; None: not limited."""
-    wanted = sum(size for size in sizes_mib if size is not None)
-    if wanted <= machine:
-        return None
-    return (
-        f"{len(sizes_mib)} functions may take {wanted} MiB together, and this machine has "
-        f"{machine}: it runs out of memory before they reach their limits"
-    )
 
 
 def resident_bytes() -> int:

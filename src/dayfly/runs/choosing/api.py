@@ -9,9 +9,9 @@ from typing import Any
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.plan.choose.front import Front
-from dayfly.plan.profile import Profile
-from dayfly.plan.profile_file import read_profile
+from dayfly.planning.choose.front import Front
+from dayfly.planning.profile import Profile
+from dayfly.planning.profile_file import read_profile
 from dayfly.runs.api import overridden
 from dayfly.runs.choosing.asked import TIME_LIMIT_S, Asked
 from dayfly.runs.choosing.choice import Choice, choice_of
@@ -38,7 +38,7 @@ def plan(
     job: a job, its profile, or the file of one. platform, store: names of the catalogue; a profile
     has its own. deadline_s, budget_usd: refused if no plan keeps them; `front.cheapest_within` and
     its neighbours choose. time_limit_s: of search and re-ranking. assumed: of a job, what is said
-    in place of the catalogue's rows (`dayfly.plan.catalogued.Assumed`). catalogue: directory of
+    in place of the catalogue's rows (`dayfly.planning.catalogued.Assumed`). catalogue: directory of
     your own rows. asked: see `dayfly.runs.choosing.asked.Asked`, such as workers=, memory_mib=.
 
     A point's `plan.plan` goes to `dayfly.train(job, plan=...)`. Raises RequestError, with what

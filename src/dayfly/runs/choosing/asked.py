@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from dayfly.errors import RequestError
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.goal import Goal
 
 #: Functions at once, unless said otherwise: as many as virtual time goes through one by one.

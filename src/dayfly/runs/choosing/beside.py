@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.in_words import dollars, seconds
-from dayfly.plan.choose.stores_beside import difference
+from dayfly.planning.choose.in_words import dollars, seconds
+from dayfly.planning.choose.stores_beside import difference
 from dayfly.runs.choosing.candidates import over
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.choosing.ranking import Option, fits, predicted

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.data_parallel import (
+from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
     collectives_of,
     plan_data_parallel,
 )
-from dayfly.plan.choose.from_profile import k_reduce_problem, limited
-from dayfly.plan.choose.front import Point
-from dayfly.plan.choose.k_reduce import plan_k_reduce
-from dayfly.plan.choose.k_reduce_problem import KReducePlan
-from dayfly.plan.choose.pipelines.choose import choose
-from dayfly.plan.choose.pipelines.plan import PipelinePlan
-from dayfly.plan.choose.pipelines_from_profile import stages_problems
-from dayfly.plan.memory import peak_mib
+from dayfly.planning.choose.from_profile import k_reduce_problem, limited
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_problem import KReducePlan
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines_from_profile import stages_problems
+from dayfly.planning.memory import peak_mib
 from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.planning import Wanted, configuration, profile_settings

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.choose.pipelines.compiled import COMMAND as COMPILE
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
 from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.beside import Beside, beside
 from dayfly.runs.choosing.beside import words as store_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayfly.plan.stages import stage_memory_mib, stage_range, stage_size
+from dayfly.planning.stages import stage_memory_mib, stage_range, stage_size
 from dayfly.runs.choosing.ranking import Option
 from dayfly.runs.planning import configuration
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose import front_words
-from dayfly.plan.choose.front import DELTA, Front, Point
-from dayfly.plan.choose.in_words import dollars, number, seconds
+from dayfly.planning.choose import front_words
+from dayfly.planning.choose.front import DELTA, Front, Point
+from dayfly.planning.choose.in_words import dollars, number, seconds
 
 P = TypeVar("P")
 

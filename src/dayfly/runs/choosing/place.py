@@ -8,7 +8,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.plan.profile import Profile, in_words
+from dayfly.planning.profile import Profile, in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

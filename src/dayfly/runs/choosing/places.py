@@ -14,9 +14,9 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.plan.catalogued import Assumed, profile_of
-from dayfly.plan.choose.from_profile import over_store
-from dayfly.plan.profile import Profile
+from dayfly.planning.catalogued import Assumed, profile_of
+from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.place import Place
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def places_of_job(
     from dayfly.runs.profiling.from_catalogue import base_mib, job_facts
 
     facts = job_facts(job, name)
-    given.setdefault("base_mib", (base_mib(),))
+    if "base_mib" not in given:
+        given["base_mib"] = (base_mib(),)
     made = []
     for platform, store in pairs:
         said = {}
@@ -145,14 +146,16 @@ def _own_store(platform: FunctionPlatform) -> str:
     for beginning, store in _OWN_STORES.items():
         if platform.name.startswith(beginning):
             return store
-    raise RequestError(f"--platform {platform.name} has no usual store: name one with --store")
+    raise RequestError(
+        f"--platform {platform.name} has no usual store: name one with --price-store"
+    )
 
 
 def _check_reach(platform: FunctionPlatform, store: str) -> None:
     """Functions that are invoked with a payload cannot be connected to; containers can."""
     if store.startswith(DIRECT) and platform.payload_sync_bytes is not None:
         raise RequestError(
-            f"--store {DIRECT}: functions of {platform.name} cannot open connections to each "
+            f"--price-store {DIRECT}: functions of {platform.name} cannot open connections to each "
             "other: name a store, or a platform of containers, as fargate"
         )
 

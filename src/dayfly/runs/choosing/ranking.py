@@ -21,13 +21,13 @@ from itertools import groupby
 from statistics import geometric_mean
 
 from dayfly.errors import RequestError
-from dayfly.plan.choose.front import Front, Point
-from dayfly.plan.epochs import step_messages
-from dayfly.plan.many import MOST_SIMULATED
-from dayfly.plan.plan import Plan
-from dayfly.plan.predict import predict
-from dayfly.plan.prediction import Prediction
-from dayfly.plan.stages import check_configuration
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.epochs import step_messages
+from dayfly.planning.many import MOST_SIMULATED
+from dayfly.planning.plan import Plan
+from dayfly.planning.predict import predict
+from dayfly.planning.prediction import Prediction
+from dayfly.planning.stages import check_configuration
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.planning import configuration, plan_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.plan.profile import Profile
+from dayfly.planning.profile import Profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.displays import Lines, Silent, StandardError
 from dayfly.runs.keywords import check_keywords
@@ -41,7 +41,8 @@ def profile(
 
     batch_size: in place of the job's. quick: measure less often. progress: say on standard error
     what is being measured. settings: those of `dayfly.runs.settings.Settings` in `PROFILED`, such
-    as cpu_cores=, uplink_mb_per_s=, imitate=. `dayfly.plan.profile_file` writes and reads profiles.
+    as cpu_cores=, uplink_mb_per_s=, imitate=. `dayfly.planning.profile_file` writes and reads
+    profiles.
 
     Raises RequestError if the request is wrong, and RunFailed if a function fails.
     """

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from dayfly.errors import RunFailed
-from dayfly.life.platforms.base import Ended, Invocation, Limits, Outcome, Platform
+from dayfly.life.platforms.base import Ended, Invocation, Outcome, Platform
 from dayfly.life.reports import read_reports
-from dayfly.plan.profile import in_words
+from dayfly.planning.profile import in_words
 from dayfly.runs.profiling import life, neighbours
 from dayfly.runs.task import Task
+from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 _NEIGHBOUR = "dayfly.runs.profiling.neighbours:main"
 #: Longest wait between two looks at what functions report, in seconds.
@@ -25,10 +26,10 @@ class TooSmall(RunFailed):
 
 
 def invocation(
-    function: str, handler: str, payload: Mapping[str, Any], limits: Limits
+    function: str, handler: str, payload: Mapping[str, Any], spec: FunctionSpec
 ) -> Invocation:
     """The only attempt of a function."""
-    return Invocation(function=function, attempt=0, handler=handler, payload=payload, limits=limits)
+    return Invocation(function=function, attempt=0, handler=handler, payload=payload, spec=spec)
 
 
 def call(platform: Platform, calls: Sequence[Invocation], channel: Channel) -> list[Ended]:
@@ -53,7 +54,7 @@ def call(platform: Platform, calls: Sequence[Invocation], channel: Channel) -> l
 
 @contextmanager
 def beside(
-    platform: Platform, store: FileStore, task: Task, request: life.Request, limits: Limits
+    platform: Platform, store: Store, task: Task, request: life.Request, spec: FunctionSpec
 ) -> Iterator[None]:
     """While it is open, neighbours are there, and compute when the watched function says so.
 
@@ -62,22 +63,21 @@ def beside(
     name = request.name
     payload = {"task": task.dump(), "samples": request.each, "name": name}
     calls = [
-        invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, limits)
+        invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, spec)
         for n in range(request.neighbours)
     ]
     marks = [neighbours.ready(name, n) for n in range(request.neighbours)]
     try:
         for one in calls:
             platform.invoke(one)
-        while not all(map(store.exists, marks)):
+        while any(store.stat(mark) is None for mark in marks):
             for over in platform.wait(_LOOK_S):
                 _check(over)
         yield
     finally:
         _end(platform, calls)
         neighbours.end(store, name)
-        for mark in marks:
-            store.delete(mark)
+        store.delete(marks)
 
 
 def _end(platform: Platform, calls: Sequence[Invocation]) -> None:
@@ -91,7 +91,7 @@ def _end(platform: Platform, calls: Sequence[Invocation]) -> None:
 
 def _check(ended: Ended) -> None:
     """Raise what became of a function, unless it returned."""
-    size = in_words(ended.invocation.limits.memory_mib)
+    size = in_words(ended.invocation.spec.memory_mib)
     if ended.outcome is Outcome.RETURNED:
         return
     if ended.outcome is Outcome.OUT_OF_MEMORY:

@@ -38,7 +38,7 @@ from dayfly.wire.message import Header
 from dayfly.wire.schedule import MOST_CHUNKS, Kind
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import Way
-from dayfly.wire.store import open_store
+from dayfly.wire.stores import open_store
 from dayfly.wire.summation import add_up
 from dayfly.wire.tensors import as_bytes
 

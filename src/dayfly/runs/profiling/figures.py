@@ -17,15 +17,15 @@ from itertools import pairwise, zip_longest
 from statistics import NormalDist, median
 from typing import Any
 
-from dayfly.plan.figures import Affine, Figure, Transfer
-from dayfly.plan.fits import fit_affine, fit_transfer
-from dayfly.plan.profile import Pass, SizeProfile
+from dayfly.planning.figures import Affine, Figure, Transfer
+from dayfly.planning.fits import fit_affine, fit_transfer
+from dayfly.planning.profile import Pass, SizeProfile
 from dayfly.runs.profiling.measured import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
 from dayfly.runs.profiling.passage import MICRO_BATCHES
 from dayfly.runs.profiling.rounds import Round
 from dayfly.wire.collectives.push_pull import serve
-from dayfly.wire.streams import Store
+from dayfly.wire.streams import ServingThread
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 #: size of a message, wall seconds, CPU seconds
@@ -194,7 +194,7 @@ def unevenness(measured: Measured) -> float:
     return apart / _APART / middle if middle else 0.0
 
 
-def store_of(served: Sequence[tuple[int, float]]) -> Store | None:
+def store_of(served: Sequence[tuple[int, float]]) -> ServingThread | None:
     """What messages take of their store's thread, by sizes and CPU seconds of some; None: of none.
 
     It is asked itself, so how a function is limited does not matter.
@@ -205,7 +205,7 @@ def store_of(served: Sequence[tuple[int, float]]) -> Store | None:
     for size, cpu_s in served:
         by_size[size].append(cpu_s)
     line = fit_affine((size, median(found)) for size, found in by_size.items())
-    return Store(cpu_s=line.fixed, cpu_s_per_byte=line.each)
+    return ServingThread(cpu_s=line.fixed, cpu_s_per_byte=line.each)
 
 
 def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:

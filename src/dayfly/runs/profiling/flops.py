@@ -19,10 +19,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dayfly.errors import RequestError, in_short
 from dayfly.job import Job
-from dayfly.plan.figures import Affine
+from dayfly.planning.figures import Affine
 from dayfly.runs.profiling.layers import Layers
-from dayfly.train.forward import forward
-from dayfly.train.randomness import DROPOUT, seeded
+from dayfly.training.forward import forward
+from dayfly.training.randomness import DROPOUT, seeded
 
 
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:

@@ -19,14 +19,14 @@ from dayfly.batches import BLOCK_NUMBERS
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
-from dayfly.plan.catalogued import Assumed, JobFacts, profile_of
-from dayfly.plan.profile import Profile
+from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
+from dayfly.planning.profile import Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.flops import layer_flops
 from dayfly.runs.profiling.layers import Layers, layer_bytes
-from dayfly.train.randomness import DATA, seeded
-from dayfly.train.replica import build_optimizer
-from dayfly.train.stages.build import build_skeleton
+from dayfly.training.randomness import DATA, seeded
+from dayfly.training.replica import build_optimizer
+from dayfly.training.stages.build import build_skeleton
 
 _BASE_TIMEOUT_S = 120
 #: What a worker imports, and then the most memory that it had; ru_maxrss may be its parent's.

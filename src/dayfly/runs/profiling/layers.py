@@ -20,11 +20,11 @@ from torch.utils.data import default_collate
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.plan.profile import LayerBytes
-from dayfly.train.devices import device_of
-from dayfly.train.forward import forward
-from dayfly.train.randomness import DROPOUT, seeded
-from dayfly.train.stages.layers import check_held, layers_of
+from dayfly.planning.profile import LayerBytes
+from dayfly.training.devices import device_of
+from dayfly.training.forward import forward
+from dayfly.training.randomness import DROPOUT, seeded
+from dayfly.training.stages.layers import check_held, layers_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from dayfly.runs.profiling.rounds import Round, TimedSteps
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
-from dayfly.wire.store import FileStore, open_store
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
@@ -197,7 +198,7 @@ class Watched(Worker):
                 parts, times = self._each_part(batches, times), times + 1
         self._be_alone(store)
 
-    def _be_alone(self, store: FileStore) -> None:
+    def _be_alone(self, store: Store) -> None:
         """Have neighbours end, and wait until they have."""
         if self._slots is None:
             return

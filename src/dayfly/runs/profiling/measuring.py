@@ -24,14 +24,13 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
-from dayfly.life.platforms.base import Ended, Limits
+from dayfly.life.platforms.base import Ended
 from dayfly.life.platforms.cgroups import cpu_quota_us
-from dayfly.life.platforms.local import LocalPlatform
-from dayfly.plan.channels import in_flight
-from dayfly.plan.fits import fit_fasdl
-from dayfly.plan.profile import LayerBytes, Profile, SizeProfile, in_words
+from dayfly.planning.channels import in_flight
+from dayfly.planning.fits import fit_fasdl
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs import preloads
-from dayfly.runs.allotment import Allotment, allotment, crowding
+from dayfly.runs.allotment import Allotment, allotment
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.planning import Wanted
@@ -45,12 +44,13 @@ from dayfly.runs.shipping import Shipped, ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import Workplace, site_of
-from dayfly.train.arrays import Part, place
+from dayfly.specs.functions import FunctionSpec
+from dayfly.training.arrays import Part, place
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.shaping import Rates
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 
 _LIFE = "dayfly.runs.profiling.life:main"
 _NOTHING = "dayfly.runs.profiling.life:nothing"
@@ -90,7 +90,7 @@ def profile(
     made = made_here()
     with (
         StopSignals() as signals,
-        Workplace.open(None, preloads.PROFILE, signals, variables(made)) as workplace,
+        Workplace.open(None, preloads.PROFILE, signals, variables(made), settings) as workplace,
     ):
         bench = _Bench(job, each[0], workplace, name, code, quick=quick)
         found: list[SizeProfile] = []
@@ -158,7 +158,7 @@ class _Bench:
         self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
         self._generation = 0
-        self._shipped: Shipped = ship(job, code, store)
+        self._shipped: Shipped = ship(job, code, store, run=workplace.directory)
         prepared = prepare(job, settings)
         self._parts: tuple[Part, ...] = ()
         self.served: list[tuple[int, float]] = []
@@ -175,34 +175,32 @@ class _Bench:
         """What is known of the job, and of functions of this size. Raises TooSmall."""
         allotted = allotment(settings)
         # Neither is of a step: both are added where they count.
-        limits = replace(allotted.limits, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
+        spec = replace(allotted.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
         size = in_words(settings.memory_mib)
-        memory_mib = limits.memory_mib
+        memory_mib = spec.memory_mib
         least_mib = self._workplace.platform.least_memory_mib() if memory_mib is not None else 0
         if memory_mib is not None and memory_mib < least_mib:
             raise TooSmall(
                 f"functions of {size} are too small: one with PyTorch in it needs {least_mib} MiB "
                 "here"
             )
-        if (said := self._workplace.check(limits, 2)) is not None:
+        for said in self._workplace.platform.check([spec] * 2):
             note(said)
-        if (crowded := crowding([limits.cpu_cores] * 2)) is not None:
-            note(crowded)
-        allotted = Allotment(limits, allotted.rates)
+        allotted = Allotment(spec, allotted.rates)
         with self._channel(settings, senders=1) as channel:
             told(f"{size}: starting functions")
-            idle = self._idle(limits, channel)
+            idle = self._idle(spec, channel)
             told(f"{size}: layers and steps")
             ended, facts, samples = self._live(settings, allotted, channel, note)
         told(f"{size}: messages")
         lead, follow = self._exchange(settings, allotted, samples)
-        period_us, quota_us = (0, 0) if limits.cpu_cores is None else cpu_quota_us(limits.cpu_cores)
-        part_of_core = limits.cpu_cores is not None and limits.cpu_cores < 1
+        period_us, quota_us = (0, 0) if spec.cpu_cores is None else cpu_quota_us(spec.cpu_cores)
+        part_of_core = spec.cpu_cores is not None and spec.cpu_cores < 1
         assert ended.result is not None
         kind = channel_kind(self._url(settings))
         measured = Measured(
             memory_mib=settings.memory_mib,
-            cpu_cores=limits.cpu_cores,
+            cpu_cores=spec.cpu_cores,
             period_s=period_us / 1e6,
             at_once_s=quota_us / 1e6 if part_of_core else None,
             samples=samples,
@@ -217,16 +215,16 @@ class _Bench:
             follow=follow,
             collective=replace(settings, workers=2).reducing,
             few=exchange.FEW,
-            neighbours=self._neighbours(settings, limits),
+            neighbours=self._neighbours(settings, spec),
             in_flight=in_flight(kind, limited=allotted.rates is not None),
         )
         return facts, replace(size_profile(measured), rates=allotted.rates)
 
-    def _idle(self, limits: Limits, channel: Channel) -> list[Ended]:
+    def _idle(self, spec: FunctionSpec, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
         platform = self._workplace.platform
         return [
-            call(platform, [invocation(f"idle-{number}", _NOTHING, {}, limits)], channel)[0]
+            call(platform, [invocation(f"idle-{number}", _NOTHING, {}, spec)], channel)[0]
             for number in range(3 if self._quick else 7)
         ]
 
@@ -248,13 +246,13 @@ class _Bench:
                 each=next((count for count in samples if count <= few), samples[-1]),
                 budget_s=3.0 if self._quick else 8.0,
                 name="measured/life",
-                neighbours=self._neighbours(settings, allotted.limits),
+                neighbours=self._neighbours(settings, allotted.spec),
             )
             task = self._task(settings, allotted.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
             try:
-                watched = invocation("profiled", _LIFE, payload, allotted.limits)
-                with beside(platform, self._store, task, request, allotted.limits):
+                watched = invocation("profiled", _LIFE, payload, allotted.spec)
+                with beside(platform, self._store, task, request, allotted.spec):
                     (ended,) = call(platform, [watched], channel)
             except TooSmall:
                 if more == _MOST_PIECES or most == 1:
@@ -272,7 +270,7 @@ class _Bench:
         self, settings: Settings, allotted: Allotment, samples: Sequence[int]
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Two functions that send each other messages; smaller ones, if memory is short."""
-        cores = allotted.limits.cpu_cores
+        cores = allotted.spec.cpu_cores
         at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
         known = _QUICK_SIZES if self._quick else _SIZES
         for sizes in (known, known[:-2]):
@@ -295,7 +293,7 @@ class _Bench:
                             "task": self._task(pair, allotted.rates, rank, 2, 1).dump(),
                             "request": asdict(request),
                         },
-                        allotted.limits,
+                        allotted.spec,
                     )
                     for rank in range(2)
                 ]
@@ -310,11 +308,11 @@ class _Bench:
             return ends
         raise AssertionError("the loop returns or raises")
 
-    def _neighbours(self, settings: Settings, limits: Limits) -> int:
+    def _neighbours(self, settings: Settings, spec: FunctionSpec) -> int:
         """Only functions of this machine share what it has."""
-        if settings.platform != LocalPlatform.name:
+        if not self._workplace.platform.on_this_machine:
             return 0
-        return neighbours.count_beside(limits.cpu_cores, len(os.sched_getaffinity(0)))
+        return neighbours.count_beside(spec.cpu_cores, len(os.sched_getaffinity(0)))
 
     @contextmanager
     def _channel(self, settings: Settings, senders: int) -> Iterator[Channel]:
@@ -331,7 +329,7 @@ class _Bench:
 
     def _measured(self, name: str) -> Mapping[str, Any]:
         measured: Mapping[str, Any] = json.loads(self._store.get(name))
-        self._store.delete(name)
+        self._store.delete([name])
         return measured
 
     def _task(

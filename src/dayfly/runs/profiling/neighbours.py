@@ -19,7 +19,8 @@ from enum import Enum
 from dayfly.life.platforms.base import Context, Json
 from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import Task
-from dayfly.wire.store import FileStore, open_store
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Store
 
 #: Of the machine's cores, what is left to everything else.
 _SPARE_CORES = 0.5
@@ -101,14 +102,14 @@ def count_beside(cpu_cores: float | None, machine_cores: int) -> int:
     return max(0, min(_MOST, int((machine_cores - _SPARE_CORES) / each + 1e-9) - 1))
 
 
-def tell(store: FileStore, name: str, slots: Slots) -> None:
+def tell(store: Store, name: str, slots: Slots) -> None:
     """Tell neighbours their slots. name: of the measurements in the store."""
     store.put(f"{name}-{_SLOTS}", json.dumps(asdict(slots)).encode())
 
 
-def end(store: FileStore, name: str) -> None:
+def end(store: Store, name: str) -> None:
     """Have neighbours end before they would compute the next time. May be called twice."""
-    store.delete(f"{name}-{_SLOTS}")
+    store.delete([f"{name}-{_SLOTS}"])
 
 
 def ready(name: str, number: int) -> str:
@@ -123,13 +124,13 @@ def main(payload: Json, context: Context) -> Json:
     run = pass_of(task, payload["samples"])
     run()
     store.put(ready(name, payload["number"]), b"")
-    while not store.exists(slots):
+    while store.stat(slots) is None:
         time.sleep(_LOOK_S)
     turns = Slots(**json.loads(store.get(slots)))
     while True:
         wait_s = turns.until_busy_s(time.time())
         if wait_s > 0:
             time.sleep(wait_s)
-            if not store.exists(slots):
+            if store.stat(slots) is None:
                 return {}
         run()

@@ -17,9 +17,9 @@ import torch
 from dayfly.job import Job
 from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.profiling.passes import clock
-from dayfly.train.flat import FlatBuffer
-from dayfly.train.stages.build import StageModel
-from dayfly.train.stages.compute import Micro, Stage
+from dayfly.training.flat import FlatBuffer
+from dayfly.training.stages.build import StageModel
+from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.engine import Engine
 from dayfly.wire.lanes import Plan
 from dayfly.wire.pipelines.layout import Layout

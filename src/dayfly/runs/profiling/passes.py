@@ -29,15 +29,15 @@ from dayfly.job import Job
 from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.shipping import receive
 from dayfly.runs.task import Task
-from dayfly.train.devices import to_device
-from dayfly.train.forward import forward
-from dayfly.train.order import Epochs
-from dayfly.train.randomness import DROPOUT, seed_generators
-from dayfly.train.replica import Replica
-from dayfly.train.slices import Slices
-from dayfly.train.sources import Source, open_sources
-from dayfly.train.synchronous import Synchronous
-from dayfly.wire.store import open_store
+from dayfly.training.devices import to_device
+from dayfly.training.forward import forward
+from dayfly.training.order import Epochs
+from dayfly.training.randomness import DROPOUT, seed_generators
+from dayfly.training.replica import Replica
+from dayfly.training.slices import Slices
+from dayfly.training.sources import Source, open_sources
+from dayfly.training.synchronous import Synchronous
+from dayfly.wire.stores import open_store
 
 #: CPU time of the thread that asks, in seconds.
 clock: Callable[[], float] = time.thread_time

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dayfly.train.replica import Wishes
-from dayfly.train.slices import Piece
-from dayfly.train.synchronous import Synchronous
+from dayfly.training.replica import Wishes
+from dayfly.training.slices import Piece
+from dayfly.training.synchronous import Synchronous
 
 
 class Round(NamedTuple):

@@ -1,10 +1,20 @@
-"""How workers take steps together: one file a protocol. What `--sync` takes is in `PROTOCOLS`."""
+"""How workers take steps together: one file a protocol, each described in `specs.protocols`."""
 
 from __future__ import annotations
+
+import pkgutil
 
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
 from dayfly.runs.protocols.whole_model import WholeModel
+from dayfly.specs.protocols import PROTOCOLS
 
-#: Protocols by the name that `--sync` takes.
-PROTOCOLS: dict[str, type[WholeModel]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}
+_BUILT_IN: dict[str, type[WholeModel]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}
+
+
+def protocol(name: str) -> type[WholeModel]:
+    """What carries out the protocol of this name, which is a known one."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    found: type[WholeModel] = pkgutil.resolve_name(PROTOCOLS[name].step)
+    return found

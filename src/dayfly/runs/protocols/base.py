@@ -18,15 +18,15 @@ from dayfly.runs.places import Places
 from dayfly.runs.progress import Progress
 from dayfly.runs.spans import Spans
 from dayfly.runs.task import Task
-from dayfly.train.evaluation import Evaluation
-from dayfly.train.order import Epochs, Rounds
-from dayfly.train.replica import Replica, Wishes
-from dayfly.train.slices import Slices
-from dayfly.train.sources import Source
-from dayfly.train.state import Tensors
+from dayfly.training.evaluation import Evaluation
+from dayfly.training.order import Epochs, Rounds
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.slices import Slices
+from dayfly.training.sources import Source
+from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Station:
 
     task: Task
     job: Job
-    store: FileStore
+    store: Store
     replica: Replica
     progress: Progress
     epochs: Epochs
@@ -66,13 +66,11 @@ class Station:
 class Protocol(Closing):
     """Takes rounds at a station. Made before the replica's state is loaded.
 
-    hands_over_within: whether a worker may hand over within a round, keeping its own state.
     steps_when_written: whether it calls the station's `written` before the replica's `step`, so
     that a checkpoint needs no copies of what that changes. own_finite: whether this worker's own
     losses of the round that was taken are finite, as far as it computed them.
     """
 
-    hands_over_within: ClassVar[bool] = False
     steps_when_written: ClassVar[bool] = False
     own_finite: bool = True
 

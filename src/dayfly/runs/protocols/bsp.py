@@ -3,7 +3,7 @@
 The gradients go out in buckets, by threads of their own, while the backward pass still computes
 those of the layers before; over a link several buckets at once, so that one's latency is another's
 transfer. Small models have one bucket, which the training thread sums itself. Compression may have
-it otherwise: `train/compression/` says what is summed, and when it can begin.
+it otherwise: `training/compression/` says what is summed, and when it can begin.
 
 Some ways to compress make a step depend on what a worker contributed before. Then a worker that
 catches up computes its own contributions once more, from the run checkpoint on, and sends nothing.
@@ -20,11 +20,11 @@ from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.buckets import Buckets
 from dayfly.runs.protocols.whole_model import WholeModel
-from dayfly.train.compression import compression
-from dayfly.train.order import Rounds
-from dayfly.train.replica import Replica, Wishes
-from dayfly.train.state import Tensors
-from dayfly.train.synchronous import Synchronous
+from dayfly.training.compression import compression
+from dayfly.training.order import Rounds
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.state import Tensors
+from dayfly.training.synchronous import Synchronous
 
 
 class Bsp(WholeModel):

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from dayfly.closing import Closing
 from dayfly.runs.catch_up import Sum
-from dayfly.train.compression.exchange import Exchange
+from dayfly.training.compression.exchange import Exchange
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name
 

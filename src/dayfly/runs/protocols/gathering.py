@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from dayfly.runs.protocols.base import Station
-from dayfly.train.rows import Rows
+from dayfly.training.rows import Rows
 from dayfly.wire.collectives.gather import collect, hand_in, handed_in
 from dayfly.wire.execution import message_key, wait_patiently
 from dayfly.wire.keys import Key

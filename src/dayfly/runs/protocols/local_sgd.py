@@ -18,19 +18,17 @@ from dayfly.runs.catch_up import Sum
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.whole_model import WholeModel
-from dayfly.train.averaging import Averaging
-from dayfly.train.local_sgd import LocalSgd
-from dayfly.train.order import Rounds
-from dayfly.train.replica import Replica, Wishes
-from dayfly.train.state import Tensors
+from dayfly.training.averaging import Averaging
+from dayfly.training.local_sgd import LocalSgd
+from dayfly.training.order import Rounds
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.state import Tensors
 
 _OPERATION = "avg"
 
 
 class LocalSgdRounds(WholeModel):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
-
-    hands_over_within = True
 
     def __init__(self, station: Station) -> None:
         super().__init__(station)

@@ -33,14 +33,14 @@ from dayfly.runs.protocols.base import Protocol, Station
 from dayfly.runs.protocols.buckets import Buckets, Stored
 from dayfly.runs.protocols.passage import Passage, Run
 from dayfly.runs.protocols.staged_validation import StagedValidation
-from dayfly.train.compression.exchange import Exchange
-from dayfly.train.replica import Wishes
-from dayfly.train.slices import Piece
-from dayfly.train.stages.build import StageModel
-from dayfly.train.stages.clipping import Norms
-from dayfly.train.stages.compute import Micro, Stage
-from dayfly.train.state import Tensors
-from dayfly.train.weighting import divide
+from dayfly.training.compression.exchange import Exchange
+from dayfly.training.replica import Wishes
+from dayfly.training.slices import Piece
+from dayfly.training.stages.build import StageModel
+from dayfly.training.stages.clipping import Norms
+from dayfly.training.stages.compute import Micro, Stage
+from dayfly.training.state import Tensors
+from dayfly.training.weighting import divide
 from dayfly.wire.pipelines.orders import FORWARD, ORDERS
 from dayfly.wire.schedule import Work
 

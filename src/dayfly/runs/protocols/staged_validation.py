@@ -21,9 +21,9 @@ from dayfly.runs.catch_up import Sum
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.gathering import Gathering
 from dayfly.runs.protocols.passage import Passage
-from dayfly.train.evaluation import validation_batch
-from dayfly.train.rows import Rows
-from dayfly.train.stages.compute import Micro, Stage
+from dayfly.training.evaluation import validation_batch
+from dayfly.training.rows import Rows
+from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work
 

@@ -15,8 +15,8 @@ from dayfly.job import Job
 from dayfly.runs.catch_up import Sum
 from dayfly.runs.protocols.base import Protocol
 from dayfly.runs.protocols.gathering import Gathering
-from dayfly.train.order import Rounds
-from dayfly.train.replica import Replica
+from dayfly.training.order import Rounds
+from dayfly.training.replica import Replica
 
 
 class WholeModel(Protocol):

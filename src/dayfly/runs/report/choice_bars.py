@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayfly.plan.choose.in_words import dollars, seconds
+from dayfly.planning.choose.in_words import dollars, seconds
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.report.markup import text
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dayfly.plan.plan import Plan
-from dayfly.plan.prediction import Prediction
+from dayfly.planning.plan import Plan
+from dayfly.planning.prediction import Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.event_records import Begun, Ended, Event, Invoked, RolledBack, Told
 from dayfly.runs.events import coordinator_events, worker_events

@@ -22,7 +22,7 @@ from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.source import Script
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.files import FileStore
 
 
 def begin(
@@ -56,7 +56,7 @@ def begin(
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        Workplace.open(directory, preloads.SCRIPT, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
         with being_prepared(directory):
             (directory / FILES).mkdir()
@@ -99,12 +99,14 @@ def resume(
     if not Path(record.cwd).is_dir():
         raise RequestError(f"the run began in {record.cwd}, which is not there any more")
     store = FileStore(directory)
+    known = {name: value for name, value in changes.items() if value is not None}
+    settings = record.changed_settings(known)
     made, notes = going_on(record.made_with, allow_other=record.allows_other_cpu(changes))
     with (
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        Workplace.open(directory, preloads.SCRIPT, signals, variables(made)) as workplace,
+        Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
         before = ScriptRecord.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written

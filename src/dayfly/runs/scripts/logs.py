@@ -12,16 +12,14 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import TextIO
+
+from dayfly.life.platforms.base import Logs
 
 #: Least time between two states of a line that is written over again and again, in seconds.
 STATE_EVERY_S = 1.0
 #: A line that is longer is shown in pieces, in characters.
 _LONGEST = 64 * 1024
-#: Read at once, in bytes.
-_PIECE_BYTES = 2**20
 #: Colours of the ranks' prefixes on a terminal, one after another.
 _COLOURS = (36, 33, 35, 32, 34, 31)
 
@@ -76,35 +74,29 @@ def _last_state(line: str) -> str:
 class _Log:
     """One function's log, from where it ends now."""
 
-    def __init__(self, path: Path, prefix: str) -> None:
-        self._path = path
+    def __init__(self, logs: Logs, function: str, prefix: str) -> None:
+        self._logs = logs
+        self._function = function
         self._prefix = prefix
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lines = PrintedLines()
-        self._at = 0
-        with suppress(FileNotFoundError):
-            self._at = path.stat().st_size
+        self._at = logs.log_end(function)
 
     def read(self) -> list[str]:
         """The lines that came since the last call."""
-        try:
-            if self._path.stat().st_size <= self._at:
-                return self._shown(self._lines.feed("", time.monotonic()))
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                data = file.read(_PIECE_BYTES)
-        except FileNotFoundError:
-            return []
-        self._at += len(data)
-        text = self._decoder.decode(data)
-        return self._shown(self._lines.feed(text, time.monotonic()))
+        return self._shown(self._lines.feed(self._more(), time.monotonic()))
 
     def rest(self) -> list[str]:
         """All that is still to be shown, to the end of a line that has none."""
         shown = []
-        while self._path.exists() and self._path.stat().st_size > self._at:
-            shown += self.read()
+        while text := self._more():
+            shown += self._shown(self._lines.feed(text, time.monotonic()))
         return shown + self._shown(self._lines.end())
+
+    def _more(self) -> str:
+        found = self._logs.log(self._function, self._at)
+        self._at = found.position
+        return self._decoder.decode(found.text)
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
         return [self._prefix + line + "\n" for line in lines]
@@ -113,23 +105,28 @@ class _Log:
 class Follower:
     """Shows the logs of a run's functions on a stream, as far as they have come.
 
-    logs: of each rank. What they hold already is passed over.
+    Args:
+        logs: what they hold already is passed over.
+        functions: the name of each rank's.
+        stream: to which they are written; that nobody reads it any more is no error.
     """
 
-    def __init__(self, logs: Sequence[Path], stream: TextIO) -> None:
+    def __init__(self, logs: Logs, functions: Sequence[str], stream: TextIO) -> None:
         self._stream = stream
         self._unread = False
         coloured = stream.isatty()
-        self._logs = [_Log(path, _prefix(rank, coloured)) for rank, path in enumerate(logs)]
+        self._followed = [
+            _Log(logs, function, _prefix(rank, coloured)) for rank, function in enumerate(functions)
+        ]
 
     def follow(self) -> None:
         """Show what came since the last call."""
-        for log in self._logs:
+        for log in self._followed:
             self._write(log.read())
 
     def drain(self) -> None:
         """Show all that is left: the functions have ended."""
-        for log in self._logs:
+        for log in self._followed:
             self._write(log.rest())
 
     def _write(self, lines: Sequence[str]) -> None:

@@ -33,10 +33,13 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.keys import Key
 from dayfly.wire.process_group.store import StoreServer, is_request
-from dayfly.wire.store import FileStore
+from dayfly.wire.stores.base import Store
 
 #: What the run itself writes there.
-_OWN = ("bill.json", "events", "faults", "history.json", "lock", "logs", "rendezvous", "run.json")
+_OWN = (
+    *("bill.json", "control", "events", "faults", "history.json", "lock", "logs", "rendezvous"),
+    "run.json",
+)
 #: Kept ready for a worker's messages, where they are in memory: less than a step's, which nobody
 #: knows. What is used once stays ready.
 _AHEAD_BYTES = 8 * MIB
@@ -73,7 +76,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     def __init__(
         self,
         record: ScriptRecord,
-        store: FileStore,
+        store: Store,
         display: Display,
         output: TextIO,
         faults: Sequence[Fault],
@@ -102,7 +105,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     def _check_own(self) -> None:
         last = replace(self._task(self._settings.workers - 1), generation=10**6 - 1)
-        check_payload(last.dump(), self._allotment_of(0).limits.payload_bytes, "fewer arguments")
+        check_payload(last.dump(), self._allotment_of(0).spec.payload_bytes, "fewer arguments")
 
     def _generations(self, recorder: _ScriptRecorder) -> str:
         while True:
@@ -117,8 +120,8 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
             decision = self._restarts.after(end, kept=kept, where=self._where, now=now)
             if decision.failure is not None:
                 raise decision.failure
-            pause(decision.pause_s, lambda: self._signals.received is not None)
-            if self._signals.received is not None:
+            pause(decision.pause_s, self._stop_asked)
+            if self._stop_asked():
                 return "stopped"
             died = end.verdict is Verdict.DIED
             counts = self._restarts.deaths > before_deaths
@@ -131,8 +134,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     def _generation(self, recorder: _ScriptRecorder) -> GangEnd:
         platform = self._workplace.platform
         ranks = range(self._settings.workers)
-        logs = [platform.log_path(f"worker-{rank}") for rank in ranks]
-        follower = Follower(logs, self._output)
+        follower = Follower(platform, [f"worker-{rank}" for rank in ranks], self._output)
         generation = self._record.generation
         with self._fresh_channel(recorder) as channel:
             gang = Gang(
@@ -142,7 +144,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
                     self._invocation(rank, generation, self._task(rank).dump()) for rank in ranks
                 ],
                 attend=_Attendant(channel, follower),
-                stop_asked=lambda: self._signals.received is not None,
+                stop_asked=self._stop_asked,
                 audience=recorder,
             )
             try:
@@ -177,14 +179,14 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     @property
     def _files(self) -> Path:
-        return self._store.root / FILES
+        return self._workplace.directory / FILES
 
     @property
     def _where(self) -> str:
         return f"{self._files} (DAYFLY_RUN_DIR) or {self._record.cwd}"
 
     def _written(self) -> tuple[Footprint, ...]:
-        root = self._store.root
+        root = self._workplace.directory
         own = [root, *(root / name for name in _OWN)]
         return footprint([self._files, Path(self._record.cwd)], without=own)
 
@@ -199,7 +201,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     def _over(self, result: Result) -> ScriptRun:
         return ScriptRun(
-            self._store.root,
+            self._workplace.directory,
             result,
             self._signals.received,
             lives=self._record.generation + 1,

@@ -27,7 +27,7 @@ from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.process_group.members import left_key
-from dayfly.wire.store import open_store
+from dayfly.wire.stores import open_store
 
 #: Names the channel; see docs/channels.md for the addresses.
 CHANNEL = "DAYFLY_CHANNEL"

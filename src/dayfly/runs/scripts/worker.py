@@ -28,7 +28,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import Way
-from dayfly.wire.store import open_store
+from dayfly.wire.stores import open_store
 
 #: When a function first tells what it moved, and how often at last, in seconds: of one that is
 #: killed, what it has told is all that is known.

@@ -1,12 +1,17 @@
 """Channels by URL: one file a store, and one of what it can do in `kinds`.
 
-A new one is a line in `CHANNELS`.
+A new one is a line in `_BUILT_IN`, or an entry point of another package: its name is the scheme of
+the URLs, its value a `ChannelKind`.
+
+    [project.entry-points."dayfly.channels"]
+    mine = "my_package.my_module:KIND"
 """
 
 from __future__ import annotations
 
 from dayfly.credentials import PASSWORD_VARIABLE, holds_secret
 from dayfly.errors import refuse_control_characters, wrong_url
+from dayfly.registry import Registry
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.channels.kinds.direct import Direct
 from dayfly.wire.channels.kinds.dynamodb import DynamoDB
@@ -15,15 +20,13 @@ from dayfly.wire.channels.kinds.objects import Objects
 from dayfly.wire.channels.kinds.parameter_server import ParameterServer
 from dayfly.wire.channels.kinds.redis import Redis
 
-#: Every kind of channel, by the scheme of its URLs.
-CHANNELS: dict[str, ChannelKind] = {
+_BUILT_IN: dict[str, ChannelKind | str] = {
     scheme: kind
     for kind in (Files(), Redis(), Objects(), DynamoDB(), ParameterServer(), Direct())
     for scheme in kind.schemes
 }
-
-#: What `--channel` takes, for help texts and errors.
-KNOWN = tuple(dict.fromkeys(kind.usage for kind in CHANNELS.values()))
+#: Every kind of channel, by the scheme of its URLs.
+CHANNELS: Registry[ChannelKind] = Registry("channel", "dayfly.channels", _BUILT_IN)
 
 
 def channel_kind(url: str) -> ChannelKind:
@@ -38,7 +41,8 @@ def channel_kind(url: str) -> ChannelKind:
         )
     kind = CHANNELS.get(url.partition("://")[0])
     if kind is None:
-        raise wrong_url("channel", url, f"it is not known: give one of {', '.join(KNOWN)}")
+        known = ", ".join(dict.fromkeys(kind.usage for kind in CHANNELS.values()))
+        raise wrong_url("channel", url, f"it is not known: give one of {known}")
     refuse_control_characters("channel", url)
     kind.check(url)
     return kind

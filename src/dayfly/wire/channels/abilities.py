@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What is counted of a channel's traffic, by name.
-COUNTERS = ("bytes_up", "bytes_down", "requests", "puts", "gets")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
 
 import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
-from dayfly.wire.channels.abilities import COUNTERS, Abilities
+from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
+from dayfly.wire.traffic import Traffic
 
 #: Longest time to read a note that is there, in seconds.
 _NOTE_S = 30.0
@@ -41,39 +41,6 @@ class Namespace:
             raise ValueError(f"run {self.run!r} must be letters, digits, '_' and '-', at most 64")
         if not 0 <= self.generation < 10**6:
             raise ValueError(f"generation {self.generation} is outside 0..999999")
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What went through a channel, counted by this process. Payload and header bytes.
-
-    requests: puts, gets, and questions whether messages are there.
-    """
-
-    bytes_up: int = 0
-    bytes_down: int = 0
-    requests: int = 0
-    puts: int = 0
-    gets: int = 0
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def count(self, *, up: int | None = None, down: int | None = None, requests: int = 1) -> None:
-        """Add requests to the counters; safe from any thread.
-
-        up: bytes of puts, 0 for one that came second. down: bytes of gets. Neither: what was
-        asked moved nothing.
-        """
-        with self._lock:
-            self.bytes_up += up or 0
-            self.bytes_down += down or 0
-            self.requests += requests
-            self.puts += requests if up is not None else 0
-            self.gets += requests if down is not None else 0
-
-    def counters(self) -> dict[str, int]:
-        """All of them, by name."""
-        with self._lock:
-            return {name: getattr(self, name) for name in COUNTERS}
 
 
 class Messages(ABC):

@@ -310,7 +310,7 @@ class DirectEnds(Ends):
     def create(self, site: Site, plan: Plan) -> Channel:
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
-            raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous.root}")
+            raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous}")
         table = Table(
             lambda key: None, limit_bytes=plan.budget_bytes, full="raise --log-budget to keep more"
         )

@@ -41,11 +41,11 @@ from dayfly.wire.channels.kinds.dynamodb import (
     refuse_large,
     table_of,
 )
-from dayfly.wire.channels.patience import Outage, Trouble
 from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, Vanished, ready
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
+from dayfly.wire.outages import Outage, Trouble
 
 #: Seconds until DynamoDB removes a message, and a marker, that nobody removed.
 MESSAGE_S = 2 * 24 * 3600

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dayfly.errors import RequestError, WireError
-from dayfly.wire.channels.patience import Trouble
+from dayfly.wire.outages import Trouble
 
 #: Payload bytes of one item: 400 KB is its bound, with all names and keys.
 ITEM_BYTES = 390 * 1024

@@ -17,7 +17,7 @@ from dayfly.wire.channels.abilities import Abilities, Cost
 if TYPE_CHECKING:
     from dayfly.wire.authentication import Authenticator
     from dayfly.wire.channels.base import Channel, Namespace
-    from dayfly.wire.store import FileStore
+    from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Site:
 
     url: str
     namespace: Namespace
-    rendezvous: FileStore
+    rendezvous: Store
     token: str = field(repr=False)
     password: str | None = field(default=None, repr=False)
 

@@ -15,41 +15,27 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 from dayfly import owned
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Ends, Plan, Site
 from dayfly.wire.channels.kinds.objects import Objects
-from dayfly.wire.channels.object_stores import (
-    Place,
-    conflicts,
-    open_objects,
-    trouble_of,
-)
-from dayfly.wire.channels.patience import Outage, Trouble
 from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, destination_of, ready
 from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import Key
+from dayfly.wire.outages import Outage, Trouble
+from dayfly.wire.stores.object_client import ObjectClient
+from dayfly.wire.stores.object_urls import Place
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
-#: Objects removed with one request.
-_BATCH = 1000
 #: Requests at once where one question is several.
 _AT_ONCE = 16
 #: An object up to here comes whole; a larger one in pieces of so many bytes, at least.
 _WHOLE_BYTES, _PIECE_BYTES = 4 * 2**20, 2**20
 _MARKER = "open"
-
-
-class _Conflict(Exception):
-    """Another put of the key was under way; nobody knows which of them wins."""
 
 
 class ObjectChannel(PolledChannel):
@@ -62,7 +48,7 @@ class ObjectChannel(PolledChannel):
         super().__init__(site, url)
         place = Place.parse(url)
         self._root = place.root
-        self._store = _opened(url, lambda: open_objects(place, environment))
+        self._client = ObjectClient(place, environment)
         self._run = namespace.run
         self._generation = f"{namespace.run}/{namespace.generation:06d}"
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayfly-objects")
@@ -96,21 +82,15 @@ class ObjectChannel(PolledChannel):
         self._pool.shutdown(wait=True)
 
     def _trouble(self, error: Exception) -> Trouble | None:
-        if isinstance(error, _Conflict):
-            return Trouble("another put of the key is under way", passing=True)
-        return trouble_of(error)
+        return self._client.trouble_of(error)
 
     def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
         # Two buffers, as they are: no copy is made.
         return self._put_new(f"{key.box}/{key.name}", (head, payload)), 1
 
     def _fetch(self, key: Key) -> Incoming | None:
-        import obstore
-
-        try:
-            got = obstore.get(self._store, self._path(f"{key.box}/{key.name}"))
-        except FileNotFoundError as error:
-            self._absent(error)
+        got = self._client.get(self._path(f"{key.box}/{key.name}"))
+        if got is None:
             return None
         size = got.meta["size"]
         pieces = [got.bytes()] if size <= _WHOLE_BYTES else got.stream(min_chunk_size=_PIECE_BYTES)
@@ -133,7 +113,7 @@ class ObjectChannel(PolledChannel):
                 yield key, size
 
     def _delete(self, keys: Sequence[Key]) -> None:
-        self._remove([self._path(f"{key.box}/{key.name}") for key in keys])
+        self._client.delete([self._path(f"{key.box}/{key.name}") for key in keys])
 
     def _is_open(self) -> bool:
         return self._is_there(_MARKER)
@@ -144,8 +124,8 @@ class ObjectChannel(PolledChannel):
         # The markers go first, so that whoever still puts is told; what it put meanwhile is found
         # by looking again.
         while found := [path for path, _ in self._messages()]:
-            self._remove([path for path in found if path.endswith(f"/{_MARKER}")])
-            self._remove(found)
+            self._client.delete([path for path in found if path.endswith(f"/{_MARKER}")])
+            self._client.delete(found)
         if self._root is not None:
             owned.remove(self._root / self._run, self._run)
 
@@ -165,74 +145,20 @@ class ObjectChannel(PolledChannel):
     def _path(self, name: str) -> str:
         return f"{self._generation}/{name}"
 
-    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview[int]]) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        try:
-            obstore.put(self._store, self._path(name), pieces, mode="create", use_multipart=False)
-        except (AlreadyExistsError, PreconditionError) as error:
-            if conflicts(error):
-                raise _Conflict from None
-            return False
-        return True
+    def _put_new(self, name: str, pieces: Sequence[bytes | memoryview]) -> bool:
+        return self._client.create(self._path(name), pieces) is not None
 
     def _token(self) -> bytes:
-        import obstore
-
-        return bytes(obstore.get(self._store, self._path(_MARKER)).bytes())
+        got = self._client.get(self._path(_MARKER))
+        return b"" if got is None else bytes(got.bytes())
 
     def _is_there(self, name: str) -> bool:
-        import obstore
-
-        try:
-            obstore.head(self._store, self._path(name))
-        except FileNotFoundError as error:
-            self._absent(error)
-            return False
-        return True
-
-    def _absent(self, error: FileNotFoundError) -> None:
-        """An object is missing, or else the bucket."""
-        if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
-            raise error
+        return self._client.head(self._path(name)) is not None
 
     def _objects(self, below: str) -> Iterator[tuple[str, int]]:
-        import obstore
-
-        try:
-            for page in obstore.list(self._store, below, chunk_size=_BATCH):
-                for found in page:
-                    yield found["path"], found["size"]
-        except FileNotFoundError as error:
-            if self._root is None:
-                raise
-            # A file went away while the directory was read.
-            raise _Conflict from error
-
-    def _remove(self, paths: Sequence[str]) -> None:
-        """Remove objects; those that are not there are passed over."""
-        import obstore
-
-        for start in range(0, len(paths), _BATCH):
-            batch = list(paths[start : start + _BATCH])
-            if self._root is None:
-                try:
-                    obstore.delete(self._store, batch)
-                    continue
-                except FileNotFoundError as error:
-                    self._absent(error)
-            # One by one: a file that is missing would hide the others.
-            for path in batch:
-                self._remove_one(path)
-
-    def _remove_one(self, path: str) -> None:
-        import obstore
-
-        try:
-            obstore.delete(self._store, path)
-        except FileNotFoundError as error:
-            self._absent(error)
+        for page in self._client.pages(below):
+            for found in page:
+                yield found["path"], found["size"]
 
 
 class ObjectsEnds(Ends):
@@ -249,15 +175,3 @@ class ObjectsEnds(Ends):
     def remove(self, site: Site) -> None:
         with ObjectChannel(site) as channel:
             channel.remove()
-
-
-def _opened(url: str, make: Callable[[], Any]) -> ObjectStore:
-    """A client, whose configuration may be wrong. Its error is shown as far as it is known."""
-    try:
-        store: ObjectStore = make()
-    except Exception as error:
-        trouble = trouble_of(error)
-        if trouble is None:
-            raise
-        raise WireError(f"{url}: its client cannot be made: {trouble.text}") from None
-    return store

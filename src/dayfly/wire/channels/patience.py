@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dayfly.wire.keys import Key
+from dayfly.wire.outages import Backoff
 
 #: Waits and keys that are remembered; those that nobody came back for are forgotten beyond.
 _REMEMBERED = 4096
@@ -29,32 +30,6 @@ LIST_EVERY_S = 0.5
 _BEHIND_S = 2.0
 #: Steps that a prediction rests on.
 _STEPS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What a store's error comes to. text: safe to show; passing: whether to try again helps."""
-
-    text: str
-    passing: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """Pauses that grow from `first_s` by `growth` up to `most_s`, each cut by up to a half."""
-
-    first_s: float = 0.005
-    most_s: float = 1.0
-    growth: float = 1.5
-
-    def pause_s(self, misses: int, chance: float) -> float:
-        """The pause after so many misses, at least one. chance: 0 to 1, of the cut."""
-        whole_s = self.first_s
-        for _ in range(misses - 1):
-            if whole_s >= self.most_s:
-                break
-            whole_s *= self.growth
-        return min(whole_s, self.most_s) * (1 - chance / 2)
 
 
 class Arrivals:
@@ -163,29 +138,6 @@ class Patience:
 
     def _of(self, key: Key) -> Arrivals:
         return self._arrivals.setdefault((key.operation, key.source), Arrivals())
-
-
-class Outage:
-    """For how long a store has not answered, over all threads. A store that does ends it.
-
-    most_s: how long it may last, and the run goes on.
-    """
-
-    def __init__(self, most_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most_s = most_s
-        self._clock = clock
-        self._since_s: float | None = None
-
-    def answered(self) -> None:
-        """The store answered."""
-        self._since_s = None
-
-    def too_long(self) -> bool:
-        """Note that the store did not answer; whether it has not for more than `most_s`."""
-        since_s = self._since_s
-        if since_s is None:
-            self._since_s = since_s = self._clock()
-        return self._clock() - since_s > self.most_s
 
 
 def _forget(kept: OrderedDict[Key, Wait] | OrderedDict[Key, None]) -> None:

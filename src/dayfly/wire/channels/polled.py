@@ -28,12 +28,13 @@ from dayfly.errors import DayflyError, WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.drops import Drops
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.channels.patience import Backoff, Outage, Patience, Trouble
+from dayfly.wire.channels.patience import Patience
 from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
 from dayfly.wire.channels.turns import Turns
 from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
 from dayfly.wire.message import Header, Opening
+from dayfly.wire.outages import Backoff, Outage, Trouble
 
 Result = TypeVar("Result")
 

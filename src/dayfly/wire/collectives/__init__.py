@@ -1,6 +1,10 @@
 """Collectives: one file an algorithm, each a pure function from (rank, world size, length).
 
-A new algorithm is a line in `COLLECTIVES`; the conformance suite runs over all of them.
+A new algorithm is a line in `COLLECTIVES`, over all of which the conformance suite runs, or an
+entry point of another package, whose value is a `Collective`:
+
+    [project.entry-points."dayfly.collectives"]
+    mine = "my_package.my_module:MINE"
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dayfly.errors import RequestError
+from dayfly.registry import Registry
 from dayfly.wire.collectives.all_gather import all_gather
 from dayfly.wire.collectives.all_reduce import ALL_REDUCE
 from dayfly.wire.collectives.barrier import barrier
@@ -29,7 +34,6 @@ from dayfly.wire.schedule import MOST_CHUNKS
 __all__ = [
     "COLLECTIVES",
     "K_REDUCE",
-    "NAMES",
     "OTHERS",
     "WITH_A_PEER",
     "Collective",
@@ -37,23 +41,26 @@ __all__ = [
     "collective",
     "default_collective",
     "most_chunks",
+    "names",
 ]
 
 #: All-reduce algorithms by the name that `--collective` takes, but for `K_REDUCE`.
-COLLECTIVES: dict[str, Collective] = {
-    "all-reduce": ALL_REDUCE,
-    "scatter-reduce": SCATTER_REDUCE,
-    "pipelined": PIPELINED,
-    "ring": RING,
-    "push-pull": PUSH_PULL,
-    "overlapped": OVERLAPPED,
-}
+COLLECTIVES: Registry[Collective] = Registry(
+    "collective",
+    "dayfly.collectives",
+    {
+        "all-reduce": ALL_REDUCE,
+        "scatter-reduce": SCATTER_REDUCE,
+        "pipelined": PIPELINED,
+        "ring": RING,
+        "push-pull": PUSH_PULL,
+        "overlapped": OVERLAPPED,
+    },
+)
 
 #: The one that also takes a number of aggregators; see `collective`.
 K_REDUCE = "k-reduce"
 
-#: All that `--collective` takes.
-NAMES = tuple(sorted((*COLLECTIVES, K_REDUCE)))
 
 #: What else ranks do together, by the names of torch.distributed.
 OTHERS: dict[str, MakeOther] = {
@@ -72,6 +79,11 @@ WITH_A_PEER: dict[str, Callable[[int], MakeOther]] = {
 }
 
 
+def names() -> tuple[str, ...]:
+    """All that `--collective` takes."""
+    return tuple(sorted((*COLLECTIVES, K_REDUCE)))
+
+
 def collective(name: str, aggregators: int | None, world_size: int) -> Collective:
     """The all-reduce algorithm of this name for so many ranks.
 
@@ -79,7 +91,7 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     """
     if name != K_REDUCE:
         if name not in COLLECTIVES:
-            known = ", ".join(NAMES)
+            known = ", ".join(names())
             raise RequestError(f"--collective {name!r} is not known: give one of {known}")
         if aggregators is not None:
             raise RequestError(

@@ -22,8 +22,9 @@ from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.sockets.client import Address, Client
 from dayfly.wire.sockets.protocol import Unreachable
 from dayfly.wire.sockets.table import Gone
-from dayfly.wire.store import FileStore, StoreError
+from dayfly.wire.stores.base import Store, StoreError
 
+#: Below the rendezvous; for this user alone.
 _FOLDER = "sockets"
 _POLL_S = 0.02
 
@@ -31,10 +32,9 @@ _POLL_S = 0.02
 class Meeting:
     """The records of one namespace."""
 
-    def __init__(self, store: FileStore, namespace: Namespace) -> None:
-        self._store = store
+    def __init__(self, store: Store, namespace: Namespace) -> None:
+        self._store = store.below(_FOLDER, private=True)
         self._namespace = namespace
-        self._folder = f"{_FOLDER}/{namespace.generation:06d}"
 
     def audience(self, who: str) -> str:
         """Who a server is, as its clients have to name it."""
@@ -47,17 +47,15 @@ class Meeting:
     def announce(self, party: int, record: Mapping[str, Any]) -> None:
         """Leave a party's record, in place of its earlier one. Raises WireError."""
         try:
-            folder = self._store.path(_FOLDER)
-            self._store.home.make(folder, 0o700)
             self._store.put(self._name(party), json.dumps(dict(record)).encode())
-        except (OSError, StoreError) as error:
-            raise WireError(f"cannot leave an address in {self._store.root}: {error}") from error
+        except StoreError as error:
+            raise WireError(f"cannot leave an address in {self._store}: {error}") from error
 
     def find(self, party: int) -> dict[str, Any] | None:
         """A party's record, if it is there."""
         try:
             record = json.loads(self._store.get(self._name(party)))
-        except (StoreError, OSError, ValueError):
+        except (StoreError, ValueError):
             return None
         return record if isinstance(record, dict) else None
 
@@ -68,30 +66,24 @@ class Meeting:
             if time.monotonic() > until:
                 who = party_name(party) if party < 0 else f"rank {party}"
                 raise WireError(
-                    f"{who} left no address in {self._store.root} within {timeout_s:g} s; is it "
-                    "alive?"
+                    f"{who} left no address in {self._store} within {timeout_s:g} s; is it alive?"
                 )
             time.sleep(_POLL_S)
         return record
 
-    def generations(self) -> list[Meeting]:
-        """Of the run, those that have records."""
-        run = self._namespace.run
-        with suppress(OSError):
-            return [
-                Meeting(self._store, Namespace(run, int(name)))
-                for name in self._store.names(_FOLDER)
-                if name.isdigit()
-            ]
+    def _generations(self) -> list[int]:
+        """Generations of the run that have records."""
+        with suppress(StoreError):
+            return [int(name) for name in self._store.folders() if name.isdigit()]
         return []
 
-    def records(self) -> list[dict[str, Any]]:
-        """All that there are."""
+    def _records(self, generation: int) -> list[dict[str, Any]]:
+        """Records of a generation."""
         found = []
-        with suppress(OSError):
-            for name in self._store.names(self._folder):
-                with suppress(OSError, StoreError, ValueError):
-                    found.append(json.loads(self._store.get(f"{self._folder}/{name}")))
+        with suppress(StoreError):
+            for info in self._store.list(_folder(generation)):
+                with suppress(StoreError, ValueError):
+                    found.append(json.loads(self._store.get(info.name)))
         return [record for record in found if isinstance(record, dict)]
 
     def destroy(self, token: str) -> None:
@@ -100,17 +92,21 @@ class Meeting:
         Those that listen no more have nothing left. Those of a coordinator with another token,
         which is dead, are left to end with its workers.
         """
-        for one in self.generations():
-            secret = one.authenticator(token).handshake
-            for record in one.records():
+        for generation in self._generations():
+            secret = Authenticator(token, self._namespace.run, generation).handshake
+            for record in self._records(generation):
                 address = address_in(record)
                 with suppress(Unreachable, Gone), Client(address, secret, COORDINATOR) as server:
                     server.destroy()
-            self._store.delete(one._folder)
+            self._store.clear(_folder(generation))
 
     def _name(self, party: int) -> str:
         who = f"rank-{party}" if party >= 0 else party_name(party)
-        return f"{self._folder}/{who}.json"
+        return f"{_folder(self._namespace.generation)}/{who}.json"
+
+
+def _folder(generation: int) -> str:
+    return f"{generation:06d}"
 
 
 def address_in(record: Mapping[str, Any]) -> Address:

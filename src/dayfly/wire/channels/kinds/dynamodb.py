@@ -9,9 +9,9 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError, wrong_url
 from dayfly.wire.channels.abilities import Abilities, Cost
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, check_installed
-from dayfly.wire.channels.endpoints import check_endpoints
 from dayfly.wire.channels.kind import ChannelKind, Ends, Plan, Room
 from dayfly.wire.channels.patience import LIST_EVERY_S
+from dayfly.wire.endpoints import check_endpoints
 from dayfly.wire.header import HEADER_BYTES
 
 #: Up to here a message is one item.

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 from dayfly.wire.channels.abilities import Abilities, Cost
-from dayfly.wire.channels.endpoints import check_endpoints
 from dayfly.wire.channels.kind import ChannelKind, Ends
-from dayfly.wire.channels.object_stores import ENDPOINTS, SCHEMES, Place, check_installed
 from dayfly.wire.channels.patience import LIST_EVERY_S
 from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.stores.object_urls import SCHEMES, Place, check_usable
 
 #: What one put takes, at S3.
 _LARGEST_BYTES = 5 * 10**9
@@ -31,8 +30,7 @@ class Objects(ChannelKind):
 
     def check(self, url: str) -> None:
         Place.parse(url)
-        check_installed()
-        check_endpoints(os.environ, ENDPOINTS)
+        check_usable(os.environ)
 
     def cost(self, nbytes: int) -> Cost:
         whole = HEADER_BYTES + nbytes

@@ -1,0 +1,75 @@
+"""Requests to a run under way, such as to stop: left in its store from any terminal or program.
+
+    whoever asks    control/000000  <- {"kind": "stop"}     the first put of a number wins
+    coordinator     looks every two seconds, and ends the run in order
+
+No process needs the address of another. Requests that were there before the coordinator started
+are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+from dayfly.errors import RequestError
+from dayfly.wire.stores.base import Store
+
+#: The folder of requests in the run's store.
+FOLDER = "control"
+#: Seconds between two looks: each is a listing, which a store of objects is paid for.
+LOOK_EVERY_S = 2.0
+#: The most requests that one run can hold.
+_MOST = 1_000_000
+
+Kind = Literal["stop"]
+
+
+class Control:
+    """The coordinator's side: the requests that came after it was made.
+
+    Args:
+        store: the run's.
+        now: a clock in seconds that never goes back.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._now = now
+        self._after = ""
+        self._stop = False
+        self._look()
+        self._stop = False
+        self._next_s = now() + LOOK_EVERY_S
+
+    def stop_asked(self) -> bool:
+        """Whether a stop was requested. Lists the store at most every `LOOK_EVERY_S` seconds."""
+        if not self._stop and self._now() >= self._next_s:
+            self._next_s = self._now() + LOOK_EVERY_S
+            self._look()
+        return self._stop
+
+    def _look(self) -> None:
+        for info in self._store.list(FOLDER, after=self._after):
+            self._after = info.name
+            # An object that is no request of a known kind is ignored.
+            with suppress(ValueError, TypeError, KeyError):
+                self._stop |= json.loads(self._store.get(info.name))["kind"] == "stop"
+
+
+def ask(store: Store, kind: Kind) -> str:
+    """Leave a request for a run's coordinator.
+
+    Returns:
+        The name of its object.
+    """
+    last = max((info.name for info in store.list(FOLDER)), default="")
+    first = int(last.rpartition("/")[2]) + 1 if last else 0
+    for number in range(first, _MOST):
+        name = f"{FOLDER}/{number:06d}"
+        if store.put_new(name, json.dumps({"kind": kind}).encode()) is not None:
+            return name
+    raise RequestError(f"{store} holds too many requests in {FOLDER}/: remove some")

@@ -1,0 +1,216 @@
+"""A profile made from rows of the catalogue and FLOPs, of platforms that nobody can reach.
+
+    forward     FLOPs of a layer and so many samples / (vCPUs of the memory x FLOPs a vCPU-second)
+    backward    twice as long: gradients of the input and of the parameters are as much work each
+    transfers   the platform's bytes a second for the memory, at most those of the whole store, and
+                the store's latency
+    start       what a worker reads, model and optimizer's state, over its downlink
+
+Adding contributions up and the optimizer's step take no time, as in the papers (FuncPipe section
+3.4.2: negligible), and computing is as fast beside transfers as alone (beta = 1) unless said
+otherwise. The FLOPs of a vCPU-second are one number for all layers: convolutions and matrices may
+well reach more, and layers that are bound by memory much less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.planning.figures import NOTHING, Affine, Figure, Transfer
+from dayfly.planning.profile import Fit, LayerBytes, Profile, SizeProfile
+
+#: Of the time of a forward pass.
+BACKWARD = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What a profile has of the job itself; the names are `Profile`'s.
+
+    flops: of each layer's forward pass, for so many samples.
+    """
+
+    job: str
+    listed: bool
+    samples: int
+    validation_samples: int
+    sample_bytes: float
+    state_per_trained_byte: float
+    layers: tuple[LayerBytes, ...]
+    flops: tuple[Affine, ...]
+    measures: int = 4
+    batch_size: int | None = None
+    epochs: int = 1
+    accumulate: int = 1
+    validate_every: int = 1
+    clips: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.flops) != len(self.layers):
+            raise ValueError(f"FLOPs of {len(self.flops)} layers, and {len(self.layers)} layers")
+
+    @property
+    def state_bytes(self) -> float:
+        """Of parameters, buffers and the optimizer's state."""
+        each = [one.parameters + one.buffers for one in self.layers]
+        trained = sum(one.trained for one in self.layers)
+        return sum(each) + self.state_per_trained_byte * trained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """What is said in place of the catalogue's rows, where it has none or others are meant.
+
+    vcpu_flops_per_s, vcpus, latency_s, up_bytes_per_s, down_bytes_per_s, cold_start_s: of every
+    memory size; None: the catalogue's. threads: the most vCPUs that a worker computes with; None:
+    all that it has. base_mib: memory of a worker without a model, which no row can give. beta:
+    FuncPipe's. Raises RequestError for what cannot be.
+    """
+
+    base_mib: float
+    vcpu_flops_per_s: float | None = None
+    vcpus: float | None = None
+    threads: int | None = None
+    latency_s: float | None = None
+    up_bytes_per_s: float | None = None
+    down_bytes_per_s: float | None = None
+    cold_start_s: float | None = None
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("vcpu_flops_per_s", "vcpus", "threads", "up_bytes_per_s", "down_bytes_per_s"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise RequestError(f"{name} is {value:g}: give more than 0")
+        for name in ("base_mib", "latency_s", "cold_start_s"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise RequestError(f"{name} is {value:g}: give 0 at least")
+        if self.beta < 1:
+            raise RequestError(f"beta is {self.beta:g}: give 1 at least, as transfers do not help")
+
+
+def profile_of(
+    facts: JobFacts,
+    platform: FunctionPlatform,
+    store: StoreFacts,
+    memory_mib: Sequence[int],
+    assumed: Assumed,
+) -> Profile:
+    """A profile for functions of these memory sizes.
+
+    Its start-up time has the cold start, so a configuration should not add another. Raises
+    RequestError for sizes that the platform has not, and for what neither catalogue nor `assumed`
+    knows.
+    """
+    if not memory_mib:
+        raise RequestError(f"no memory size of {platform.name} to make a profile for: give one")
+    sizes = sorted(set(memory_mib))
+    for size in sizes:
+        platform.check(memory_mib=size)
+    of_the_job = {one.name: getattr(facts, one.name) for one in fields(facts)}
+    del of_the_job["flops"]
+    return Profile(
+        **of_the_job,
+        # Whoever starts functions by this profile starts local ones that imitate the platform.
+        platform="local",
+        imitate=platform.name,
+        channel=store.name,
+        sizes=tuple(_size(facts, platform, store, size, assumed) for size in sizes),
+        fit=_fit(facts, platform, sizes, assumed),
+        how="catalogue",
+    )
+
+
+def _size(
+    facts: JobFacts,
+    platform: FunctionPlatform,
+    store: StoreFacts,
+    memory_mib: int,
+    assumed: Assumed,
+) -> SizeProfile:
+    vcpus = _vcpus(platform, memory_mib, assumed)
+    flops_per_s = _computing(vcpus, assumed) * _vcpu_flops_per_s(platform, assumed)
+    forward = tuple(one.times(1 / flops_per_s) for one in facts.flops)
+    row = platform.up_bytes_per_s(memory_mib)
+    up_bytes_per_s = _known(
+        assumed.up_bytes_per_s, row, platform.name, "uplink_bytes_per_s", "--uplink"
+    )
+    row = platform.down_bytes_per_s(memory_mib)
+    down_bytes_per_s = _known(
+        assumed.down_bytes_per_s, row, platform.name, "downlink_bytes_per_s", "--downlink"
+    )
+    up, down = (_transfer(one, store, assumed) for one in (up_bytes_per_s, down_bytes_per_s))
+    cold_start_s = _known(
+        assumed.cold_start_s, platform.cold_start_s, platform.name, "cold_start_s", "--cold-start"
+    )
+    return SizeProfile(
+        memory_mib=memory_mib,
+        cpu_cores=vcpus,
+        forward=forward,
+        backward=tuple(one.times(BACKWARD) for one in forward),
+        data=Affine(0.0, down.occupied_s(facts.sample_bytes)),
+        apply=NOTHING,
+        step_s=Figure.given(0.0),
+        reduce_s_per_byte=0.0,
+        up=up,
+        down=down,
+        beta=Figure.given(assumed.beta),
+        init_s=Figure.given(cold_start_s),
+        start_s=Figure.given(down.message_s(facts.state_bytes)),
+        end_s=Figure.given(0.0),
+        base_mib=Figure.given(assumed.base_mib),
+    )
+
+
+def _transfer(bytes_per_s: float, store: StoreFacts, assumed: Assumed) -> Transfer:
+    """At most the store's own bytes a second, which are all functions' together."""
+    rate = bytes_per_s if store.bytes_per_s is None else min(bytes_per_s, store.bytes_per_s)
+    latency_s = _known(assumed.latency_s, store.latency_s, store.name, "latency_s", "--latency")
+    return Transfer(latency_s=Figure.given(latency_s), peak_bytes_per_s=Figure.given(rate))
+
+
+def _vcpus(platform: FunctionPlatform, memory_mib: int, assumed: Assumed) -> float:
+    return _known(assumed.vcpus, platform.vcpus(memory_mib), platform.name, "mib_per_vcpu", "--cpu")
+
+
+def _computing(vcpus: float, assumed: Assumed) -> float:
+    return vcpus if assumed.threads is None else min(vcpus, assumed.threads)
+
+
+def _vcpu_flops_per_s(platform: FunctionPlatform, assumed: Assumed) -> float:
+    return _known(
+        assumed.vcpu_flops_per_s,
+        platform.vcpu_flops_per_s,
+        platform.name,
+        "vcpu_flops_per_s",
+        "--flops-per-vcpu",
+    )
+
+
+def _known(said: float | None, row: float | None, name: str, what: str, flag: str) -> float:
+    """What somebody says, or else the catalogue. Raises RequestError if neither does."""
+    if said is not None:
+        return said
+    if row is None:
+        raise RequestError(
+            f"the catalogue has no {what} of {name}: give {flag}, or add the row, with its source, "
+            "to a catalogue of your own"
+        )
+    return row
+
+
+def _fit(
+    facts: JobFacts, platform: FunctionPlatform, sizes: Sequence[int], assumed: Assumed
+) -> Fit | None:
+    """FasDL's coefficients where a step's time falls as memory rises, and m is 0; else None."""
+    each = [_computing(_vcpus(platform, size, assumed), assumed) / size for size in sizes]
+    flops = sum(facts.flops, NOTHING)
+    if flops.each == 0 or max(each) > min(each) * (1 + 1e-9):
+        return None
+    a = (1 + BACKWARD) * flops.each / (each[0] * _vcpu_flops_per_s(platform, assumed))
+    return Fit(a=a, b=flops.fixed / flops.each, m=0.0, error=0.0)

@@ -1,0 +1,330 @@
+"""Functions, memory, collective and micro-batches of data-parallel training, by closed forms.
+
+    W, M     functions, all with the whole model; memory of each
+    A, K     all-reduce algorithm; aggregators, if it is k-reduce
+    mu       micro-batches of a function's share of a step
+
+All (W, M, A, K), with K a power of two, are gone through, but for W that cannot be better: a step
+computes as long as its largest share, so of all W with one largest share the smallest is taken. mu
+is the least that fits into memory. A step is what `plan.many` says: every bucket's all-reduce
+begins when its gradients are whole and the bucket before is through. So the front is exact within
+these closed forms, and no further; `plan.predict` says what a run's own schedules take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from dayfly.batches import Batches, share
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.planning.channels import Means
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, usd_per_s
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.in_words import counted
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
+from dayfly.planning.flat import Flat, flat
+from dayfly.planning.lives import told_by
+from dayfly.planning.many import Sum, sum_of
+from dayfly.planning.memory import peak_mib
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.work import cut_backward, passed
+from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelPlan:
+    """W, M, A, K and mu. store: what they talk through."""
+
+    workers: int
+    memory_mib: int
+    collective: str
+    aggregators: int | None = None
+    micro_batches: int = 1
+    store: str = ""
+
+    def __str__(self) -> str:
+        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB"
+        if self.micro_batches > 1:
+            said += f", {self.micro_batches} micro-batches"
+        if self.workers == 1:
+            return said
+        k = "" if self.aggregators is None else f" with {counted(self.aggregators, 'aggregator')}"
+        return f"{said}, {self.collective}{k}{f' over {self.store}' if self.store else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelProblem:
+    """What there is to choose among.
+
+    profile: of the job, over a store. platform: whose prices. store: whose prices messages have;
+    None: they cost nothing. workers: all W to consider. collectives: all A. micro_batches: all mu.
+    batch_size: of all functions together. vcpus_at_once: so many they have together at most. Raises
+    RequestError for what is empty.
+    """
+
+    profile: Profile
+    platform: FunctionPlatform
+    store: StoreFacts | None = None
+    workers: tuple[int, ...]
+    collectives: tuple[str, ...]
+    micro_batches: tuple[int, ...]
+    batch_size: int
+    epochs: int = 1
+    validate_every: int = 1
+    vcpus_at_once: float = math.inf
+
+    def __post_init__(self) -> None:
+        for what in ("workers", "collectives", "micro_batches"):
+            if not getattr(self, what):
+                raise RequestError(f"a choice needs {what.replace('_', '-')}: give one at least")
+        if min((*self.workers, *self.micro_batches, self.batch_size, self.epochs)) < 1:
+            raise RequestError("workers, micro-batches, batch size, epochs: give numbers from 1")
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """Of all W those that may be best, rising: of each largest share the smallest W."""
+        shares: dict[int, int] = {}
+        for workers in sorted(set(self.workers)):
+            if workers <= self.batch_size:
+                shares.setdefault(-(-self.batch_size // workers), workers)
+        return tuple(shares.values())
+
+
+def collectives_of(profile: Profile) -> tuple[str, ...]:
+    """Those that runs have over a profile's channel."""
+    if Means.of(profile).kind.abilities.sums:
+        return ("push-pull",)
+    return (*(name for name, how in COLLECTIVES.items() if not how.server), K_REDUCE)
+
+
+def aggregators_of(workers: int) -> tuple[int, ...]:
+    """All K: powers of two."""
+    return tuple(2**n for n in range(workers.bit_length()))
+
+
+def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
+    """All plans that none dominates.
+
+    Raises RequestError, with what is missing, if the whole model fits into no function.
+    """
+    p = problem
+    sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
+    points = []
+    ways: dict[object, _Ways] = {}
+    for memory_mib, size in sizes:
+        link = (size.up, size.down, size.speed, size.sum_cpu_s)
+        if link not in ways:
+            ways[link] = _Ways(p, size)
+        most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
+        for workers in (one for one in p.allowed if one <= most):
+            micro = room.least_micro_batches(memory_mib, size, workers)
+            if micro is not None:
+                points += _points(p, ways[link], memory_mib, size, workers, micro)
+    if not points:
+        raise _fits_nowhere(p, sizes, room)
+    return Front.of(points)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One algorithm with its K. seconds, carried_s: of each bucket's sum alone, and of it and all
+    later ones without latencies. step_usd: the store's. measured_s, measured_usd: of what a
+    validation sums."""
+
+    collective: str
+    aggregators: int | None
+    seconds: Array
+    carried_s: Array
+    step_usd: float
+    measured_s: float
+    measured_usd: float
+
+
+class _Ways:
+    """All ways to sum over one kind of link, by workers; they do not depend on memory."""
+
+    def __init__(self, problem: DataParallelProblem, size: SizeProfile) -> None:
+        self.flat: Flat = flat(problem.profile.layers, tail=TAIL, listed=problem.profile.listed)
+        self._problem, self._size = problem, size
+        self._means = Means.of(problem.profile)
+        self._found: dict[int, list[_Way]] = {}
+
+    def of(self, workers: int) -> list[_Way]:
+        """Those of so many workers; a lone one sums nothing."""
+        if workers not in self._found:
+            self._found[workers] = [
+                self._way(name, k, workers)
+                for name in (self._problem.collectives if workers > 1 else ("scatter-reduce",))
+                for k in (aggregators_of(workers) if name == K_REDUCE else (None,))
+            ]
+        return self._found[workers]
+
+    def _way(self, name: str, k: int | None, workers: int) -> _Way:
+        each: dict[int, Sum] = {}
+        for elements in self.flat.buckets:
+            if elements not in each:
+                each[elements] = sum_of(name, k, workers, elements, self._means, self._size)
+        sums = [each[elements] for elements in self.flat.buckets]
+        later = list(accumulate(one.carried_s for one in reversed(sums)))[::-1]
+        numbers = summed_numbers(self._problem.profile, self._problem.batch_size)
+        measured = sum_of(name, k, workers, numbers, self._means, self._size, itemsize=8)
+        return _Way(
+            name,
+            k,
+            np.array([one.seconds for one in sums]),
+            np.array(later),
+            self._usd(sums),
+            measured.seconds,
+            self._usd([measured]),
+        )
+
+    def told_usd(self, workers: int, run_s: float, lives: int) -> float:
+        """Of reports, and of looks for a wish to stop."""
+        p = self._problem
+        if p.store is None:
+            return 0.0
+        run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
+        steps = Batches(p.profile.samples, p.batch_size).steps
+        usd = 0.0
+        for rank, count in ((0, 1), (1, workers - 1)):
+            told = told_by(run, self._means, run_s, lives, steps, rank)
+            asked = told.requests - told.puts
+            each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
+            usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
+        return usd
+
+    def _usd(self, sums: Sequence[Sum]) -> float:
+        store = self._problem.store
+        if store is None:
+            return 0.0
+        puts, gets = sum(one.puts for one in sums), sum(one.gets for one in sums)
+        up, down = sum(one.bytes_up for one in sums), sum(one.bytes_down for one in sums)
+        asked = store.puts_usd(puts, up) + store.gets_usd(gets, down)
+        return asked + store.transfer_usd(up, down)
+
+
+def _points(
+    problem: DataParallelProblem,
+    ways: _Ways,
+    memory_mib: int,
+    size: SizeProfile,
+    workers: int,
+    micro_batches: int,
+) -> list[Point[DataParallelPlan]]:
+    p, profile = problem, problem.profile
+    mine = -(-min(p.batch_size, profile.samples) // workers)
+    counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
+    computed_s = sum(
+        size.data(n) + passed(size.forward, n) + passed(size.backward, n) for n in counts if n
+    )
+    pieces = cut_backward(size.backward, max(counts), ways.flat.whole_after)
+    left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
+    whole_s = computed_s - np.array(left_s[: len(ways.flat.buckets)])
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    steps = Batches(profile.samples, p.batch_size).steps * p.epochs
+    validations = -(-p.epochs // p.validate_every)
+    validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
+    own_usd = usd_per_s(p.platform, memory_mib)
+    request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
+    limits = _limits(p, workers, memory_mib, size)
+    found = []
+    for way in ways.of(workers):
+        step_s = float(np.max(whole_s + np.maximum(way.seconds, way.carried_s))) + apply_s
+        training_s = steps * step_s + validations * (validation_s + way.measured_s)
+        lives = _lives(p.platform, size, training_s)
+        run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
+        usd = workers * (run_s * own_usd + lives * request_usd)
+        usd += steps * way.step_usd + validations * way.measured_usd
+        usd += ways.told_usd(workers, run_s, lives)
+        plan = DataParallelPlan(
+            workers=workers,
+            memory_mib=memory_mib,
+            collective=way.collective,
+            aggregators=way.aggregators,
+            micro_batches=micro_batches,
+            store=profile.channel,
+        )
+        found.append(Point(run_s, usd, plan, limits))
+    return found
+
+
+def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> int:
+    """Of a function, one after another."""
+    if platform.lifetime_max_s is None:
+        return 1
+    room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
+    return max(1, math.ceil(training_s / max(room_s, 1.0)))
+
+
+class _Room:
+    """What functions need; but for their base it is the same for all memory sizes."""
+
+    def __init__(self, problem: DataParallelProblem) -> None:
+        self._problem = problem
+        self._found: dict[tuple[int, int], float] = {}
+
+    def needs_mib(self, size: SizeProfile, workers: int, micro_batches: int) -> float:
+        """Of a function of this size at its fullest moment."""
+        p, key = self._problem, (workers, micro_batches)
+        first_mib, first = limited(p.profile)[0]
+        if key not in self._found:
+            held = Configuration(
+                workers=workers,
+                replicas=workers,
+                memory_mib=(first_mib,),
+                batch_size=p.batch_size,
+                micro_batches=micro_batches,
+                collective="all-reduce" if "all-reduce" in p.collectives else p.collectives[0],
+                aggregators=1 if p.collectives[0] == K_REDUCE else None,
+                lifetime_s=p.platform.lifetime_max_s,
+            )
+            self._found[key] = peak_mib(p.profile, held, 0) - first.base_mib.value
+        return self._found[key] + size.base_mib.value
+
+    def least_micro_batches(self, memory_mib: int, size: SizeProfile, workers: int) -> int | None:
+        """The fewest with which a function holds its share; None: it never does."""
+        mine = -(-self._problem.batch_size // workers)
+        fitting = (
+            micro
+            for micro in sorted(set(self._problem.micro_batches))
+            if micro <= mine and self.needs_mib(size, workers, micro) <= memory_mib
+        )
+        return next(fitting, None)
+
+
+def _limits(
+    p: DataParallelProblem, workers: int, memory_mib: int, size: SizeProfile
+) -> tuple[str, ...]:
+    """What a plan is at the limit of: more of it might allow a better one."""
+    found = []
+    if workers == p.allowed[-1] and workers < p.batch_size:
+        found.append(f"{workers} functions at once")
+    if workers < p.batch_size and most_at_once(size, workers + 1, p.vcpus_at_once) == workers:
+        found.append(f"{p.vcpus_at_once:g} vCPUs at once")
+    if memory_mib == max(one for one, _ in limited(p.profile)):
+        found.append(f"functions of {memory_mib} MiB")
+    return tuple(found)
+
+
+def _fits_nowhere(
+    p: DataParallelProblem, sizes: Sequence[tuple[int, SizeProfile]], room: _Room
+) -> RequestError:
+    memory_mib, size = sizes[-1]
+    most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
+    workers = max(one for one in p.allowed if one <= most)
+    micro = min(max(p.micro_batches), -(-p.batch_size // workers))
+    needs = math.ceil(room.needs_mib(size, workers, micro))
+    return RequestError(
+        f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "
+        f"{counted(workers, 'function')}, each in {micro} pieces, one needs {needs} MiB, and the "
+        f"largest has {memory_mib}: allow {needs} MiB, or cut it into stages"
+    )

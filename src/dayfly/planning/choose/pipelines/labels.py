@@ -1,0 +1,167 @@
+"""The search itself: labels from the last layer to the first, pruned by bounds and by dominance.
+
+    label      stages from a boundary to the end, and their side of what is below the boundary
+    c          their price
+    h          seconds forward and backward, transfers included
+    psi        seconds forward, and the largest over its stages of what comes from the first
+               backward pass on to the end of their sums
+    Df, Db     largest forward and backward lag
+
+A stage below takes a label on: h' = h + f + b and psi' = max(psi + f, h' + Db' + tail), with
+transfers, and the largest lags. With all layers psi + Df is the step's time (`model`).
+
+A label is kept only if some class of `bounds` says that it may become better than what is known.
+Label A dominates B of the same boundary if, whatever is put below both, A is no worse: it costs no
+more, and with (x)+ = max(x, 0)
+
+    h_A + (Df_A - Df_B)+ + (Db_A - Db_B)+ <= h_B
+    psi_A + (Df_A - Df_B)+ <= max(psi_B, h_B + Db_B + least seconds backward below)
+
+for the stage next below ends its sums no earlier than h_B + Db_B and its own passes.
+
+Functions and vCPUs at once are prices, too, but seldom matter: they count in dominance only after a
+search left labels out for having too many.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from dayfly.planning.choose.arrays import Array, Ints, undominated
+from dayfly.planning.choose.pipelines.bounds import Case, Found, Known
+from dayfly.planning.choose.pipelines.engine import Engine
+from dayfly.planning.choose.pipelines.kernels import FIELDS
+
+#: Labels of a price that a beam keeps.
+_BEAM = 2
+
+
+class OutOfTime(Exception):
+    """The deadline passed before the search was through."""
+
+
+def search(
+    case: Case,
+    engine: Engine,
+    known: Known,
+    *,
+    beam: bool = False,
+    within: float = 0.0,
+    deadline: float | None = None,
+) -> None:
+    """Adds all plans that are better than what is known, by more than the part `within`.
+
+    beam: only those that a few labels of each price lead to. deadline: of time.perf_counter.
+    Raises OutOfTime.
+    """
+    left_out = _search(case, engine, known, beam, within, deadline, by_uses=False)
+    if left_out and not beam:
+        _search(case, engine, known, beam, within, deadline, by_uses=True)
+
+
+def _search(
+    case: Case,
+    engine: Engine,
+    known: Known,
+    beam: bool,
+    within: float,
+    deadline: float | None,
+    *,
+    by_uses: bool,
+) -> int:
+    """See `search`. Gives how many labels were left out for using too much alone."""
+    m, count, left_out = case.model, case.model.layers, 0
+    tau = case.tau(known, within)
+    least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
+    store = _Labels(count)
+    for q in reversed(range(count)):
+        if deadline is not None and time.perf_counter() > deadline:
+            raise OutOfTime
+        # Longer stages do not fit: labels of later boundaries are of no use here any more.
+        (ends,) = np.nonzero(np.isfinite(m.lag_f_s[:, q]).any(axis=1))
+        if not len(ends):
+            break
+        skip = int(np.searchsorted(-store.begins[: store.n], -(ends[-1] + 1)))
+        made, origin, out = engine.expand(
+            q,
+            m.forward_s,
+            *case.below,
+            m.below_lag_b_s,
+            case.units.price,
+            m.uses,
+            store.values[skip : store.n],
+            store.begins[skip : store.n],
+            case.most,
+            case.fewest,
+            case.classes,
+            engine.reach(q, case.classes, case.bounds, tau) if q else np.empty((3, 1, 1)),
+            tau,
+        )
+        left_out += out
+        origin[:, 1] += skip
+        if q:
+            keep = np.lexsort((made[:, 1], made[:, 0]))
+            keep = keep[engine.undominated(made[keep], least_b[q], by_uses)]
+            if beam:
+                keep = keep[_best(made[keep])]
+            made, origin = made[keep], origin[keep]
+        store.add(q, made, origin)
+    _add_whole(case, known, store)
+    return left_out
+
+
+def _best(labels: Array) -> Ints:
+    """Of each whole price those that have most left, in the order that they have."""
+    price = np.floor(labels[:, 0])
+    order = np.lexsort((-labels[:, -1], price))
+    rank = np.arange(len(order)) - np.searchsorted(price[order], price[order])
+    return np.sort(order[rank < _BEAM])
+
+
+def _add_whole(case: Case, known: Known, store: _Labels) -> None:
+    whole = np.flatnonzero(store.begins[: store.n] == 0)
+    values = store.values[whole]
+    step_s = values[:, 2] + values[:, 3]
+    found = []
+    for i in undominated(step_s, step_s * values[:, 0]).tolist():
+        path = store.path(int(whole[i]))
+        usd = float(step_s[i] * case.model.usd_per_s[path[:, 1]].sum())
+        found.append((float(step_s[i]), usd, Found(case.number, path)))
+    known.add(found)
+
+
+class _Labels:
+    """All labels of a search, those of the last layers first; the first is of no stage at all.
+
+    values: (n, FIELDS). begins: first layer of each. origin: (n, 2), option of the first stage, and
+    the label that it was put below.
+    """
+
+    def __init__(self, layers: int) -> None:
+        self.n = 1
+        self.values = np.zeros((4096, FIELDS))
+        self.begins = np.full(4096, layers, dtype=np.int64)
+        self.origin = np.zeros((4096, 2), dtype=np.int64)
+
+    def add(self, begin: int, values: Array, origin: Ints) -> None:
+        """Labels whose first stage begins there."""
+        end = self.n + len(values)
+        while end > len(self.values):
+            self.values = np.concatenate([self.values, np.zeros_like(self.values)])
+            self.begins = np.concatenate([self.begins, np.zeros_like(self.begins)])
+            self.origin = np.concatenate([self.origin, np.zeros_like(self.origin)])
+        self.values[self.n : end] = values
+        self.begins[self.n : end] = begin
+        self.origin[self.n : end] = origin
+        self.n = end
+
+    def path(self, at: int) -> Ints:
+        """Stages of a label: (stages, 2) of last layer and option, from the last to the first."""
+        stages = []
+        while at:
+            option, onto = self.origin[at].tolist()
+            stages.append((int(self.begins[onto]) - 1, option))
+            at = onto
+        return np.array(stages[::-1], dtype=np.int64).reshape(-1, 2)

@@ -1,0 +1,123 @@
+"""A step-time model as arrays: what a stage, and its side of a boundary, add to a step.
+
+    k          option of a stage: its memory, and its replicas where these differ
+    q, r       its first and last layer
+    f, b       seconds of its passes of a micro-batch
+    lag        (mu - 1) times what it takes a micro-batch: bottlenecks of a pipeline
+    tail       seconds in which its replicas sum up
+
+    t = sum f + sum of transfers forward + largest forward lag
+      + max over stages k of [ sum b + transfers backward of k and what is above
+                               + largest backward lag of k and what is above + tail of k ]
+
+A boundary's transfer has a side in each of its stages, which depends on that stage's option alone:
+up from the stage below, down to the stage above, and back. So a stage has all that its option
+decides: itself and its side of the boundary above (`forward_s`, ...), and its side of the one below
+(`below_...`), which lags it only from the next stage on. Layers that do not fit have lag inf.
+
+`over_store` is FuncPipe's model (equations 7 to 11). Another has to fill the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.formulas.funcpipe import gamma_and_delta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepModel:
+    """(L, L, K) by last layer, first layer, option; `below_...` (L, K) by first layer. Rows lie one
+    after another in memory, which compiled loops ask for.
+
+    forward_s: forward, with the side of the boundary above. own_s: the same and backward. lag_f_s,
+    lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit. backward_s: (L, K), of
+    one layer, without boundaries. usd_per_s: (K,), of a stage's functions together. uses: (2, K),
+    how many these are, and thousandths of their vCPUs.
+    """
+
+    forward_s: Array
+    own_s: Array
+    lag_f_s: Array
+    lag_b_s: Array
+    tail_s: Array
+    below_forward_s: Array
+    below_s: Array
+    below_lag_f_s: Array
+    below_lag_b_s: Array
+    backward_s: Array
+    usd_per_s: Array
+    uses: Ints
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return len(self.below_s)
+
+
+def over_store(
+    problem: StagesOverStore, choices: Sequence[tuple[int, int]], *, pipelined: bool
+) -> StepModel:
+    """FuncPipe's model. choices: memory option and replicas of each k."""
+    p, count = problem, len(problem.layers)
+    s, a, o, g = (
+        np.array([getattr(layer, f"{name}_bytes") for layer in p.layers])
+        for name in ("parameter", "activation", "output", "gradient")
+    )
+    options = [p.options[j] for j, _ in choices]
+    replicas = np.array([d for _, d in choices], dtype=np.int64)
+    rate = np.array([option.bytes_per_s for option in options])
+    f = p.beta * np.array([option.forward_s for option in options]).T  # (L, K)
+    b = p.beta * np.array([option.backward_s for option in options]).T
+    mu = p.micro_batches // replicas
+    sizes = _sums(s[:, None])
+    copies = np.where(replicas > 1, p.copies[1], p.copies[0])
+    base = np.array([option.base_bytes for option in options])
+    room = np.array([option.memory_bytes for option in options])
+    fits = mu * _sums(a[:, None]) + copies * sizes + base <= room
+    fits &= np.tri(count, dtype=bool)[:, :, None]  # q <= r
+    turns = [
+        gamma_and_delta(int(d), pipelined=pipelined) if d > 1 else (0.0, 0.0) for d in replicas
+    ]
+    gamma, delta = np.array(turns).T
+    # Sides of the boundary behind each layer; none behind the last, or before the first.
+    inner = (np.arange(count) < count - 1)[:, None]
+    up = np.where(inner, o[:, None] / rate + p.latency_s, 0.0)
+    back = np.where(inner, np.append(g[1:], 0.0)[:, None] / rate + p.latency_s, 0.0)
+    down = np.concatenate([np.zeros_like(rate)[None], o[:-1, None] / rate + p.latency_s])
+    back_up = np.concatenate([np.zeros_like(rate)[None], g[1:, None] / rate + p.latency_s])
+    forward, backward, more = _sums(f), _sums(b), (mu - 1).astype(float)
+    rows = np.ascontiguousarray
+    return StepModel(
+        forward_s=rows(forward + up[:, None]),
+        own_s=rows(forward + backward + (up + back)[:, None]),
+        lag_f_s=rows(np.where(fits, more * np.maximum(forward, up[:, None]), np.inf)),
+        lag_b_s=rows(more * np.maximum(backward, back[:, None])),
+        tail_s=rows(gamma * sizes / rate + delta * p.latency_s),
+        below_forward_s=rows(down),
+        below_s=rows(down + back_up),
+        below_lag_f_s=rows(more * down),
+        below_lag_b_s=rows(more * back_up),
+        backward_s=b,
+        usd_per_s=replicas * np.array([option.usd_per_s for option in options]),
+        uses=np.stack([replicas, replicas * thousandths([one.vcpus for one in options])]),
+    )
+
+
+def thousandths(vcpus: Sequence[float]) -> Ints:
+    """To the nearest: sums of numbers as 0.1 are what they should be."""
+    rounded: Ints = np.rint(1000 * np.asarray(vcpus)).astype(np.int64)
+    return rounded
+
+
+def _sums(values: Array) -> Array:
+    """(L, K) of layers -> (L, L, K): of layers q to r, by r and q; 0 where q > r."""
+    before = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+    sums: NDArray[np.float64] = np.maximum(before[1:, None] - before[None, :-1], 0.0)
+    return sums

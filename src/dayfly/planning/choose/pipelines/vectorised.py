@@ -1,0 +1,208 @@
+"""`kernels` on whole arrays: for NumPy alone. Names, arguments and results are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.pipelines.kernels import FIELDS
+
+#: Labels that are compared at once.
+_BLOCK = 64
+
+
+def tables(
+    forward: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    cost: Ints,
+    most: float,
+    columns: int,
+) -> Array:
+    """See `kernels.tables`: all first layers and prices of a stage's last layer and option."""
+    count, options = below.shape
+    last = columns - 1
+    found = np.full((3, count + 1, columns), np.inf)
+    found[:, 0, :] = 0.0
+    fits = (lag_f <= most) & (below_lag_f <= most)
+    for r in range(count):
+        for k in range(options):
+            (first,) = np.nonzero(fits[r, : r + 1, k])
+            if not len(first):
+                continue
+            # Most often these are all the layers from one on, and a slice is quicker.
+            q = slice(first[0], r + 1) if len(first) == r + 1 - first[0] else first
+            m = min(int(cost[k]), last)
+            way, whole = below_forward[q, k], below[q, k] + own[r, q, k]
+            b = way + own[r, q, k] + tail[r, q, k]
+            adds = np.stack([way + forward[r, q, k], b, b + lag_b[r, q, k]])[:, :, None]
+            for to, of in ((slice(m, last), slice(last - m)), (slice(last, None),) * 2):
+                before = found[:, q, of]
+                reached = before[:1] + adds
+                np.maximum(reached[1:], before[1:] + whole[:, None], out=reached[1:])
+                here = found[:, r + 1, to]
+                np.minimum(here, reached.min(axis=1), out=here)
+    return found
+
+
+def descend(
+    found: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    cost: Ints,
+    most: float,
+    column: int,
+) -> Ints:
+    """See `kernels.descend`: all first layers and options of a stage."""
+    last, c, end = found.shape[2] - 1, column, len(below)
+    path = []
+    while end:
+        r, q = end - 1, np.arange(end)[:, None]
+        at = c - cost if c < last else np.full(len(cost), last)
+        fr, k_ = found[0][q, np.maximum(at, 0)], found[2][q, np.maximum(at, 0)]
+        b = fr + below_forward[:end] + own[r, :end] + tail[r, :end] + lag_b[r, :end]
+        value = np.maximum(k_ + below[:end] + own[r, :end], b)
+        value[(lag_f[r, :end] > most) | (below_lag_f[:end] > most) | (at < 0)] = np.inf
+        best = int(value.argmin())
+        if not np.isfinite(value.flat[best]):
+            return np.empty((0, 2), dtype=np.int64)
+        first, k = divmod(best, len(cost))
+        path.append((r, k))
+        c, end = int(at[k]), first
+    return np.array(path, dtype=np.int64).reshape(-1, 2)
+
+
+def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
+    """See `kernels.reach`: all classes and prices."""
+    columns = bounds.shape[3]
+    rows = bounds[:, ::-1, q] + classes[:, :1, None]  # (V, 3, columns): K, KB, FR
+    found = np.full((len(classes), 3, columns), -np.inf)
+    falls = np.ones(columns, dtype=bool)
+    falls[1:] = (rows[:, :, 1:] != rows[:, :, :-1]).any(axis=(0, 1))
+    for m in np.flatnonzero(falls & np.isfinite(rows).any(axis=(0, 1))):
+        np.maximum(found, tau[m : m + columns] - rows[:, :, m, None], out=found)
+    above = np.maximum.accumulate(found[::-1], axis=0)[::-1]
+    return np.ascontiguousarray(above.transpose(1, 0, 2))
+
+
+def expand(
+    q: int,
+    forward: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    below_lag_b: Array,
+    price: Array,
+    uses: Ints,
+    labels: Array,
+    begins: Ints,
+    most: Ints,
+    fewest: Ints,
+    classes: Array,
+    limits: Array,
+    tau: Array,
+) -> tuple[Array, Ints, int]:
+    """See `kernels.expand`: all labels, option by option."""
+    made, origin, left_out = [], [], 0
+    for k in range(below.shape[1]):
+        at = np.flatnonzero(np.isfinite(lag_f[begins - 1, q, k]))
+        if not len(at):
+            continue
+        r, old = begins[at] - 1, labels[at]
+        c = old[:, 0] + price[k]
+        df = np.maximum(np.maximum(old[:, 3], lag_f[r, q, k]), below_lag_f[q, k])
+        h = old[:, 1] + own[r, q, k]
+        db = np.maximum(old[:, 4], lag_b[r, q, k])
+        psi = np.maximum(old[:, 2] + forward[r, q, k], h + db + tail[r, q, k])
+        h += below[q, k]
+        psi += below_forward[q, k]
+        db = np.maximum(db, below_lag_b[q, k])
+        if q:
+            v = np.searchsorted(classes[:, 1], df)
+            inside = np.minimum(v, len(classes) - 1)
+            i = np.minimum(c.astype(np.int64), limits.shape[2] - 1)
+            by_h, by_db, by_psi = limits[:, inside, i]
+            left = np.minimum(np.minimum(by_h - h, by_db - h - db), by_psi - psi)
+            left[v == len(classes)] = -np.inf
+        else:
+            left = tau[np.minimum(c.astype(np.int64), len(tau) - 1)] - psi - df
+        used = old[:, 5:7] + uses[:, k]
+        allowed = (used + fewest[:, q] <= most).all(axis=1)
+        left_out += int(np.count_nonzero((left > 0) & ~allowed))
+        keep = (left > 0) & allowed
+        made.append(np.stack([c, h, psi, df, db, *used.T, left], axis=1)[keep])
+        origin.append(np.stack([np.full(len(at), k), at], axis=1)[keep])
+    if not made:
+        return np.empty((0, FIELDS)), np.empty((0, 2), dtype=np.int64), left_out
+    return np.concatenate(made), np.concatenate(origin), left_out
+
+
+def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
+    """See `kernels.undominated`: block by block; each label against all that are kept."""
+    latest = np.maximum(labels[:, 2], labels[:, 1] + labels[:, 4] + backward)
+
+    def dominates(of: Ints, others: Ints) -> NDArray[np.bool_]:
+        """(of, others): whether label i of the former dominates one of the latter."""
+        a, b = labels[of][:, None], labels[others][None]
+        lag_f = np.maximum(a[..., 3] - b[..., 3], 0.0)
+        taken = a[..., 1] + lag_f + np.maximum(a[..., 4] - b[..., 4], 0.0)
+        found: NDArray[np.bool_] = taken <= b[..., 1]
+        found &= a[..., 2] + lag_f <= latest[others]
+        if by_uses:
+            found &= (a[..., 5:7] <= b[..., 5:7]).all(axis=-1)
+        return found
+
+    kept = np.empty(0, dtype=np.int64)
+    for start in range(0, len(labels), _BLOCK):
+        block = np.arange(start, min(start + _BLOCK, len(labels)))
+        if len(kept):
+            block = block[~dominates(kept, block).any(axis=0)]
+        among = np.triu(dominates(block, block), k=1)
+        stays = np.ones(len(block), dtype=bool)
+        for i in np.flatnonzero(among.any(axis=0)):
+            stays[i] = not (among[:, i] & stays).any()
+        kept = np.concatenate([kept, block[stays]])
+    return kept
+
+
+def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
+    """See `kernels.transfers`: all ends and lengths of a shard."""
+    t, r, s = paces[:, :, :longest]
+    allowed = (t <= limits[0]) & (r <= limits[1]) & (s <= limits[2])
+    forbidden = np.where(allowed, 0.0, np.inf)
+    every, least = np.arange(len(forbidden)), np.full(len(forbidden), np.inf)
+    least[0] = 0.0
+    reached = np.full(longest + len(between), np.inf)  # nothing ends before the first layer
+    (step,) = reached.strides
+    by_length = as_strided(reached[longest - 1 :], allowed.shape, (step, -step))
+    lengths: list[Ints] = []
+    for _ in range(shards):
+        reached[longest:] = least[:-1] + between
+        taken = by_length + forbidden
+        best = taken.argmin(axis=1)
+        least = taken[every, best]
+        lengths.append(best + 1)
+    found = np.full(shards + 1, np.inf)
+    found[0] = least[-1]
+    if np.isfinite(least[-1]):
+        end = len(least) - 1
+        for i, length in enumerate(reversed(lengths)):
+            found[i + 1] = length[end]
+            end -= int(length[end])
+    return found

@@ -1,0 +1,214 @@
+"""Steps of workers that hold all of the model, as schedules for virtual time.
+
+    bsp        compute   |data, forward|backward   |         |      |apply, rest|   the next step
+               bucket 0                   |all-reduce|              |
+               bucket 1                        |all-reduce      |   |
+    local SGD  compute   |step|step| ... |contribute|               |adopt|
+               average                              | all-reduce    |
+
+See `runs.protocols`: bsp.py, buckets.py, local_sgd.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dayfly.batches import (
+    BLOCK_NUMBERS,
+    Batches,
+    Rounds,
+    block_samples,
+    block_shares,
+    micro_batches,
+    validation_blocks,
+)
+from dayfly.planning.channels import Means
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.flat import ITEM_BYTES, Flat, averaged, flat
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.rank import all_reduce, limited, server
+from dayfly.planning.stages import stage_size
+from dayfly.planning.uneven import uneven
+from dayfly.planning.work import chain, cut_backward, passed, taking
+from dayfly.wire.streams import Rank, Stream
+
+#: Elements of bsp's tail: the loss and two wishes.
+TAIL = 3
+#: How often averaging goes through its buffer beside the sum: it is cleared, filled and weighted,
+#: and copied back. Each is taken to cost what adding a contribution does.
+_PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
+
+
+def flat_of(profile: Profile, configuration: Configuration) -> Flat:
+    """What a step of bsp sums."""
+    apart = configuration.compress != "none" and configuration.workers > 1
+    return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
+
+
+def averaged_of(profile: Profile, configuration: Configuration) -> int:
+    """Elements of what a round of local SGD sums."""
+    epochs = Batches(profile.samples, configuration.batch_size)
+    losses = Rounds(epochs, configuration.round_steps).longest
+    return averaged(profile.layers, profile.state_per_trained_byte, losses)
+
+
+def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
+    """All workers, and the server if there is one, taking steps of these batches one after another;
+    of local SGD, these batches are a round."""
+    size = stage_size(profile, c, 0)
+    local = c.protocol.averages
+    passes = c.micro_batches * (len(batches) if local else 1)
+    make = _averaging if local else _synchronous
+    workers = [
+        make(profile, c, means, uneven(size, rank, c.workers, passes), rank, batches)
+        for rank in range(c.workers)
+    ]
+    made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
+    if c.collective == "push-pull" and c.workers > 1:
+        made.append(server(size, means, c.workers, workers[0]))
+    return made
+
+
+def _synchronous(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+) -> list[Stream]:
+    buffer = flat_of(profile, c)
+    trained_bytes = sum(layer.trained for layer in profile.layers)
+    streams: list[Stream] = []
+    for step, batch in enumerate(batches):
+        seconds = _computing(profile, c, size, buffer, rank, batch)
+        computing = len(streams)
+        before = ((computing - 1, None),) if streams else ()
+        streams.append(Stream(plan=chain(len(seconds)), after=before, work_s=taking(seconds)))
+        early = len(buffer.whole_after)
+        for number, length in enumerate(buffer.buckets):
+            # Those that were whole before the backward pass's end; the others come after all of it.
+            gate = len(seconds) - 1 - early + number
+            codec = c.compress if number < len(buffer.buckets) - 1 else "none"
+            streams.append(
+                all_reduce(
+                    c.collective,
+                    c.aggregators,
+                    rank,
+                    c.workers,
+                    length,
+                    means,
+                    name=("grad", step, number),
+                    after=((computing, gate if number < early else None),),
+                    pool="buckets",
+                    codec=codec,
+                    begin_s=size.sum_cpu_s,
+                )
+            )
+        ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
+        after = tuple((number, None) for number in range(computing, len(streams)))
+        streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
+    return streams
+
+
+def _computing(
+    profile: Profile, c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
+) -> list[float]:
+    """CPU seconds of a step's pieces; the last backward pass is cut where buckets are whole."""
+    micros = micro_batches(batch, rank, c.workers, c.micro_batches)
+    speed = size.speed
+    if not micros:
+        return [0.0] * (2 + len(buffer.whole_after))
+    whole = [speed * (size.data(one.samples) + passed(size.forward, one.samples)) for one in micros]
+    whole[:-1] = [
+        seconds + speed * passed(size.backward, one.samples)
+        for seconds, one in zip(whole[:-1], micros[:-1], strict=True)
+    ]
+    last = cut_backward(size.backward, micros[-1].samples, buffer.whole_after)
+    return [sum(whole), *(speed * part for part in last)]
+
+
+def _averaging(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+) -> list[Stream]:
+    trained_bytes = sum(layer.trained for layer in profile.layers)
+    speed = size.speed
+    seconds = []
+    for batch in batches:
+        micros = micro_batches(batch, rank, c.workers, c.micro_batches)
+        steps = [
+            size.data(one.samples)
+            + passed(size.forward, one.samples)
+            + passed(size.backward, one.samples)
+            for one in micros
+        ]
+        ending = size.apply(trained_bytes) if micros else 0.0
+        seconds.append(speed * (sum(steps) + ending))
+    length = averaged_of(profile, c)
+    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * length
+    seconds.append(_PASSES_BEFORE * copy_s)
+    average = all_reduce(
+        c.collective,
+        c.aggregators,
+        rank,
+        c.workers,
+        length,
+        means,
+        name="avg",
+        after=((0, None),),
+        pool="caller",
+        begin_s=size.sum_cpu_s,
+    )
+    # What a step takes beside passes is the flat buffer's, of which a round has one.
+    adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
+    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking(adopting))
+    return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
+
+
+def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
+    """All workers validating, and how often: once. Each its blocks, then the sums of all."""
+    size = stage_size(profile, c, 0)
+    shares = block_shares(validation_blocks(profile.validation_samples, c.batch_size), c.workers)
+    made = []
+    for rank in range(c.workers):
+        seconds = size.speed * sum(_evaluated(size, len(block)) for block in shares[rank])
+        sums = all_reduce(
+            c.collective,
+            c.aggregators,
+            rank,
+            c.workers,
+            summed_numbers(profile, c.batch_size),
+            means,
+            name="val",
+            after=((0, None),),
+            pool="caller",
+            itemsize=8,
+            begin_s=size.sum_cpu_s,
+        )
+        made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
+    ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
+    if c.collective == "push-pull" and c.workers > 1:
+        ranks.append(server(size, means, c.workers, made[0]))
+    return [(ranks, 1)]
+
+
+def summed_numbers(profile: Profile, batch_size: int) -> int:
+    """Numbers that all workers of a validation sum: some of each block, and each metric."""
+    blocks = -(-profile.validation_samples // block_samples(batch_size))
+    return BLOCK_NUMBERS * blocks + profile.measures - BLOCK_NUMBERS
+
+
+def validating_s(size: SizeProfile, samples: int, batch_size: int, workers: int) -> float:
+    """Seconds of the worker that has the most blocks of a validation of so many samples."""
+    block = block_samples(batch_size)
+    blocks = -(-samples // block)
+    return -(-blocks // workers) * _evaluated(size, min(block, samples))
+
+
+def _evaluated(size: SizeProfile, samples: int) -> float:
+    return size.data(samples) + passed(size.forward, samples)

@@ -1,0 +1,141 @@
+"""A step, and an epoch of them with its validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dayfly.batches import Batches, Rounds
+from dayfly.catalogue.metering import Moved
+from dayfly.planning import data_parallel, staged
+from dayfly.planning.channels import Means
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.many import MOST_SIMULATED, many_step, many_validation
+from dayfly.planning.prediction import Volume
+from dayfly.planning.profile import Profile
+from dayfly.planning.timing import Steps, timed
+from dayfly.planning.traffic import moved_by, times, together, volume
+from dayfly.wire.streams import Rank
+
+#: Operations of a simulation, about: what takes a few hundredths of a second.
+_ENOUGH = 2500
+#: Steps at most: the CPU's periods begin anywhere in a step, so several are looked at.
+_MOST_STEPS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some steps that all workers take, or a validation. moved: by each worker."""
+
+    seconds: float
+    moved: Sequence[Moved]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """See `Prediction`. steps: of an epoch, and trained: what they take and move together.
+    validation: what one takes and moves."""
+
+    step_s: float
+    breakdown: Mapping[str, float]
+    step_volume: Volume
+    steps: int
+    trained: Part
+    validation: Part
+
+    @property
+    def epoch_s(self) -> float:
+        """Steps and a validation."""
+        return self.trained.seconds + self.validation.seconds
+
+    @property
+    def epoch_volume(self) -> Volume:
+        """Of steps and a validation."""
+        return volume([*self.trained.moved, *self.validation.moved])
+
+
+def epoch_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Epoch:
+    """Predict it. most_simulated: workers up to which all messages are gone through."""
+    epochs = Batches(profile.samples, c.batch_size)
+    rounds = Rounds(epochs, c.round_steps)
+    full = tuple([min(c.batch_size, profile.samples)] * rounds.longest)
+    whole, last = divmod(epochs.steps, rounds.longest)
+    ragged = len(epochs.batch(epochs.steps - 1))
+    final = (last or rounds.longest) - 1
+    closing = (*full[:final], ragged)
+    kinds = {full: whole - (not last)}  # rounds, by their batches
+    kinds[closing] = kinds.get(closing, 0) + 1
+    found = {
+        batches: round_of(profile, c, means, batches, most_simulated)
+        for batches, count in kinds.items()
+        if count
+    }
+    usual, moved = found.get(full) or found[closing]
+    steps = rounds.longest if full in found else len(closing)
+    trained = Part(
+        seconds=sum(kinds[batches] * one.step_s for batches, (one, _) in found.items()),
+        moved=[
+            together(times(by[rank], kinds[batches]) for batches, (_, by) in found.items())
+            for rank in range(c.workers)
+        ],
+    )
+    return Epoch(
+        step_s=usual.step_s / steps,
+        breakdown={what: seconds / steps for what, seconds in usual.breakdown.items()},
+        step_volume=volume(moved, steps),
+        steps=epochs.steps,
+        trained=trained,
+        validation=validation_of(profile, c, means, most_simulated),
+    )
+
+
+def step_messages(profile: Profile, c: Configuration) -> int:
+    """Requests for messages of a step, all workers' together, by closed forms."""
+    rounds = Rounds(Batches(profile.samples, c.batch_size), c.round_steps)
+    full = [min(c.batch_size, profile.samples)] * rounds.longest
+    moved = volume(many_step(profile, c, Means.of(profile), full)[1], rounds.longest)
+    return moved.puts + moved.gets
+
+
+def round_of(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    batches: tuple[int, ...],
+    most_simulated: int = MOST_SIMULATED,
+) -> tuple[Steps, Sequence[Moved]]:
+    """A round, which is a step of bsp, and what each worker moves."""
+    if c.workers > most_simulated:
+        return many_step(profile, c, means, batches)
+    make = staged.ranks if c.cut else data_parallel.ranks
+    once = make(profile, c, means, batches)
+    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    if c.protocol.averages:
+        return timed(once, 1, lambda number: number > 0, means.shared), moved
+    operations = sum(len(stream.plan.schedule) for rank in once for stream in rank.streams)
+    count = max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
+    several = once if count == 1 else make(profile, c, means, batches * count)
+    each = len(once[0].streams)
+    return timed(several, count, lambda number: number == each - 1, means.shared), moved
+
+
+def validation_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Part:
+    """A validation of all workers."""
+    if c.workers > most_simulated:
+        seconds, moved = many_validation(profile, c, means)
+        return Part(seconds=seconds, moved=moved)
+    make = staged.validation if c.cut else data_parallel.validation
+    seconds, found = 0.0, [Moved() for _ in range(c.workers)]
+    for ranks, count in make(profile, c, means):
+        seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
+        each = _moved_by_all(ranks[: c.workers], means)
+        found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
+    return Part(seconds=seconds, moved=found)
+
+
+def _moved_by_all(ranks: Sequence[Rank], means: Means) -> list[Moved]:
+    return [moved_by(rank, means) for rank in ranks]

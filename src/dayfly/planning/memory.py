@@ -1,0 +1,272 @@
+"""The most memory that a worker needs at once, by what it holds at its fullest moments.
+
+    start        the model, and the checkpoint that it is read from; the flat buffer
+    step         model, gradients, optimizer's state, activations, what is computed with
+    validation   model, gradients, optimizer's state, and what a batch passes on
+    checkpoint   model, gradients, optimizer's state, and a copy of what is to be written
+
+FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations a of mu micro-batches,
+parameters s and as much of gradients, twice as much again of serialized data where replicas are
+summed (y_1 is 1 for a single one), and the framework's s_0. Ours differs. A schedule may hold fewer
+micro-batches. Nothing is serialized: messages leave the flat buffer and the model where they lie,
+and only contributions under way lie beside them. An optimizer has a state. A whole model's
+checkpoint is copied. And a pass needs room to compute in.
+
+What a pass needs beside the activations that are kept is measured, if the profile has it: reorders
+and gradients within a layer, and what is lost between blocks, are the library's and the C
+library's, and differ from 10 to 60% of the activations. One measurement does not tell the two
+apart. A stage may have the layer that needs most, and then needs all of it, for one micro-batch; or
+all is lost between blocks, in proportion to what is kept, of all micro-batches between their
+passes. The greater of the two counts.
+
+Not counted, as no profile says it: what a job's own Datasets hold, and processes that it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dayfly.batches import Batches, Rounds, block_samples
+from dayfly.planning.channels import Means
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.flat import ITEM_BYTES, averaged, elements, flat, moving
+from dayfly.planning.profile import LayerBytes, Pass, Profile
+from dayfly.planning.stages import stage_layers, stage_memory_mib, stage_size
+from dayfly.wire.collectives import most_chunks
+
+_MIB = 2**20
+#: What a worker has beside the base before it has a model: code that runs for the first time, pages
+#: that it wrote to and no longer shares, threads and their heaps. Measured with one linear layer,
+#: 22 to 25, and rounded up.
+WORKER_MIB = 26.0
+#: Freed and not given back, in functions with a memory limit: the C library's heap ends with so
+#: much at most; larger blocks go back at once (`life/allocator.py`).
+_HEAP_BYTES = 8 * _MIB
+#: The same in functions without a limit, which keep blocks of any size, as a share of what a pass
+#: takes: a block that was freed is often a little too short for the next. Up to a quarter was seen.
+_KEPT = 0.25
+#: What is lost between the smaller ones, of what the activations take, where no pass was measured.
+_GAPS = 0.08
+#: Blocks of samples that are read ahead, the steps and the bytes of one (`training/slices.py`).
+_BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
+#: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
+_AHEAD = 2
+#: A lane holds so many messages at least, and no more than so many times its chunks' bytes if these
+#: are more (`wire/execution.py`).
+_LEAST_WIDE, _FULL_CHUNKS = 2, 8
+#: The log has this size unless another is asked for, and half of it makes a checkpoint due.
+_LOG_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one worker of a stage holds, in bytes, and where that is in the code.
+
+    model: parameters and buffers (`training/replica.py`). gradients: the flat buffer
+    (`training/flat.py`), or the parameters' own under local SGD. average: local SGD's buffer
+    (`training/averaging.py`). state: the optimizer's. before: where buffers were when the step
+    began (`training/moves.py`).
+    gradient: the largest of a parameter, before it is added to the others. activations: kept for
+    the backward pass, of all micro-batches between their passes. work: what one pass needs beside
+    them; at least what a layer passes on and gets back. boundary: messages of a cut model that
+    come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
+    (`wire/buffers.py`). residual: of compression (`training/compression/feedback.py`). samples:
+    read ahead (`training/slices.py`). validation: what a batch of it passes on. read: the
+    checkpoint, until the model is filled. copy: of this worker's share of a checkpoint
+    (`life/checkpoints.py`); a stage's is not copied. heap: freed and not given back, and lost
+    between blocks.
+    """
+
+    model: float
+    gradients: float
+    average: float
+    state: float
+    before: float
+    gradient: float
+    activations: float
+    work: float
+    boundary: float
+    wire: float
+    residual: float
+    samples: float
+    validation: float
+    read: float
+    copy: float
+    heap: float
+
+    def of(self, *names: str) -> float:
+        """Bytes of these together."""
+        return float(sum(getattr(self, name) for name in names))
+
+
+#: What is there whatever is done. Gradients are, too, but under local SGD in steps only.
+_ALWAYS = ("model", "state", "average", "before", "residual", "samples", "heap")
+_IN_STEP = ("gradients", "gradient", "activations", "work", "boundary", "wire")
+
+
+def peak_mib(
+    profile: Profile, configuration: Configuration, stage: int, *, lasts_s: float | None = None
+) -> float:
+    """Of a worker of this stage, in MiB, as its platform counts it.
+
+    lasts_s: of the run; None: long enough for a checkpoint that is written beside steps. Raises
+    RequestError if the profile lacks functions of that size, or its channel is not known.
+    """
+    c, alone = configuration, configuration.protocol.averages
+    has = holding(profile, c, stage)
+    always = has.of(*_ALWAYS) + (0 if alone else has.gradients)
+    step = has.of(*_ALWAYS, *_IN_STEP)
+    # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
+    unused = 0 if alone or c.lifetime_s is not None else has.state
+    # And no pass has freed anything yet.
+    start = always + has.read - has.before - has.heap - unused
+    moments = [start, step, always + has.validation, always + has.copy]
+    if not alone and _writes_beside_steps(profile, c, has, lasts_s):
+        moments.append(step + has.copy)
+    return stage_size(profile, c, stage).base_mib.value + WORKER_MIB + max(moments) / _MIB
+
+
+def holding(profile: Profile, configuration: Configuration, stage: int) -> Holding:
+    """Of a worker of this stage. Raises RequestError as `peak_mib`."""
+    c, layers = configuration, stage_layers(profile, configuration, stage)
+    members = c.replicas if c.cut else c.workers
+    model = sum(layer.parameters + layer.buffers for layer in layers)
+    trained = sum(layer.trained for layer in layers)
+    state = trained * profile.state_per_trained_byte
+    largest = max((ITEM_BYTES * size for one in layers for size in elements(one)), default=0)
+    samples = -(-c.batch_size // members)
+    micro = -(-samples // c.micro_batches)
+    validated = min(block_samples(c.batch_size), profile.validation_samples)
+    passed = max(layer.output + layer.gradient for layer in layers)
+    kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
+    limited = stage_memory_mib(c, stage) is not None
+    work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
+    buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
+    residual, average = trained if c.compress == "int8" else 0, 0
+    if c.protocol.averages:
+        longest = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
+        average = ITEM_BYTES * averaged(layers, profile.state_per_trained_byte, longest)
+    return Holding(
+        model=model,
+        gradients=trained if average else sum(buckets),
+        average=average,
+        state=state,
+        before=sum(ITEM_BYTES * moving(layer) for layer in layers),
+        gradient=largest,
+        activations=kept,
+        work=work,
+        boundary=micro * _boundary(layers, c, stage),
+        wire=_wire(profile, c, members, [average] if average else buckets),
+        residual=residual,
+        samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
+        validation=0 if c.cut else validated * (passed + profile.sample_bytes),
+        read=0 if c.cut else model,
+        copy=0 if c.cut else max((model + state) / members, largest) + residual,
+        heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
+    )
+
+
+def between_passes(configuration: Configuration, stage: int) -> int:
+    """Micro-batches whose forward pass is done and backward pass is not, at most.
+
+    All of them by fill-drain, and by 1F1B as many as there are stages from this one on (see
+    `wire.pipelines.orders`); one where the model is not cut.
+    """
+    c = configuration
+    if not c.cut:
+        return 1
+    return min(c.micro_batches, c.stages - stage) if c.schedule == "1f1b" else c.micro_batches
+
+
+def _beside(
+    profile: Profile, c: Configuration, stage: int, micro: int, kept: float, least: float
+) -> tuple[float, float]:
+    """Bytes that a pass of a micro-batch needs beside what is kept, and what is lost beside that.
+
+    kept: by this stage. least: what its layers pass on. See the module.
+    """
+    each = sum(layer.activations for layer in profile.layers)
+    largest = max((ITEM_BYTES * n for layer in profile.layers for n in elements(layer)), default=0)
+    held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
+    if held is None:
+        return least, _GAPS * kept
+    whole = micro * each
+    more = max(0.0, held - whole - largest)
+    work = max(least, more)
+    return work, max(0.0, more * kept / whole - work) if whole else 0.0
+
+
+def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float | None:
+    """Bytes that a pass of so many samples takes while it lasts; None: nothing was measured.
+
+    each: kept of a sample. fixed: what passes of no samples would take. Between measured ones in
+    proportion. Beyond them, each sample takes what it did where it took most: between the last
+    three, or on average, as gaps end with blocks so large that they come from the kernel, and begin
+    again with the next layer's. Of fewer, only what is kept is less.
+    """
+    points: list[tuple[int, float]] = []
+    for one in sorted(passes, key=lambda one: one.samples):
+        if one.held_mib is not None:  # never less of more samples
+            points.append((one.samples, max([_MIB * one.held_mib, *(h for _, h in points)])))
+    if not points:
+        return None
+    (first, least), (last, most) = points[0], points[-1]
+    if samples <= first:
+        return max(0.0, least - (first - samples) * each)
+    if samples >= last:
+        slopes = [(h1 - h0) / (n1 - n0) for (n0, h0), (n1, h1) in pairwise(points)]
+        return most + (samples - last) * max(each, (most - fixed) / last, *slopes[-2:])
+    (n0, h0), (n1, h1) = next(pair for pair in pairwise(points) if samples <= pair[1][0])
+    return h0 + (samples - n0) * (h1 - h0) / (n1 - n0)
+
+
+def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
+    """Of each sample of a micro-batch: outputs to which gradients are still to come, and messages
+    that come in and go out ahead and behind."""
+    before = 0.0 if stage == 0 else layers[0].gradient
+    behind = 0.0 if stage == c.stages - 1 else layers[-1].output
+    ahead = min(_AHEAD, c.micro_batches - 1)
+    return between_passes(c, stage) * behind + 2 * ahead * max(before, behind)
+
+
+def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[int]) -> float:
+    """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
+    and what a lane holds that came too early; one of each other member at most, as the own one lies
+    in the buffer, and the sum so far in another's (`wire/summation.py`)."""
+    means = Means.of(profile)
+    if members == 1 or means.lends or means.kind.abilities.sums:
+        return 0.0
+    owners = 1 if c.collective == "all-reduce" else c.aggregators or members
+    cut = most_chunks(c.collective) if c.collective in ("overlapped", "pipelined") else None
+    largest = sorted(buffers, reverse=True)[: means.at_once]
+    return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
+
+
+def _held_of(means: Means, members: int, piece: float, *, cut: int | None) -> float:
+    """Of a buffer, of which a member sums a piece of so many bytes, cut in so many at most."""
+    others = (members - 1) * piece
+    if cut is not None:
+        piece = max(piece / cut, min(piece, means.chunk_bytes))
+    full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
+    wide = min(means.in_flight, max(_LEAST_WIDE, full))
+    return min(others, (1 + wide) * piece)
+
+
+def _samples(step_bytes: float) -> float:
+    """Read ahead in blocks of a step at least, and put together for one."""
+    return _BLOCKS * max(step_bytes, min(_BLOCK_BYTES, _BLOCK_STEPS * step_bytes)) + step_bytes
+
+
+def _writes_beside_steps(
+    profile: Profile, c: Configuration, has: Holding, lasts_s: float | None
+) -> bool:
+    """Whether a checkpoint is due before the end: after some time, or as the log fills."""
+    if lasts_s is None or lasts_s > c.checkpoint_every_s:
+        return True
+    if c.workers == 1:
+        return False
+    sums = max(1.0, has.gradients)
+    due = max(1.0, (_LOG_BYTES - (c.workers - 1) * sums) // sums // 2)
+    return c.epochs * Batches(profile.samples, c.batch_size).steps > due

@@ -1,0 +1,97 @@
+"""`plan.json`: a profile, a configuration, and what it is predicted to take.
+
+    {"version": 1, "settings": {...}, "job": {...}, "profile": {...}, "prediction": {...} | null}
+
+`settings` are those of `dayfly train` (`runs.settings.Settings`, by their names). `job` says
+batch_size and epochs in place of the job's, and where they are not the usual ones validate_every,
+and clips: whether gradients are clipped. So a plan is all that `dayfly train JOB.py --plan` and
+`dayfly simulate` need, and can be written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from dayfly import dataclass_json, json_files
+from dayfly.dataclass_json import Count
+from dayfly.planning.prediction import Prediction
+from dayfly.planning.profile import Profile
+from dayfly.planning.profile_file import dump_profile, load_profile
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """What a plan says in place of its job. None: it says nothing."""
+
+    batch_size: Count
+    epochs: Count
+    validate_every: Count | None = None
+    clips: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """The keys of a plan's file that are not checked by others."""
+
+    settings: Mapping[str, Any]
+    job: PlannedJob
+    profile: Any
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """See above. settings, job: as JSON has them. prediction: None until it is made."""
+
+    settings: Mapping[str, Any]
+    job: Mapping[str, Any]
+    profile: Profile
+    prediction: Prediction | None = None
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "version": VERSION,
+            "settings": dataclass_json.dump(self.settings),
+            "job": dataclass_json.dump(self.job),
+            "profile": dump_profile(self.profile),
+            "prediction": dataclass_json.dump(self.prediction),
+        }
+
+    def text(self) -> str:
+        """What a plan's file holds."""
+        return json.dumps(self.dump(), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def load(cls, tree: Any, place: str = "plan") -> Self:
+        """From what `dump` gave, or a person wrote. place: what it is, in errors.
+
+        Raises RequestError, which names the place, for what is missing, not known, or of a wrong
+        kind or sign. Names of settings are checked where they are used.
+        """
+        rest = json_files.versioned(
+            tree, "version", VERSION, place, remedy="make it anew with dayfly predict"
+        )
+        whole = dataclass_json.read(_File, rest, place)
+        return cls(
+            settings=whole.settings,
+            job={name: value for name, value in rest["job"].items() if value is not None},
+            profile=load_profile(whole.profile, place, "profile"),
+            prediction=whole.prediction,
+        )
+
+    @classmethod
+    def parse(cls, text: str | bytes, place: str = "plan") -> Self:
+        """From a file's text. Raises RequestError as `load` does, and for what is no JSON."""
+        return cls.load(json_files.parse(text, place), place)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """From a file. Raises RequestError as `parse` does, and for what cannot be read."""
+        return cls.parse(json_files.read_bytes(file), str(file))

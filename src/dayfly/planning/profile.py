@@ -1,0 +1,237 @@
+"""What is known of a job on a platform: what a plan is made of.
+
+    layers        bytes, which are the same everywhere
+    sizes         seconds, for each memory size of a function
+    fit           FasDL's a, b, m: the time of a step by samples and memory (eq. 4)
+
+A profile is measured (`dayfly profile`), written by hand, or made from a row of the catalogue and
+FLOPs. Times are of a function that computes and transfers nothing meanwhile, unless said otherwise.
+Sizes are MiB as the platforms count them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+from dayfly.dataclass_json import ABOVE_0, Count, Positive, Range, Real
+from dayfly.errors import RequestError
+from dayfly.planning.figures import Affine, Figure, Transfer
+from dayfly.wire.shaping import Rates
+from dayfly.wire.streams import ServingThread
+
+VERSION = 1
+#: Computing beside others takes what it takes alone.
+_ALONE = Figure.given(1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerBytes:
+    """One layer of the model; of a model that is no list of layers, all of it.
+
+    parameters: bytes of all parameters. trained: of those that get a gradient. buffers: such as
+    BatchNorm's statistics. Of each sample: activations: kept for the backward pass. output: passed
+    to the next layer. gradient: passed back to the layer before.
+
+    tensors: elements of each trained parameter, in the model's order; none given: all of `trained`
+    is one parameter of float32. moving: elements of all buffers; None: they are float32.
+    """
+
+    name: str
+    parameters: int
+    trained: int
+    buffers: int = 0
+    activations: float = 0.0
+    output: float = 0.0
+    gradient: float = 0.0
+    tensors: tuple[Count, ...] = ()
+    moving: int | None = None
+
+    def check_read(self) -> None:
+        """Raises ValueError if more is trained than there is."""
+        if self.trained > self.parameters:
+            raise ValueError(
+                f"trains {self.trained} bytes of {self.parameters}: give at most as many"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
+
+    forward, backward: of each layer. data: to read the samples. held_mib: the most memory that such
+    a pass of the whole model takes while it lasts; None: nobody measured it.
+    """
+
+    samples: Count
+    forward: tuple[Figure, ...]
+    backward: tuple[Figure, ...]
+    data: Figure
+    held_mib: float | None = None
+
+    @property
+    def compute_s(self) -> float:
+        """Of all layers, forward and backward."""
+        return sum(figure.value for figure in (*self.forward, *self.backward))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeProfile:
+    """Functions of one memory size.
+
+    memory_mib: None: not limited. cpu_cores: seconds of CPU time a second; None: not limited.
+    cpu_period_s: how often a function gets its share of the CPU anew, and how much it may use at
+    once follows from that; 0: evenly. forward, backward: of each layer, wall seconds of so many
+    samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
+    trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
+    contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
+    itself, whatever it moves. pass_cpu_s: CPU seconds that a pass of a stage takes beside its
+    layers. beta: how much longer computing takes while transfers are under way
+    (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
+    crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation of what a
+    pass takes, relative to that; 0: nobody measured it. init_s: from the request to the handler.
+    start_s: from there to the first step, reading job, data and checkpoint. end_s: from the last
+    step to the end, writing the last checkpoint. Both are of one worker, with the whole model.
+    base_mib: memory of a worker before it has a model. rates: to which its way to the store is
+    limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
+    spread; none in a profile that was not measured.
+    """
+
+    memory_mib: Count | None
+    cpu_cores: Positive | None
+    cpu_period_s: float = 0.0
+    forward: tuple[Affine, ...]
+    backward: tuple[Affine, ...]
+    data: Affine
+    apply: Affine
+    step_s: Figure
+    reduce_s_per_byte: float
+    up: Transfer
+    down: Transfer
+    sum_cpu_s: float = 0.0
+    pass_cpu_s: float = 0.0
+    beta: Annotated[Figure, ABOVE_0]
+    crowd: Annotated[Figure, Range(1)] = _ALONE
+    crowd_cores: float = 0.0
+    jitter: float = 0.0
+    init_s: Figure
+    start_s: Figure
+    end_s: Figure
+    base_mib: Figure
+    rates: Rates | None = None
+    passes: tuple[Pass, ...] = ()
+
+    @property
+    def speed(self) -> float:
+        """CPU seconds a second that one thread gets."""
+        return 1.0 if self.cpu_cores is None else min(1.0, self.cpu_cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """FasDL eq. 4: seconds of a step of B samples with M MiB: a (B + b) / (M + m).
+
+    error: mean relative error at the measured points.
+    """
+
+    a: Positive
+    b: Real
+    m: Real
+    error: float
+
+    def step_s(self, samples: float, memory_mib: float) -> float:
+        """Eq. 4."""
+        return self.a * (samples + self.b) / (memory_mib + self.m)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A job on a platform, over a store.
+
+    job: its name. platform: where; imitate: whose limits and prices, if others'. channel: URL
+    without secrets, or the name of a store of the catalogue. listed: whether the model is a list of
+    layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
+    state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
+    memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
+    machine: on what. store: what messages take of the one thread of their store; None: it has no
+    such thread, or nobody measured it. measures: numbers that a validation of one block sums,
+    four and one a metric of the job.
+
+    batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
+    clips gradients. A prediction is of these unless others are asked for.
+    """
+
+    job: str
+    platform: str
+    imitate: str | None
+    channel: str
+    listed: bool
+    samples: Count
+    validation_samples: int
+    sample_bytes: float
+    state_per_trained_byte: float
+    layers: tuple[LayerBytes, ...]
+    sizes: tuple[SizeProfile, ...]
+    fit: Fit | None = None
+    how: str = "by hand"
+    took_s: float = 0.0
+    machine: Mapping[str, str | bool | float | None] | None = None
+    store: ServingThread | None = None
+    measures: int = 4
+    batch_size: Count | None = None
+    epochs: Count = 1
+    accumulate: Count = 1
+    validate_every: Count = 1
+    clips: bool = False
+
+    @property
+    def shared_cores(self) -> float:
+        """Cores of the machine that all functions of a run are on; infinite: each has its own, as
+        far as anybody knows."""
+        if self.platform != "local" or self.machine is None:
+            return math.inf
+        return float(self.machine.get("cores") or math.inf)
+
+    def check_read(self) -> None:
+        """Raises ValueError for parts that do not fit each other."""
+        for name in ("layers", "sizes"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty: give one at least")
+        count = len(self.layers)
+        if not self.listed and count > 1:
+            raise ValueError(
+                "a model that is no list of layers (listed: false) has one entry in layers, "
+                f"not {count}"
+            )
+        for number, size in enumerate(self.sizes):
+            for name in ("forward", "backward"):
+                if len(times := getattr(size, name)) != count:
+                    raise ValueError(
+                        f"sizes[{number}].{name} has {len(times)} entries, and there are {count} "
+                        "layers: give one a layer"
+                    )
+        order = [math.inf if one.memory_mib is None else one.memory_mib for one in self.sizes]
+        if any(one >= other for one, other in pairwise(order)):
+            raise ValueError("sizes must rise by memory_mib, null last, each only once")
+        cores = (self.machine or {}).get("cores", 1.0)
+        if not isinstance(cores, float) or not cores:
+            raise ValueError(f"machine.cores is {cores!r}: give a number above 0")
+
+    def size(self, memory_mib: int | None) -> SizeProfile:
+        """Of functions of this memory. Raises RequestError, naming those that there are."""
+        for size in self.sizes:
+            if size.memory_mib == memory_mib:
+                return size
+        known = ", ".join(in_words(size.memory_mib) for size in self.sizes)
+        raise RequestError(
+            f"the profile of {self.job} has no functions of {in_words(memory_mib)}: it has "
+            f"{known}; take one of these, or profile the job with that size, too"
+        )
+
+
+def in_words(memory_mib: int | None) -> str:
+    """`512 MiB`, or that memory is not limited."""
+    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"

@@ -1,0 +1,185 @@
+"""The functions of a run: when each was invoked, how long it may live, and how it ended.
+
+    invoked |init| ready |start| able |-- rounds ---| end      init: the cold start
+                   '---- lifetime ----------------->'          start: job, data, checkpoint
+    '---- life by chance ---------------> death
+
+All moments are seconds of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from dayfly.planning.simulation.chance import Chance, Floats, Ints
+
+
+class End(Enum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    HANDED_OVER = "handed over"
+    KILLED = "killed"  # by chance: a death
+    LIFETIME = "lifetime"  # in its first step: a death
+    CANCELLED = "cancelled"  # as all went back to the checkpoint
+
+
+#: Ends that are deaths.
+DEATHS = (End.KILLED, End.LIFETIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An invocation that is over; seconds of the run. step: at which it ended."""
+
+    rank: int
+    number: int
+    invoked_s: float
+    init_s: float
+    end_s: float
+    end: End
+    step: int
+
+    @property
+    def run_s(self) -> float:
+        """From where the handler began; 0 if it ended before."""
+        return max(0.0, self.end_s - self.invoked_s - self.init_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When a worker hands over, as `life.lifetimes` has it.
+
+    spare_s: to end in order, whatever the job. late_share, late_times: at a checkpoint it hands
+    over with less left than this share of its lifetime, or so many times what must be left.
+    most_share: of its lifetime, before which it does not hand over. without_progress_s: from a
+    death on without a completed step, which ends a run. deaths_of_one_cause: in a row, which do.
+    pause_s: before a start, after so many deaths of the function in a row.
+    """
+
+    spare_s: float
+    late_share: float
+    late_times: float
+    most_share: float
+    without_progress_s: float
+    deaths_of_one_cause: int
+    pause_s: Callable[[int], float]
+
+
+class Fleet:
+    """All workers' functions. init_N, start_N: of each worker. lifetime_s: infinite: not limited.
+
+    Arrays, (N,): able_s: from when it can take a round. dies_s: by chance. deadline_s: the end of
+    its lifetime. steps: taken by this attempt. longest_s: of these.
+    """
+
+    def __init__(
+        self,
+        chance: Chance,
+        policy: Policy,
+        init_N: Floats,
+        start_N: Floats,
+        lifetime_s: float,
+    ) -> None:
+        workers = len(init_N)
+        self._chance = chance
+        self._policy = policy
+        self._init_N = init_N
+        self._start_N = start_N
+        self._lifetime_s = lifetime_s
+        self.attempt = np.full(workers, -1, dtype=np.int64)
+        self.invoked_s = np.zeros(workers)
+        self.cold_s = np.zeros(workers)
+        self.able_s = np.zeros(workers)
+        self.dies_s = np.full(workers, np.inf)
+        self.deadline_s = np.full(workers, np.inf)
+        self.steps = np.zeros(workers, dtype=np.int64)
+        self.longest_s = np.zeros(workers)
+        self.checkpoint_s = 0.0
+        self.ended: list[Attempt] = []
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return len(self.attempt)
+
+    def invoke(self, ranks: Ints, at_s: Floats) -> None:
+        """Start functions of these workers."""
+        self.attempt[ranks] += 1
+        number = self.attempt[ranks]
+        cold_s = self._init_N[ranks] + self._chance.cold_start_s(ranks, number)
+        self.invoked_s[ranks] = at_s
+        self.cold_s[ranks] = cold_s
+        self.able_s[ranks] = at_s + cold_s + self._start_N[ranks]
+        self.dies_s[ranks] = at_s + self._chance.life_s(ranks, number)
+        self.deadline_s[ranks] = at_s + cold_s + self._lifetime_s
+        self.steps[ranks] = 0
+        self.longest_s[ranks] = 0.0
+
+    def end(self, ranks: Ints, at_s: Floats, how: End, step: int) -> None:
+        """These functions are over."""
+        for rank, end_s in zip(ranks.tolist(), at_s.tolist(), strict=True):
+            init_s = min(float(self.cold_s[rank]), end_s - float(self.invoked_s[rank]))
+            self.ended.append(
+                Attempt(
+                    rank,
+                    int(self.attempt[rank]),
+                    float(self.invoked_s[rank]),
+                    init_s,
+                    end_s,
+                    how,
+                    step,
+                )
+            )
+
+    def took(self, step_N: Floats, steps: int) -> None:
+        """A round was taken, of so many steps; step_N: how long each of them took at most."""
+        self.steps += steps
+        np.maximum(self.longest_s, step_N, out=self.longest_s)
+
+    def needed_s(self) -> Floats:
+        """What must be left for another step and an end in order, (N,); see `life.lifetimes`."""
+        needed_N = 2 * self.longest_s + 2 * self.checkpoint_s + self._policy.spare_s
+        bounded_N: Floats = np.minimum(needed_N, self._policy.most_share * self._lifetime_s)
+        return bounded_N
+
+    def due(self, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Who should hand over rather than take another step; nobody in a first step."""
+        return (self.steps > 0) & (self.deadline_s - at_N < self.needed_s())
+
+    def late(self, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Who should hand over at a checkpoint that is made anyway."""
+        if np.isinf(self._lifetime_s):
+            return np.zeros(self.workers, dtype=bool)
+        policy = self._policy
+        late_N = np.maximum(
+            policy.late_share * self._lifetime_s, policy.late_times * self.needed_s()
+        )
+        return (self.steps > 0) & (self.deadline_s - at_N < late_N)
+
+    def fits(self, steps: int, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Who is sure to end so many more steps in this life."""
+        if np.isinf(self._lifetime_s):
+            return np.ones(self.workers, dtype=bool)
+        left_N = self.deadline_s - at_N
+        return (self.steps > 0) & (left_N > 2 * steps * self.longest_s + self.needed_s())
+
+    def cut_s(self) -> Floats:
+        """When each function ends if it is not through before: dead, or out of time, (N,).
+
+        One that waits hands over a moment before its deadline; in its first step it is killed at
+        it.
+        """
+        patient_N = np.where(self.steps > 0, self._policy.spare_s / 2, 0.0)
+        cut_N: Floats = np.minimum(self.dies_s, self.deadline_s - patient_N)
+        return cut_N
+
+    def how(self, rank: int) -> End:
+        """How a function ends at its `cut_s`."""
+        if self.dies_s[rank] <= self.cut_s()[rank]:
+            return End.KILLED
+        return End.HANDED_OVER if self.steps[rank] > 0 else End.LIFETIME

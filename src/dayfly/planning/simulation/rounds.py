@@ -1,0 +1,215 @@
+"""When each worker has computed a round, and when it has the sum: synchronous steps, local rounds.
+
+    worker 0   |data|forward|backward  |       sum        |apply|
+    worker 1   |data|forward|backward        |    sum     |apply|      the slowest decides when a
+                                   |bucket 0|bucket 1     |            bucket can be summed
+
+Times are absolute, in seconds of the run, (N,).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dayfly.planning.simulation.chance import Floats, Ints
+from dayfly.planning.simulation.phases import Phase
+from dayfly.planning.simulation.work import Work
+
+#: Spans by kind, as a worker tells them: (from, to), absolute seconds.
+Spans = dict[str, list[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a collective that was taken: when it began, and what it is."""
+
+    began_s: float
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """A round. began_N: each worker. computed_N: it has computed, which took it busy_N seconds.
+    ended_N: it can go on.
+
+    windows: of the sums, by group of workers that sum. passes: of pipelines, by (stage, pass).
+    """
+
+    began_N: Floats
+    computed_N: Floats
+    busy_N: Floats
+    ended_N: Floats
+    slow_NK: Floats
+    windows: Sequence[Sequence[Window]] = ()
+    passes: Mapping[Any, Any] = field(default_factory=dict)
+
+
+class Rounds(ABC):
+    """A kind of round. steps: of it."""
+
+    steps: int
+
+    @abstractmethod
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
+        """Take a round: from when each worker is able to, and how much slower it computes each of
+        the steps; 0 for a step that it has done before. credit_N: seconds of the sums that a
+        predecessor has brought about, as what it put stays where it is."""
+
+    @abstractmethod
+    def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
+        """What a worker tells of a round: its spans, and of pipelines its passes."""
+
+
+def summed(
+    ready: Sequence[Floats], phases: Sequence[Sequence[Phase]]
+) -> tuple[float, list[Window]]:
+    """Sum buckets one after another, each from when all of its group have it.
+
+    ready: of each bucket, when each member has it, (n,). While one's latencies pass, the lines
+    carry the next one. Returns when all have all sums.
+    """
+    free_s, done_s = -np.inf, -np.inf
+    windows: list[Window] = []
+    for ready_n, row in zip(ready, phases, strict=True):
+        began_s = at_s = max(free_s, float(ready_n.max()))
+        for phase in row:
+            windows.append(Window(at_s, phase))
+            at_s += phase.length_s
+        done_s = max(done_s, at_s)
+        free_s = began_s + sum(phase.length_s - phase.late_s for phase in row)
+    return done_s, windows
+
+
+def of_windows(windows: Sequence[Window], began_s: float, done_s: float) -> Spans:
+    """How a worker spends a sum: its lines, and the wait for messages that are not there yet.
+
+    began_s: when it had something to send. done_s: when it had the sum.
+    """
+    told: Spans = {}
+    downloads: list[tuple[float, float]] = []
+    for window in windows:
+        phase, start_s = window.phase, window.began_s
+        end_s = min(start_s + phase.length_s, done_s)
+        if phase.up_s:
+            told.setdefault("upload", []).append((start_s, min(start_s + phase.up_s, end_s)))
+        if phase.down_s:
+            stop_s = end_s - min(phase.late_s, phase.length_s - phase.down_s)
+            downloads.append((max(start_s, stop_s - phase.down_s), stop_s))
+    at_s, waits = began_s, []
+    for start_s, stop_s in downloads:
+        if start_s > at_s:
+            waits.append((at_s, start_s))
+        at_s = max(at_s, stop_s)
+    if done_s > at_s:
+        waits.append((at_s, done_s))
+    told |= {"download": downloads} if downloads else {}
+    return told | ({"wait": waits} if waits else {})
+
+
+class Synchronous(Rounds):
+    """A step of synchronous replicas, each of all the model.
+
+    samples_N: of each worker. data_N: seconds to get them. beside_s: what a step takes beside all
+    that. over_s: what a step takes longer than that says, or less.
+    """
+
+    steps = 1
+
+    def __init__(
+        self,
+        work: Work,
+        samples_N: Ints,
+        pieces: int,
+        data_N: Floats,
+        phases: Sequence[Sequence[Phase]],
+        beside_s: float,
+        over_s: float = 0.0,
+    ) -> None:
+        self._work = work
+        forward_N, self._backward_N = work.computing_s(samples_N, pieces)
+        self._data_N = data_N
+        self._forward_N = data_N + forward_N
+        # Of several pieces, gradients are whole in the backward pass of the last one alone.
+        self._last_N = self._backward_N / np.maximum(1, np.minimum(samples_N, pieces))
+        self._phases = phases
+        self._beside_s = beside_s
+        self._over_s = over_s
+
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
+        slow_N = slow_NK[:, 0]
+        whole_N = self._forward_N + self._backward_N
+        busy_N = slow_N * whole_N
+        computed_N = began_N + busy_N
+        end_N = computed_N + self._beside_s
+        windows: list[Window] = []
+        if any(self._phases):
+            ready = [
+                computed_N - slow_N * self._last_N * (1 - bucket.whole_at)
+                for bucket in self._work.buckets
+            ]
+            # What a step takes beside all that is work, too, before its sums are whole.
+            ready[-1] = end_N
+            done_s, windows = summed([ready_N - credit_N for ready_N in ready], self._phases)
+            end_N = np.maximum(end_N, done_s)
+        ended_N = end_N + self._work.apply_s + self._over_s
+        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
+
+    def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
+        began_s, computed_s = float(taken.began_N[rank]), float(taken.computed_N[rank])
+        data_s = float(taken.slow_NK[rank, 0] * self._data_N[rank])
+        told: Spans = {"data": [(began_s, began_s + data_s)]} if data_s else {}
+        told["compute"] = [(began_s + data_s, computed_s)]
+        summed_s = float(taken.ended_N[rank]) - self._work.apply_s
+        if taken.windows[0]:
+            told |= of_windows(taken.windows[0], computed_s, summed_s)
+        told["apply"] = [(summed_s, summed_s + self._work.apply_s)]
+        return told, []
+
+
+class LocalSteps(Rounds):
+    """A round of local SGD: steps by oneself, then one sum of models and optimizers.
+
+    own_KN: seconds of each of the steps, the optimizer's included.
+    """
+
+    def __init__(
+        self, own_KN: Floats, phases: Sequence[Phase], apply_s: float, over_s: float = 0.0
+    ) -> None:
+        self.steps = len(own_KN)
+        self.own_NK = np.ascontiguousarray(own_KN.T)
+        self._phases = phases
+        self._apply_s = apply_s
+        self._over_s = over_s
+
+    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
+        busy_N = (self.own_NK * slow_NK).sum(axis=1)
+        computed_N = began_N + busy_N
+        windows: list[Window] = []
+        end_N = computed_N
+        if self._phases:
+            done_s, windows = summed([computed_N - credit_N], [self._phases])
+            end_N = np.maximum(computed_N, done_s)
+        ended_N = end_N + self._apply_s + self._over_s
+        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
+
+    def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
+        """Of the sum alone: steps have their own."""
+        computed_s = float(taken.computed_N[rank])
+        summed_s = float(taken.ended_N[rank]) - self._apply_s
+        told = of_windows(taken.windows[0], computed_s, summed_s) if taken.windows[0] else {}
+        return told | {"apply": [(summed_s, summed_s + self._apply_s)]}, []
+
+    def own_steps(self, taken: Taken, rank: int) -> list[tuple[int, float, float]]:
+        """The worker's steps of this attempt: (number within the round, from, to)."""
+        at_s, told = float(taken.began_N[rank]), []
+        for number in range(self.steps):
+            seconds = float(self.own_NK[rank, number] * taken.slow_NK[rank, number])
+            if seconds:
+                told.append((number, at_s, at_s + seconds))
+                at_s += seconds
+        return told

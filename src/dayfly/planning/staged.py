@@ -1,0 +1,275 @@
+"""Steps of a cut model, as schedules for virtual time.
+
+    stage 0, replica 0   passes    |f0|f1|..|b0|b1|            |apply, rest|   the next step
+                         bucket 0               |all-reduce|   |     among the stage's replicas
+                         tail      |of all ranks          |    |
+
+See `runs.protocols`: pipeline.py, passage.py, staged_validation.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
+from dayfly.planning.channels import Means
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.flat import Flat, elements, flat
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.rank import all_reduce, alone_or_side_by_side, limited
+from dayfly.planning.stages import stage_layers, stage_range, stage_size
+from dayfly.planning.uneven import uneven
+from dayfly.planning.work import chain, cut_backward, passed, taking
+from dayfly.wire.lanes import Plan
+from dayfly.wire.pipelines.layout import Layout, Place
+from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
+from dayfly.wire.pipelines.step import Boundary, PipelineStep
+from dayfly.wire.schedule import Op, Schedule, Work
+from dayfly.wire.streams import Rank, Stream
+
+#: A stage's messages come one by one, and each wakes its lanes as those of a sum of two do, of
+#: which each has so many.
+_MESSAGES = 4
+#: Elements of the tail: the loss and two wishes, float64.
+_TAIL, _TAIL_BYTES = 3, 8
+#: What the pieces of the last backward pass do, but for the last of them.
+_PIECE = "backward, in part"
+
+
+def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
+    """All workers, taking steps of these batches one after another."""
+    layout = Layout(c.stages, c.replicas)
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    made = []
+    for number in range(c.workers):
+        place = layout.place(number)
+        stage = _Stage(profile, c, means, place, sizes)
+        streams: list[Stream] = []
+        for step, batch in enumerate(batches):
+            streams += stage.step(step, batch, len(streams))
+        made.append(limited(stage.size, means, number, streams))
+    return made
+
+
+def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
+    """All workers validating, round by round: each kind of round, and how often it comes."""
+    layout = Layout(c.stages, c.replicas)
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    kinds: dict[tuple[tuple[int, ...], ...], int] = {}
+    for rounds in validation_rounds(
+        profile.validation_samples, c.replicas, c.micro_batches, c.batch_size
+    ):
+        kind = tuple(tuple(map(len, blocks)) for blocks in rounds)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    found = []
+    for kind, count in kinds.items():
+        made = []
+        for number in range(c.workers):
+            place = layout.place(number)
+            stage = _Stage(profile, c, means, place, sizes)
+            made.append(limited(stage.size, means, number, stage.validating(kind)))
+        found.append((made, count))
+    return found
+
+
+class _Stage:
+    """What one worker does."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        c: Configuration,
+        means: Means,
+        place: Place,
+        sizes: Sequence[SizeProfile],
+    ) -> None:
+        self._profile = profile
+        self._c = c
+        self._means = means
+        self._place = place
+        self._layout = Layout(c.stages, c.replicas)
+        self._rank = self._layout.rank(place.stage, place.replica)
+        self.size = size = uneven(sizes[place.stage], self._rank, c.workers, c.micro_batches)
+        self._chunk_bytes = means.message_bytes(list(sizes))
+        mine = stage_range(profile, c, place.stage)
+        self._layers = stage_layers(profile, c, place.stage)
+        self._forward = size.forward[mine.start : mine.stop]
+        self._backward = size.backward[mine.start : mine.stop]
+        self._last = place.stage == c.stages - 1
+        self._flat = flat(self._layers, tail=0)
+
+    def step(self, step: int, batch: int, first: int) -> list[Stream]:
+        """Streams of a step. first: the number of the first of them."""
+        c, size, flat_ = self._c, self.size, self._flat
+        micros = micro_batches(batch, self._place.replica, c.replicas, c.micro_batches)
+        before = ((first - 1, None),) if first else ()
+        plan, pieces = self._passes(c.schedule, tuple(micros), flat_, learns=True)
+        seconds = self._seconds(micros, flat_)
+        streams = [self._passage(plan, ("pipe", step), before, seconds)]
+        tail_after: tuple[tuple[int, int | None], ...] = before
+        if self._last and micros:
+            # Of the last micro-batch, as its loss is known.
+            tail_after = ((first, _at(plan, Work(FORWARD, micros[-1].number))),)
+        streams.append(self._of_all("tail", step, _TAIL, tail_after))
+        early = len(pieces)
+        for number, length in enumerate(flat_.buckets if c.replicas > 1 else ()):
+            gate = pieces[number] if number < early else None
+            streams.append(
+                all_reduce(
+                    c.collective,
+                    c.aggregators,
+                    self._place.replica,
+                    c.replicas,
+                    length,
+                    self._means,
+                    name=("grad", self._place.stage, step, number),
+                    after=((first, gate),),
+                    pool="buckets",
+                    group=True,
+                    begin_s=size.sum_cpu_s,
+                )
+            )
+        after = tuple((n, None) for n in range(first, first + len(streams)))
+        if c.clips:
+            every = sum(len(elements(layer)) for layer in self._profile.layers)
+            streams.append(self._of_all("norm", step, 2 * every, after))
+            after = ((first + len(streams) - 1, None),)
+        trained_bytes = sum(layer.trained for layer in self._layers)
+        # What a step takes beside passes is the flat buffer's: it goes by its parameters.
+        every = sum(len(elements(layer)) for layer in self._profile.layers)
+        mine = sum(len(elements(layer)) for layer in self._layers)
+        beside_s = size.step_s.value * (mine / every if every else 1.0)
+        ending = (size.apply(trained_bytes) + beside_s) * size.speed
+        streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
+        return streams
+
+    def validating(self, sizes: Sequence[Sequence[int]]) -> list[Stream]:
+        """Streams of a round of validation, of blocks of so many samples for each replica."""
+        mine = sizes[self._place.replica]
+        micros = tuple(MicroBatch(number, some) for number, some in enumerate(mine))
+        plan, _ = self._passes(None, micros, self._flat, learns=False)
+        passage = self._passage(plan, "eval", (), self._seconds(micros, None))
+        numbers = BLOCK_NUMBERS * sum(map(len, sizes))
+        return [passage, self._of_all("val", 0, numbers, ((0, None),))]
+
+    def _of_all(
+        self, name: str, step: int, length: int, after: tuple[tuple[int, int | None], ...]
+    ) -> Stream:
+        """A small sum over all ranks, at one aggregator, by a thread of its own."""
+        return all_reduce(
+            "k-reduce",
+            1,
+            self._rank,
+            self._layout.world_size,
+            length,
+            self._means,
+            name=(name, step),
+            after=after,
+            pool="all",
+            itemsize=_TAIL_BYTES,
+            begin_s=self.size.sum_cpu_s,
+        )
+
+    def _passage(
+        self,
+        plan: Plan,
+        name: object,
+        after: tuple[tuple[int, int | None], ...],
+        seconds: Mapping[Work, float],
+    ) -> Stream:
+        return Stream(
+            plan=plan,
+            name=name,
+            member=self._rank,
+            members=self._layout.world_size,
+            itemsize=1,
+            after=after,
+            message_s=self.size.sum_cpu_s / _MESSAGES,
+            work_s=lambda work: seconds.get(work, 0.0),
+            **alone_or_side_by_side(self._means, plan, 1),
+        )
+
+    def _passes(
+        self, order: str | None, micros: tuple[MicroBatch, ...], flat_: Flat, *, learns: bool
+    ) -> tuple[Plan, tuple[int, ...]]:
+        """The schedule, and where in it each of the early buckets is whole."""
+        layers, cut, stage = self._profile.layers, self._c.cut, self._place.stage
+
+        def boundary(at: int, micro: MicroBatch) -> Boundary:
+            back = round(layers[at].gradient * micro.samples) if learns else 0
+            return Boundary(
+                activation_bytes=round(layers[at - 1].output * micro.samples), gradient_bytes=back
+            )
+
+        before = tuple(boundary(cut[stage - 1], one) for one in micros) if stage else ()
+        behind = () if self._last else tuple(boundary(cut[stage], one) for one in micros)
+        numbers = tuple(one.number for one in micros)
+        early = len(flat_.whole_after) if learns and self._c.replicas > 1 and micros else 0
+        return _passage_plan(
+            self._layout, self._place, order, numbers, before, behind, self._chunk_bytes, early
+        )
+
+    def _seconds(self, micros: Sequence[MicroBatch], flat_: Flat | None) -> dict[Work, float]:
+        """CPU seconds of each pass; of the last backward one, of its pieces."""
+        size, speed, found = self.size, self.size.speed, {}
+        for one in micros:
+            reading = size.data(one.samples) if not self._place.stage else 0.0
+            forward = reading + passed(self._forward, one.samples)
+            backward = passed(self._backward, one.samples)
+            found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
+            found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s
+        if flat_ is not None and micros and self._c.replicas > 1:
+            cuts = cut_backward(self._backward, micros[-1].samples, flat_.whole_after)
+            for number, piece in enumerate(cuts[:-1]):
+                found[Work(_PIECE, number)] = speed * piece
+            found[Work(BACKWARD, micros[-1].number)] = speed * cuts[-1] + size.pass_cpu_s
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _passage_plan(
+    layout: Layout,
+    place: Place,
+    order: str | None,
+    numbers: tuple[int, ...],
+    before: tuple[Boundary, ...],
+    behind: tuple[Boundary, ...],
+    chunk_bytes: int,
+    early: int,
+) -> tuple[Plan, tuple[int, ...]]:
+    make: MakeOrder = forward_only if order is None else ORDERS[order]
+    step = PipelineStep(
+        layout=layout,
+        place=place,
+        order=make(place.stage, layout.stages, numbers),
+        before=dict(zip(numbers, before, strict=False)),
+        behind=dict(zip(numbers, behind, strict=False)),
+        chunk_bytes=chunk_bytes,
+    )
+    schedule = step.schedule()
+    if not early:
+        return Plan(schedule), ()
+    return _in_pieces(schedule, Work(BACKWARD, numbers[-1]), early)
+
+
+def _in_pieces(schedule: Schedule, work: Work, early: int) -> tuple[Plan, tuple[int, ...]]:
+    """The schedule with so many operations more before a pass: pieces of it."""
+    at = next(number for number, op in enumerate(schedule) if op.work == work)
+    whole = schedule.ops[at]
+    pieces: list[Op] = []
+    for number in range(early):
+        after = whole.after if not number else (at + number - 1,)
+        pieces.append(replace(whole, work=Work(_PIECE, number), after=after))
+    rest = replace(whole, after=(at + early - 1,))
+
+    def moved(op: Op) -> Op:
+        return replace(op, after=tuple(one + early * (one >= at) for one in op.after))
+
+    ops = (*schedule.ops[:at], *pieces, rest, *map(moved, schedule.ops[at + 1 :]))
+    return Plan(Schedule(ops)), tuple(range(at, at + early))
+
+
+def _at(plan: Plan, work: Work) -> int:
+    return next(number for number, op in enumerate(plan.schedule) if op.work == work)

@@ -1,0 +1,71 @@
+"""Implementations by name: built-in ones, and those that other packages bring as entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar, cast
+
+from dayfly.errors import RequestError, in_short
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T]):
+    """A read-only mapping from names to implementations, each imported at its first use.
+
+    Args:
+        what: the kind of thing, in errors, such as "platform".
+        group: of entry points of other packages, such as "dayfly.platforms". A name that is
+            built in stays dayfly's own.
+        built_in: by name, the thing itself or where it is: `package.module:attribute`.
+    """
+
+    def __init__(self, what: str, group: str, built_in: Mapping[str, T | str]) -> None:
+        self._what = what
+        self._group = group
+        self._built_in = built_in
+
+    def __getitem__(self, name: str) -> T:
+        """Raises KeyError, and RequestError if what another package brings cannot be imported."""
+        if name in self._built_in:
+            found = self._built_in[name]
+            if isinstance(found, str):
+                return cast(T, EntryPoint(name, found, self._group).load())
+            return found
+        point = self._others[name]
+        try:
+            return cast(T, point.load())
+        except Exception as error:  # of another package's code
+            raise RequestError(
+                f"{self._what} {name!r}, which is {point.value}, cannot be imported: "
+                f"{in_short(error)}"
+            ) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._built_in or name in self._others
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._built_in
+        yield from self._others
+
+    def __len__(self) -> int:
+        return len(self._built_in) + len(self._others)
+
+    def check(self, name: str, option: str | None = None) -> None:
+        """Raise RequestError, with the names that there are, for one that is not known.
+
+        Args:
+            name: asked for; nothing is imported.
+            option: by which it was given, such as "--collective"; None: what it names.
+        """
+        if name not in self:
+            raise RequestError(
+                f"{option or self._what} {name!r} is not known: give one of {', '.join(self)}"
+            )
+
+    @cached_property
+    def _others(self) -> Mapping[str, EntryPoint]:
+        found = entry_points(group=self._group)
+        return {point.name: point for point in found if point.name not in self._built_in}

@@ -1,0 +1,1 @@
+"""What is to run, as data: descriptions that life, training and planning share."""

@@ -1,0 +1,200 @@
+"""One worker's copy of the training: model, optimizer and scheduler, and their state.
+
+How replicas become one again, after every step or every few, is the protocol's: synchronous.py,
+local_sgd.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.job import Job
+from dayfly.training.by_name import load_optimizer_state, optimizer_state
+from dayfly.training.devices import CPU
+from dayfly.training.randomness import WEIGHTS, seed_generators
+from dayfly.training.state import Tensors, decode, encode, load_model_tensors, model_tensors
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What workers want done after the step; each is granted if any worker wants it."""
+
+    checkpoint: bool = False
+    stop: bool = False
+
+
+class Replica:
+    """A job's model and optimizer in one worker, or a stage's of it.
+
+    optimizer, scheduler: None if a stage has no parameters to train.
+    """
+
+    def __init__(
+        self, job: Job, model: nn.Module | None = None, device: torch.device = CPU
+    ) -> None:
+        """model: a stage's, whose parameters and buffers have the whole model's names. device: to
+        which the model is moved."""
+        self._job = job
+        self._part = model is not None
+        self.device = device
+        # Built on the CPU: the first weights are the same wherever they go.
+        self.model = (build_model(job) if model is None else model).to(device)
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.scheduler: Any = None
+        if any(parameter.requires_grad for parameter in self.model.parameters()):
+            self.optimizer = build_optimizer(job, self.model)
+            self.scheduler = build_scheduler(job, self.optimizer)
+
+    def step(self) -> None:
+        """Take the optimizer's step, by the gradients that the parameters have."""
+        if self.optimizer is not None:
+            self.optimizer.step()
+
+    def end_step(self) -> None:
+        """Step a scheduler that goes by steps."""
+        if self.scheduler is not None and self._job.scheduler_every == "step":
+            self.scheduler.step()
+
+    def end_epoch(self, val_loss: float | None) -> None:
+        """Step a scheduler that goes by epochs."""
+        if self.scheduler is None or self._job.scheduler_every != "epoch":
+            return
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            if val_loss is not None:
+                self.scheduler.step(val_loss)
+        else:
+            self.scheduler.step()
+
+    def state(self) -> tuple[Any, Tensors]:
+        """The state as JSON and tensors (not copied): equal on every replica of a stage.
+
+        By the names of parameters, so a stage's is a part of the whole's (see `split_state`).
+        """
+        tensors = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
+        tree = {}
+        if self.optimizer is not None:
+            tree["optimizer"] = optimizer_state(self.optimizer, self.model, tensors)
+        if self.scheduler is not None:
+            tree["scheduler"] = encode(self.scheduler.state_dict(), "scheduler", tensors)
+        return tree, tensors
+
+    def settled(self, tensors: Tensors) -> frozenset[str]:
+        """Names in a state's tensors of those that nothing but `step` changes."""
+        own = {f"model.{name}" for name, _ in self.model.named_parameters()}
+        return frozenset(n for n in tensors if n in own or n.startswith("optimizer.state."))
+
+    def load_state(self, tree: Any, tensors: Tensors) -> None:
+        """Become the replica whose `state` this is; a stage takes its part of it.
+
+        The optimizer, and a stage's model, keep tensors of `tensors` as their own. Raises
+        RequestError if it is another model's, or its optimizer has other groups.
+        """
+        given = model_part(tensors)
+        if self._part:
+            own = model_tensors(self.model).keys()
+            given = {name: tensor for name, tensor in given.items() if name in own}
+        load_model_tensors(self.model, given, adopt=self._part)
+        if self.optimizer is not None:
+            load_optimizer_state(self.optimizer, self.model, tree["optimizer"], tensors)
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(decode(tree["scheduler"], tensors))
+
+
+def model_part(tensors: Tensors) -> Tensors:
+    """A state's tensors that are the model's, by the model's names."""
+    prefix = "model."
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def build_model(job: Job) -> nn.Module:
+    """The job's model with its first weights, which the seed decides."""
+    seed_generators(WEIGHTS, job.seed)
+    model = _built("model", cast("Any", job.model))
+    if not isinstance(model, nn.Module):
+        raise RequestError(
+            f"the job's model function returned {type(model).__name__}: return a torch module"
+        )
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise RequestError(
+                f"the job's model has a lazy parameter {name}: give its layer all sizes, or run a "
+                "sample through the model in the function that builds it"
+            )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise RequestError(
+                f"the job's model is on torch's meta device, where its {name} has no values: build "
+                "it on the CPU in its function (model.to_empty gives memory, not weights)"
+            )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise RequestError(
+            "the job's model has no parameters to train: leave requires_grad of some at True"
+        )
+    for name, parameter in model.named_parameters():
+        if not parameter.dtype.is_floating_point and parameter.requires_grad:
+            raise RequestError(
+                f"the job's model has a parameter {name} of {parameter.dtype}: train real and "
+                "imaginary parts as two parameters, as the workers' sums are of real numbers"
+            )
+    return model
+
+
+def build_optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
+    """The job's optimizer over the model's trainable parameters."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = _built("optimizer", cast("Any", job.optimizer), parameters)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise RequestError(
+            f"the job's optimizer function returned {type(optimizer).__name__}: "
+            "return a torch optimizer"
+        )
+    given = {id(parameter) for parameter in parameters}
+    if any(id(p) not in given for group in optimizer.param_groups for p in group["params"]):
+        raise RequestError(
+            "the job's optimizer has parameters that are not those of the job's model: "
+            "build it from what its function is given (optimizer=lambda params: ...)"
+        )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise RequestError(
+            "SparseAdam needs sparse gradients, which are not supported: use Adam or AdamW"
+        )
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise RequestError(
+            "LBFGS evaluates the loss several times a step, which workers cannot share: "
+            "use a first-order optimizer such as SGD or AdamW"
+        )
+    return optimizer
+
+
+def build_scheduler(job: Job, optimizer: torch.optim.Optimizer) -> Any:
+    """The job's scheduler of the optimizer, if it has one."""
+    if job.scheduler is None:
+        return None
+    scheduler = _built("scheduler", job.scheduler, optimizer)
+    if not (hasattr(scheduler, "step") and hasattr(scheduler, "state_dict")):
+        raise RequestError(
+            f"the job's scheduler function returned {type(scheduler).__name__}: "
+            "return a torch learning-rate scheduler"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau) and job.scheduler_every == "step":
+        raise RequestError(
+            "the job's scheduler is a ReduceLROnPlateau, which goes by the validation loss: "
+            'give scheduler_every="epoch"'
+        )
+    return scheduler
+
+
+def _built(what: str, build: Any, *arguments: Any) -> Any:
+    try:
+        return build(*arguments)
+    except DayflyError:
+        raise
+    except Exception as error:
+        raise RequestError(f"the job's {what} cannot be built: {in_short(error)}") from error

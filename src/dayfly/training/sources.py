@@ -1,0 +1,145 @@
+"""Where a worker's samples come from: arrays in the store, or the user's own Datasets.
+
+`fetch` moves bytes and may run beside the computation; `batch` makes what the model gets. Random
+transforms draw from the global generators, as dropout does, so they run in `batch`, in the
+training thread, seeded for each sample: a sample looks the same whoever computes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.utils.data import default_collate
+
+from dayfly.job import Job, Transform
+from dayfly.training.arrays import ArrayReader, Part
+from dayfly.training.order import Indices
+from dayfly.training.randomness import AUGMENT, DATA, seed_generators
+from dayfly.wire.stores.base import Store
+
+#: What a source's `fetch` gives to its `batch`; each source has its own.
+Fetched = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Which of a sample (x, y) is of use: a model's first stage needs x, and its last one y."""
+
+    x: bool = True
+    y: bool = True
+
+
+BOTH = Sides()
+
+
+class Source(ABC):
+    """Training or validation samples, by their number from 0."""
+
+    samples: int
+    #: Bytes that `fetch` takes from the store for a sample; 0 if it takes none.
+    sample_bytes: int = 0
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Bytes taken from the store so far."""
+
+    @abstractmethod
+    def fetch(self, indices: Indices) -> Fetched:
+        """What `batch` needs of these samples, from the store. Draws nothing random."""
+
+    @abstractmethod
+    def batch(self, fetched: Fetched, indices: Indices, piece: range, epoch: int) -> Any:
+        """The samples `indices[piece]` as the model gets them: (x, y), or as they collate."""
+
+
+class ArraySource(Source):
+    """Samples (x, y) that are rows of two arrays in the store; None for a side of no use."""
+
+    def __init__(
+        self,
+        store: Store,
+        part: Part,
+        transform: Transform | None,
+        seed: int,
+        sides: Sides = BOTH,
+    ) -> None:
+        self.samples = part.samples
+        self.sample_bytes = sides.x * part.x.row_bytes + sides.y * part.y.row_bytes
+        self._sides = sides
+        self._part = part
+        self._x, self._y = ArrayReader(store, part.x), ArrayReader(store, part.y)
+        self._transform = transform
+        self._seed = seed
+
+    @property
+    def bytes_read(self) -> int:
+        return self._x.bytes_read + self._y.bytes_read
+
+    def fetch(self, indices: Indices) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        rows = self._part.rows_of(indices)
+        x = self._x.read(rows) if self._sides.x else None
+        y = self._y.read(rows) if self._sides.y else None
+        return x, y
+
+    def batch(
+        self,
+        fetched: tuple[torch.Tensor | None, torch.Tensor | None],
+        indices: Indices,
+        piece: range,
+        epoch: int,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        x, y = (None if side is None else side[piece.start : piece.stop] for side in fetched)
+        if self._transform is not None and x is not None:
+            transformed = []
+            for sample, index in zip(x, indices[piece.start : piece.stop].tolist(), strict=True):
+                seed_generators(AUGMENT, self._seed, epoch, index)
+                transformed.append(self._transform(sample))
+            x = torch.stack(transformed)
+        return x, y
+
+
+class DatasetSource(Source):
+    """Samples of a torch Dataset that the user's function made; read one by one, when needed."""
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self.samples = len(dataset)
+        self._dataset = dataset
+        self._seed = seed
+
+    @property
+    def bytes_read(self) -> int:
+        return 0
+
+    def fetch(self, indices: Indices) -> None:
+        return None
+
+    def batch(self, fetched: None, indices: Indices, piece: range, epoch: int) -> Any:
+        samples = []
+        for index in indices[piece.start : piece.stop].tolist():
+            seed_generators(AUGMENT, self._seed, epoch, index)
+            samples.append(self._dataset[index])
+        return default_collate(samples)
+
+
+def open_sources(
+    job: Job, parts: Sequence[Part], store: Store, sides: Sides = BOTH
+) -> tuple[Source, Source]:
+    """The training and the validation source of a job; `parts` of its arrays, if it has any.
+
+    sides: what of their samples is of use; a Dataset gives all.
+    """
+    if parts:
+        train, validation = parts
+        return (
+            ArraySource(store, train, job.transform, job.seed, sides),
+            ArraySource(store, validation, job.eval_transform, job.seed, sides),
+        )
+    # A function that splits at random splits alike on every worker.
+    seed_generators(DATA, job.seed)
+    datasets = cast("Callable[[], tuple[Any, Any]]", job.data)()
+    return DatasetSource(datasets[0], job.seed), DatasetSource(datasets[1], job.seed)

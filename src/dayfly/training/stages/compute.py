@@ -1,0 +1,162 @@
+"""What one stage of a cut model computes: the forward and backward passes of micro-batches.
+
+    received (bytes) -> values -> layer 4 -> layer 5 -> ... -> packed (bytes)      forward
+    packed (bytes)   <- gradients of what came in  <-  gradients of what went out  backward
+
+The first stage begins with samples, the last one ends with the loss. The weights' gradients add up
+in a flat buffer (see `train.flat`), micro-batch by micro-batch in their order, so their bits depend
+neither on the schedule nor on the cut: dropout is seeded for each layer by its number in the whole
+model. (FuncPipe section 3.2; GPipe section 2.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dayfly.job import Job
+from dayfly.training.devices import device_of, to_device
+from dayfly.training.flat import FlatBuffer
+from dayfly.training.forward import Passed
+from dayfly.training.randomness import DROPOUT, EVALUATE, seed_generators
+from dayfly.training.stages.build import StageModel
+from dayfly.training.stages.forms import Form
+from dayfly.training.weighting import SAMPLES, Weighting, Weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Micro:
+    """A micro-batch. number: within the replica's share of the batch. weight: its samples' share
+    of the global batch. batch: x for the first stage, y for the last; None elsewhere."""
+
+    number: int
+    samples: int
+    weight: float
+    x: Any = None
+    y: Any = None
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """Between its passes: what came in, as leaves of the graph, and what came out."""
+
+    leaves: list[torch.Tensor]
+    out: Any
+
+
+class Stage:
+    """The passes of one step at a time; `flat` has the gradients.
+
+    receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
+    loss: of the step so far, weighted; the last stage's. weights: of its parts, see
+    `train.weighting`. flat: None: one of its own.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        built: StageModel,
+        receives: Form | None,
+        sends: Form | None,
+        flat: FlatBuffer | None = None,
+        weighting: Weighting = SAMPLES,
+    ) -> None:
+        self._job = job
+        self._built = built
+        self.model = built.model
+        self._receives = receives
+        self._sends = sends
+        self._device = device_of(built.model)
+        self.flat = FlatBuffer(built.model, tail=0) if flat is None else flat
+        self._weighting = weighting
+        self.loss = 0.0
+        self.weights = Weights(weighting)
+        self._under_way: dict[int, _UnderWay] = {}
+
+    @property
+    def learns(self) -> bool:
+        """Whether a backward pass is of any use here: to the stage's weights, or those before."""
+        before = self._receives is not None and self._receives.gradient_nbytes(1) > 0
+        return bool(self.flat.parameters) or before
+
+    def begin(self) -> None:
+        """Begin a step in training mode."""
+        self.model.train()
+        self.flat.begin()
+        self.loss = 0.0
+        self.weights = Weights(self._weighting)
+        self._under_way.clear()
+
+    def forward(
+        self, micro: Micro, step: int, replica: int, received: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """The forward pass of a micro-batch; bytes in, bytes out.
+
+        received: of a stage but the first. Returns what the next stage gets; None at the last.
+        """
+        leaves, values = self._enter(micro, received)
+        for number, layer in self._built.layers:
+            seed_generators(DROPOUT, self._job.seed, step, replica, micro.number, number)
+            values = layer(values)
+        if self._sends is None:
+            passed = self.passed(values, micro.y)
+            weight = self.weights.part(micro.weight, passed.weight, micro.samples)
+            if weight:
+                values = passed.loss * weight
+                self.loss += values.item()
+            else:  # all its targets are ignored: torch's loss is NaN, and the gradient none
+                values = sum((leaf * 0).sum() for leaf in tree_leaves(values) if leaf.requires_grad)
+            self._under_way[micro.number] = _UnderWay(leaves, values)
+            return None
+        self._under_way[micro.number] = _UnderWay(leaves, values)
+        return self._sends.pack(values)
+
+    def backward(self, micro: Micro, received: torch.Tensor | None) -> torch.Tensor | None:
+        """The backward pass of a micro-batch whose forward pass is done.
+
+        received: the gradients of what was sent, of a stage but the last. Returns the gradients of
+        what was received; None at the first stage, or if nothing before needs them.
+        """
+        here = self._under_way.pop(micro.number)
+        if self._sends is None:
+            here.out.backward()
+        elif received is not None:
+            gradients = self.here(self._sends.unpack_gradients(received, micro.samples))
+            torch.autograd.backward(self._sends.graded(here.out), gradients)
+        if self._receives is None or not self._receives.gradient_nbytes(micro.samples):
+            return None
+        return self._receives.pack_gradients([leaf.grad for leaf in here.leaves], micro.samples)
+
+    @torch.no_grad()
+    def evaluate(self, micro: Micro, first: int, received: torch.Tensor | None) -> Any:
+        """The pass of a validation's micro-batch, in evaluation mode.
+
+        first: number of its first sample. Returns what the next stage gets, as bytes; at the last
+        stage, the outputs.
+        """
+        self.model.eval()
+        _, values = self._enter(micro, received)
+        for number, layer in self._built.layers:
+            # A layer may draw numbers here, too; a worker that starts again draws the same.
+            seed_generators(EVALUATE, self._job.seed, first, number)
+            values = layer(values)
+        return values if self._sends is None else self._sends.pack(values)
+
+    def _enter(self, micro: Micro, received: torch.Tensor | None) -> tuple[list[torch.Tensor], Any]:
+        if self._receives is None:
+            return [], self.here(micro.x)
+        assert received is not None, f"micro-batch {micro.number} came without its activations"
+        return self._receives.enter(self.here(self._receives.unpack(received, micro.samples)))
+
+    def passed(self, outputs: Any, targets: Any) -> Passed:
+        """The job's loss of outputs; the last stage's to compute."""
+        here = self.here(targets)
+        loss, weight = self._weighting.watched(lambda: cast("Any", self._job.loss)(outputs, here))
+        return Passed(loss, outputs, here, weight)
+
+    def here(self, values: Any) -> Any:
+        """Tensors on the stage's device."""
+        return to_device(values, self._device)

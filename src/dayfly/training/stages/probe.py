@@ -1,0 +1,171 @@
+"""A cut, tried before any function starts: finds what would fail, and what passes the boundaries.
+
+The model's layers, applied one after the other, have to give what its forward gives; and each
+stage, built alone as a worker will build it, has to give what these layers give, in evaluation and
+in training, and the whole model's gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import default_collate
+
+from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.job import Job
+from dayfly.training.randomness import EVALUATE, seeded
+from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
+from dayfly.training.stages.layers import check_cut, check_held, check_tied, layers_of
+from dayfly.training.stages.skeleton import check_skeleton
+from dayfly.training.stages.trial import (
+    attempt,
+    check_evaluation,
+    copied,
+    same,
+    stage_alone,
+    trained,
+)
+
+
+def check_stages(
+    job: Job, model: nn.Module, cut: Sequence[int], samples: Sequence[Any]
+) -> tuple[Form, ...]:
+    """What passes each boundary between two stages of the job's model.
+
+    samples: pairs (x, y), from `array_samples` or `dataset_samples`; two numbers of them are tried,
+    as shapes follow from the number. The model stays as it is, but for gradients. Raises
+    RequestError, in one sentence, for what does not work.
+    """
+    layers = layers_of(model)
+    check_cut(cut, len(layers))
+    check_held(model, layers)
+    check_tied(model, layers, cut)
+    check_skeleton(job, model)
+    several = list(samples) if len(samples) > 1 else list(samples) * 2
+    with _as_it_was(model):
+        model.eval()
+        passed = _evaluated(job, model, layers, cut, several)
+        fewer = _evaluated(job, model, layers, cut, several[:-1])
+        counts = len(several), len(several) - 1
+        forms = [
+            Form(_form(pair, counts, number - 1))
+            for number, *pair in zip(cut, passed[1:-1], fewer[1:-1], strict=True)
+        ]
+        built = [stage_alone(job, model, cut, stage) for stage in range(len(cut) + 1)]
+        check_evaluation(job, built, passed)
+        return trained(job, model, built, forms, default_collate(several))
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for module, name, buffer, kept in buffers:
+            module._buffers[name] = buffer.copy_(kept)  # forward may have put another there
+
+
+def _evaluated(
+    job: Job, model: nn.Module, layers: Sequence[nn.Module], cut: Sequence[int], samples: list[Any]
+) -> list[Any]:
+    """The input, what passes each boundary, and the output, in evaluation mode."""
+    x = default_collate(samples)[0]
+    with torch.no_grad():
+        with seeded(EVALUATE, job.seed):
+            whole = attempt("its model fails", lambda: model(copied(x)))
+        passed = [copied(x)]
+        with seeded(EVALUATE, job.seed):
+            for number, layer in enumerate(layers):
+                if number in cut:
+                    _check_passes(x, number - 1)
+                    passed.append(copied(x))
+                x = _applied(layer, x, number)
+    if not same(x, whole):
+        raise RequestError(
+            "the job's model cannot be cut, as its layers applied one after another give another "
+            "result than its forward: let forward do nothing else, and layers() return all of them "
+            "in their order"
+        )
+    return [*passed, x]
+
+
+def _applied(layer: nn.Module, x: Any, number: int) -> Any:
+    before = f"layer {number - 1} returns" if number else "the model is given"
+    try:
+        return layer(x)
+    except DayflyError:
+        raise
+    except Exception as error:
+        raise RequestError(
+            f"the job's model cannot be cut, as its layer {number} does not take what {before}: "
+            f"{in_short(error).rstrip('.')}: let each layer take what the one before it returns, "
+            "as its one argument"
+        ) from error
+
+
+def _check_passes(values: Any, number: int) -> None:
+    """Raise RequestError unless what a layer returns can be sent."""
+    if type(values) in (tuple, list):
+        for item in values:
+            _check_passes(item, number)
+        return
+    advice = "return a tensor, or a tuple or list of tensors, or cut elsewhere"
+    if not isinstance(values, torch.Tensor):
+        raise RequestError(
+            f"layer {number} of the job's model returns a {type(values).__name__}, which cannot be "
+            f"sent to the next stage: {advice}"
+        )
+    if values.layout is not torch.strided or values.is_quantized or values.is_nested:
+        raise RequestError(
+            f"layer {number} of the job's model returns a tensor of layout "
+            f"{str(values.layout).removeprefix('torch.')}{' (quantized)' * values.is_quantized}, "
+            "which cannot be sent to the next stage: return a dense one, or cut elsewhere"
+        )
+
+
+def _form(pair: Sequence[Any], counts: tuple[int, int], number: int) -> Node:
+    """The form of what a layer returned for two numbers of samples; no gradients yet."""
+    one, other = pair
+    branch = type(one) in (tuple, list)
+    if type(one) is not type(other) or (branch and len(one) != len(other)):
+        raise RequestError(
+            f"layer {number} of the job's model returns {_counted(one)} of {counts[0]} samples and "
+            f"{_counted(other)} of {counts[1]}: return the same form always, or cut elsewhere"
+        )
+    if branch:
+        items = (_form(items, counts, number) for items in zip(one, other, strict=True))
+        return Branch(type(one), tuple(items))
+    sizes, scales = [], []
+    for first, second in zip(one.shape, other.shape, strict=False):
+        scales.append(first != second)
+        sizes.append(first // counts[0] if first != second else first)
+    form = TensorForm(one.dtype, tuple(sizes), tuple(scales), False)
+    if not (form.fits(one, counts[0]) and form.fits(other, counts[1])):
+        raise RequestError(
+            f"layer {number} of the job's model returns {_shape(one)} of {counts[0]} samples and "
+            f"{_shape(other)} of {counts[1]}: what passes between stages has to have dimensions "
+            "that are fixed, or a multiple of the samples: pad it, or cut elsewhere"
+        )
+    return form
+
+
+def _counted(values: Any) -> str:
+    kind = type(values).__name__
+    return f"a {kind}" if isinstance(values, torch.Tensor) else f"a {kind} of {len(values)}"
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -1,0 +1,95 @@
+"""Synchronous data parallel (bsp): replicas are equal after every step.
+
+Every replica computes the gradient of its slice, the flat buffers are summed over all workers, and
+every replica applies the same sum; so replicas are equal, bit for bit, after every step, the moving
+statistics of BatchNorm included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from dayfly.job import Job
+from dayfly.training.devices import to_device
+from dayfly.training.flat import FlatBuffer
+from dayfly.training.forward import forward
+from dayfly.training.randomness import DROPOUT, seed_generators
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.slices import Piece
+from dayfly.training.weighting import SAMPLES, Weighting, Weights, divide
+
+
+class Synchronous:
+    """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
+
+    The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
+    more (see `train.weighting`). apart: whether what is no gradient is a bucket of its own.
+    own_loss: this worker's share of the loss of the step that it computed last.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        replica: Replica,
+        *,
+        apart: bool = False,
+        weighting: Weighting = SAMPLES,
+    ) -> None:
+        self._job = job
+        self._replica = replica
+        self._weighting = weighting
+        tail = 3 + len(Weights(weighting).tail)
+        self.flat = FlatBuffer(replica.model, tail=tail, apart=apart)
+        self.own_loss = 0.0
+
+    def compute(
+        self,
+        pieces: Iterable[Piece],
+        batch_samples: int,
+        step: int,
+        rank: int,
+        wishes: Wishes,
+        ready: Callable[[int], None] = lambda bucket: None,
+    ) -> None:
+        """Forward and backward of this worker's slice of a batch of `batch_samples`.
+
+        ready: called with each bucket but the last, in their order, as soon as it is whole.
+        """
+        model, flat = self._replica.model, self.flat
+        model.train()
+        flat.begin()
+        samples = 0
+        losses: list[tuple[torch.Tensor, float]] = []
+        weights = Weights(self._weighting)
+        for piece in pieces:
+            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
+            batch = to_device(piece.batch, self._replica.device)
+            passed = forward(self._job, model, batch, self._weighting)
+            weight = weights.part(piece.samples / batch_samples, passed.weight, piece.samples)
+            if piece.last:
+                flat.announce(ready)
+            if weight:  # else all its targets are ignored: torch's loss is NaN
+                (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
+                losses.append((passed.loss.detach(), weight))
+            samples += piece.samples
+        if not samples:
+            flat.announce(ready)
+        flat.end(samples / batch_samples)
+        # Only now: to ask a GPU for a number is to wait for it, and buckets may go out meanwhile.
+        self.own_loss = sum((loss.item() * weight for loss, weight in losses), 0.0)
+        tail = [self.own_loss, wishes.checkpoint, wishes.stop, *weights.tail]
+        flat.tail.copy_(torch.tensor(tail))
+
+    def apply(self) -> tuple[float, Wishes]:
+        """Take the summed step; returns the batch's mean loss and what is to be done after it."""
+        self.flat.spread()
+        loss, checkpoint, stop, *weights = self.flat.tail.tolist()
+        loss = divide(loss, weights, self.flat.found)
+        if self._job.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
+        self._replica.step()
+        self._replica.end_step()
+        return loss, Wishes(checkpoint > 0, stop > 0)

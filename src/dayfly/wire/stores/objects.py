@@ -1,0 +1,350 @@
+"""Objects in a bucket: S3 and its kin, Google's, Azure's.
+
+    s3://bucket/prefix/checkpoint/latest.json
+
+A put is one request up to `WHOLE_BYTES`, and conditional puts always are; a larger object goes in
+parts, and is there once the last one is answered. Reads of large parts, or of several, go side by
+side. What fails for a moment is tried again for `outage_s` seconds.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+
+from dayfly.errors import DayflyError
+from dayfly.wire.outages import Backoff, Cause, Outage, Trouble
+from dayfly.wire.stores.base import (
+    Buffer,
+    ObjectDamaged,
+    ObjectInfo,
+    Pieces,
+    Store,
+    StoreDenied,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    Version,
+    check_name,
+    check_names,
+    ends_early,
+    missing,
+    size_of,
+)
+from dayfly.wire.stores.object_client import BATCH, Conflict, ObjectClient
+from dayfly.wire.stores.object_reads import READS_AT_ONCE, Read, plan_reads, scatter
+from dayfly.wire.stores.object_urls import Place, check_usable
+from dayfly.wire.traffic import Traffic
+
+Result = TypeVar("Result")
+
+#: Seconds for which a store that does not answer is asked again.
+OUTAGE_S = 60.0
+#: An object up to here is put by one request.
+WHOLE_BYTES = 16 * 2**20
+#: A part of a larger one, at least; and the most parts that S3 takes.
+_PART_BYTES, _MOST_PARTS = 8 * 2**20, 10_000
+#: Parts at once: so many of them are in memory.
+_PARTS_AT_ONCE = 4
+#: Tries of one part.
+_PART_TRIES = 6
+#: A stream asks for so many bytes at once; chunks of an answer are as large, at least.
+_STREAM_BYTES, _CHUNK_BYTES = 4 * 2**20, 2**20
+_PAUSES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
+
+_ERRORS = {
+    Cause.DENIED: StoreDenied,
+    Cause.FULL: StoreFull,
+    Cause.UNREACHABLE: StoreUnreachable,
+    Cause.REFUSED: StoreError,
+    Cause.BEYOND: ObjectDamaged,
+}
+
+
+class ObjectStore(Store):
+    """Objects below a place, in a folder of it.
+
+    Args:
+        client: of the place.
+        folder: below the place; "": the place itself.
+        traffic: where it counts; None: counters of its own.
+        outage_s: for how long a store that does not answer is asked again.
+    """
+
+    def __init__(
+        self,
+        client: ObjectClient,
+        folder: str = "",
+        *,
+        traffic: Traffic | None = None,
+        outage_s: float = OUTAGE_S,
+    ) -> None:
+        place = client.place.below(folder) if folder else client.place
+        self.url = place.url
+        self.traffic = Traffic() if traffic is None else traffic
+        self.outage_s = outage_s
+        self._client = client
+        self._folder = f"{folder}/" if folder else ""
+
+    def below(self, prefix: str, *, private: bool = False) -> ObjectStore:
+        folder = self._path(prefix)
+        return ObjectStore(self._client, folder, traffic=self.traffic, outage_s=self.outage_s)
+
+    def put(self, name: str, data: Buffer | Pieces) -> Version:
+        path, size = self._path(name), size_of(data)
+        if isinstance(data, Pieces) and size > WHOLE_BYTES:
+            return self._put_in_parts(name, path, data)
+        pieces = list(_Checked(name, data)) if isinstance(data, Pieces) else [data]
+        put = self._insist(name, lambda: self._client.put(path, pieces))
+        self.traffic.count(up=size)
+        return self._client.version_of(put)
+
+    def put_new(self, name: str, data: Buffer) -> Version | None:
+        path = self._path(name)
+        return self._put_if(name, data, lambda: self._client.create(path, [data]))
+
+    def put_if(self, name: str, data: Buffer, version: Version) -> Version | None:
+        path = self._path(name)
+        return self._put_if(name, data, lambda: self._client.replace(path, [data], version))
+
+    def get_versioned(self, name: str) -> tuple[bytes, Version]:
+        path = self._path(name)
+
+        def get() -> tuple[bytes, Version]:
+            got = self._client.get(path)
+            if got is None:
+                raise missing(name, self)
+            return bytes(got.bytes()), self._client.version_of(got.meta)
+
+        data, version = self._insist(name, get)
+        self.traffic.count(down=len(data))
+        return data, version
+
+    def read_into(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
+        path, reads = self._path(name), plan_reads(ranges)
+
+        def read(one: Read) -> str:
+            return self._insist(name, lambda: self._read(name, path, one))
+
+        def read_all() -> None:
+            if len(reads) <= 1:
+                tags = {read(one) for one in reads}
+            else:
+                with ThreadPoolExecutor(min(len(reads), READS_AT_ONCE)) as pool:
+                    tags = set(pool.map(read, reads))
+            if len(tags) > 1:
+                raise Conflict
+
+        self._insist(name, read_all)
+
+    def open(self, name: str) -> BinaryIO:
+        meta = self._head(name)
+        if meta is None:
+            raise missing(name, self)
+        stream = _Stream(self, name, meta["size"], meta["e_tag"])
+        return cast("BinaryIO", io.BufferedReader(stream, _STREAM_BYTES))
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        meta = self._head(name)
+        if meta is None:
+            return None
+        return ObjectInfo(name, meta["size"], self._client.version_of(meta))
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        below = self._path(prefix) if prefix else self._folder[:-1]
+        return self._list(below, f"{self._folder}{after}" if after else "")
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        below = self._path(prefix) if prefix else self._folder[:-1]
+        return self._folders(below)
+
+    def delete(self, names: Iterable[str]) -> None:
+        paths = [f"{self._folder}{name}" for name in check_names(names)]
+        if paths:
+            requests = self._insist("a removal", lambda: self._client.delete(paths))
+            self.traffic.count(requests=requests)
+
+    def read_span(self, name: str, start: int, into: memoryview, tag: str | None) -> None:
+        """Reads bytes of one version of an object. Raises ObjectDamaged if it is another by now."""
+        path, read = self._path(name), Read(start, start + into.nbytes, [(start, into)])
+        if self._insist(name, lambda: self._read(name, path, read)) != tag:
+            raise ObjectDamaged(f"{name} in {self} was replaced while it was read: read it again")
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}{check_name(name)}"
+
+    def _head(self, name: str) -> Any:
+        path = self._path(name)
+        meta = self._insist(name, lambda: self._client.head(path))
+        self.traffic.count()
+        return meta
+
+    @cached_property
+    def _patient(self) -> ObjectClient:
+        """A client that tries each part of a large object again by itself."""
+        return ObjectClient(self._client.place, tries=_PART_TRIES)
+
+    def _put_in_parts(self, name: str, path: str, data: Pieces) -> Version:
+        part_bytes = max(_PART_BYTES, -(-data.nbytes // _MOST_PARTS))
+
+        def put() -> Any:
+            pieces = _Checked(name, data)
+            try:
+                return self._patient.put_in_parts(path, pieces, part_bytes, _PARTS_AT_ONCE)
+            except BaseException:
+                if pieces.error is not None:  # the caller's, however obstore says it
+                    raise pieces.error from None
+                raise
+
+        done = self._insist(name, put)
+        self.traffic.count(up=data.nbytes, requests=-(-data.nbytes // part_bytes) + 2)
+        return self._client.version_of(done)
+
+    def _put_if(self, name: str, data: Buffer, put: Callable[[], Any]) -> Version | None:
+        """A conditional put. One whose answer was lost may find that it won."""
+        outage = Outage(self.outage_s)
+        lost = False
+        for tries in itertools.count(1):
+            try:
+                done = put()
+            except Exception as error:
+                self._give_up_or_pause(name, error, outage, tries)
+                lost = lost or not isinstance(error, Conflict)
+            else:
+                break
+        won = None if done is None else self._client.version_of(done)
+        self.traffic.count(up=0 if won is None else size_of(data))
+        if won is None and lost and self.stat(name) is not None:
+            there, version = self.get_versioned(name)
+            won = version if there == data else None
+        return won
+
+    def _read(self, name: str, path: str, read: Read) -> str:
+        """Carries a request out; returns the ETag of the object that answered."""
+        try:
+            got = self._client.get(path, (read.start, read.stop))
+        except Exception as error:
+            trouble = self._client.trouble_of(error)
+            if trouble is not None and trouble.cause is Cause.BEYOND:
+                raise ends_early(name, self, read.stop) from None
+            raise
+        if got is None:
+            raise missing(name, self)
+        chunks = (memoryview(chunk) for chunk in got.stream(min_chunk_size=_CHUNK_BYTES))
+        end = scatter(chunks, read)
+        self.traffic.count(down=end - read.start)
+        if end < read.stop:
+            raise ends_early(name, self, end)
+        return got.meta["e_tag"] or ""
+
+    def _list(self, below: str, after: str) -> Iterator[ObjectInfo]:
+        """After an error a listing goes on where it was."""
+        of_s3 = self._client.place.scheme == "s3"
+        outage = Outage(self.outage_s)
+        for tries in itertools.count(1):
+            try:
+                for page in self._client.pages(below, after):
+                    self.traffic.count()
+                    for meta in page:
+                        # Listings of others write it in another way, or not at all.
+                        version = self._client.version_of(meta) if of_s3 else None
+                        name = meta["path"].removeprefix(self._folder)
+                        yield ObjectInfo(name, meta["size"], version)
+                        after = meta["path"]
+                return
+            except Exception as error:
+                self._give_up_or_pause(below or "the objects", error, outage, tries)
+
+    def _folders(self, below: str) -> Iterator[str]:
+        found = self._insist(below or "the folders", lambda: self._client.folders(below))
+        self.traffic.count(requests=1 + len(found) // BATCH)
+        for path in found:
+            yield path.removeprefix(self._folder)
+
+    def _insist(self, name: str, act: Callable[[], Result]) -> Result:
+        """Acts until the store answers. Raises a StoreError if it refuses, or is away for long."""
+        outage = Outage(self.outage_s)
+        for tries in itertools.count(1):
+            try:
+                return act()
+            except Exception as error:
+                self._give_up_or_pause(name, error, outage, tries)
+        raise AssertionError("unreachable")
+
+    def _give_up_or_pause(self, name: str, error: Exception, outage: Outage, tries: int) -> None:
+        trouble = None if isinstance(error, DayflyError) else self._client.trouble_of(error)
+        if trouble is None:
+            raise error
+        if not trouble.passing:
+            self._fail(name, trouble, "")
+        if outage.too_long():
+            self._fail(name, trouble, f" has not answered for {outage.most_s:g} s")
+        time.sleep(_PAUSES.pause_s(tries, random.random()))
+
+    def _fail(self, name: str, trouble: Trouble, what: str) -> NoReturn:
+        """Without the store's own words, which may hold keys and signatures."""
+        raise _ERRORS[trouble.cause](f"{name} in {self}{what}: {trouble.text}") from None
+
+
+class _Checked:
+    """The pieces of an object, once, with a check of their bytes; `error`: why they ended."""
+
+    def __init__(self, name: str, data: Pieces) -> None:
+        self.error: BaseException | None = None
+        self._name = name
+        self._data = data
+
+    def __iter__(self) -> Iterator[Buffer]:
+        came = 0
+        try:
+            for piece in self._data.make():
+                came += size_of(piece)
+                yield piece
+            if came != self._data.nbytes:
+                raise ValueError(f"{self._name}: {came} bytes came, not {self._data.nbytes}")
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+class _Stream(io.RawIOBase):
+    """The bytes of one version of an object."""
+
+    def __init__(self, store: ObjectStore, name: str, size: int, tag: str | None) -> None:
+        self._store = store
+        self._name = name
+        self._size = size
+        self._tag = tag
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_CUR: self._at, io.SEEK_END: self._size}.get(whence, 0)
+        return self._at
+
+    def readinto(self, into: Any) -> int:
+        view = memoryview(into).cast("B")
+        count = max(0, min(view.nbytes, self._size - self._at))
+        if count:
+            self._store.read_span(self._name, self._at, view[:count], self._tag)
+            self._at += count
+        return count
+
+
+def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> ObjectStore:
+    """Returns the store at `s3://bucket/prefix`, `gs://...` or `az://...`. Raises RequestError."""
+    place = Place.parse(url, "store")
+    check_usable(environment)
+    return ObjectStore(ObjectClient(place, environment))

@@ -1,0 +1,67 @@
+"""`dayfly stop` and `dayfly runs`, as another terminal types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli import command
+
+
+@contextmanager
+def under_way(slow: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run in the middle of its steps."""
+    events = here / "runs" / "one" / "events" / "worker-1.jsonl"
+    asked = ("--workers", 2, "--run-dir", "runs/one", "--json")
+    with command.start("train", slow, *asked, cwd=here) as process:
+        command.eventually(
+            "a step", lambda: events.exists() and '"kind": "step"' in events.read_text()
+        )
+        yield process
+
+
+@pytest.mark.long
+def test_a_run_is_listed_and_stopped_from_elsewhere(slow: Path, tmp_path: Path) -> None:
+    with under_way(slow, tmp_path) as process:
+        (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
+        assert row["status"] == "running"
+        stopped = command.run("stop", "one", cwd=tmp_path)
+        assert (stopped.returncode, stopped.stdout.split()[-1]) == (0, "stopped"), stopped.stderr
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert command.last_json(out)["status"] == "stopped"
+    for name in ("runs/one", row["run_id"]):
+        again = command.run("stop", name, cwd=tmp_path)
+        assert again.stdout.endswith("runs/one is stopped already\n")
+    listed = command.run("runs", cwd=tmp_path).stdout
+    assert "stopped" in listed
+
+
+@pytest.mark.long
+def test_one_whose_coordinator_was_killed_is_lost_and_cannot_be_stopped(
+    slow: Path, tmp_path: Path
+) -> None:
+    with under_way(slow, tmp_path) as process:
+        process.kill()
+        process.communicate()
+    (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
+    assert row["status"] == "lost"
+    refused = command.run("stop", "one", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no process runs" in refused.stderr
+
+
+def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path) -> None:
+    refused = command.run("stop", "none", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "there is no run 'none': give its directory, or the id" in refused.stderr
+    assert command.run("runs", cwd=tmp_path).stdout.startswith("no runs in")
+    (tmp_path / "runs" / "bad").mkdir(parents=True)
+    (tmp_path / "runs" / "bad" / "run.json").write_text("{}")
+    (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
+    assert (row["run_id"], row["status"]) == ("bad", "damaged")

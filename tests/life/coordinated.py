@@ -1,0 +1,329 @@
+"""A coordinator among stand-ins: no process, no clock but the script's, one log of all it does.
+
+run = Coordinated(tmp_path, [says(0, part(4)), says(1, part(4))], [ends(0), ends(1)])
+run.to_end()     "done"; each list is what happens while the platform is waited for once
+run.later        put, told, trim, ... in their order, after both workers were started
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dayfly.life import coordinator, ending
+from dayfly.life.commits import Checkpoint, Part, digest_of, folder_of
+from dayfly.life.coordinator import Coordinator
+from dayfly.life.faults import Faults
+from dayfly.life.platforms.base import Ended, Invocation, Outcome
+from dayfly.life.reports import Report
+from dayfly.life.rollback import Past
+from dayfly.specs.functions import FunctionSpec
+from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.message import Header
+from dayfly.wire.stores.base import Buffer, Pieces, Version
+from dayfly.wire.stores.files import FileStore
+from tests.life.ends import end
+from tests.life.silent import Silent
+
+#: Waits after which nothing will happen any more: a hundred minutes of the script's clock.
+_MOST_WAITS = 120_000
+
+Happening = Callable[["Coordinated"], None]
+Turn = Sequence[Happening]
+
+
+def says(rank: int, *records: Mapping[str, Any], attempt: int = 0) -> Happening:
+    """A report of a worker arrives."""
+    return lambda run: run.channel.report(rank, attempt, records)
+
+
+def part(step: int, *names: str, then: str | None = None) -> dict[str, Any]:
+    """A record: a worker wrote its part of a checkpoint."""
+    parts = [asdict(part_of(step, name)) for name in names or ("part",)]
+    return {"kind": "part", "step": step, "parts": parts, "then": then}
+
+
+def part_of(step: int, name: str) -> Part:
+    return Part(f"{folder_of(step)}/{name}", 1, digest_of(name.encode()))
+
+
+def took(step: int) -> dict[str, Any]:
+    """A record: a worker completed a step."""
+    return {"kind": "step", "step": step}
+
+
+def caught_up(step: int) -> dict[str, Any]:
+    """A record: a worker reads the log no more."""
+    return {"kind": "caught up", "step": step}
+
+
+def ends(rank: int, status: str = "done", **more: Any) -> Happening:
+    """A function returns. more: fields of its result."""
+    result = {"status": status, "step": 0, "kept": None, **more}
+    return lambda run: run.platform.end(rank, end(rank, Outcome.RETURNED, result=result))
+
+
+def dies(rank: int, outcome: Outcome = Outcome.KILLED, error: str | None = None) -> Happening:
+    """A function does not return."""
+    return lambda run: run.platform.end(rank, end(rank, outcome, error))
+
+
+def stop(run: Coordinated) -> None:
+    """Somebody asks the run to stop."""
+    run.stop_asked = True
+
+
+class Clock:
+    """In place of `time`: it goes on where somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Memory(Channel):
+    """Messages in memory, of which the coordinator's are logged."""
+
+    def __init__(self, log: list[str], abilities: Abilities) -> None:
+        super().__init__(Namespace("run", 0))
+        self.abilities = abilities
+        self.failure: Exception | None = None
+        self.listings = 0
+        self._log = log
+        self._messages: dict[Key, bytes] = {}
+        self._reports = 0
+
+    def report(self, rank: int, attempt: int, records: Sequence[Mapping[str, Any]]) -> None:
+        key = Key(self._reports, f"report-{attempt}", rank, COORDINATOR)
+        self._messages[key] = json.dumps({"traffic": {}, "records": records}).encode()
+        self._reports += 1
+
+    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+        self._log.append(f"tell {key.operation} {key.step}")
+        return self._messages.setdefault(key, bytes(payload)) == bytes(payload)
+
+    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+        raise NotImplementedError
+
+    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
+        return self._messages[key]
+
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
+        return frozenset(keys) & self._messages.keys()
+
+    def waiting(self, destination: int) -> Sequence[Key]:
+        self.listings += 1
+        if self.failure is not None:
+            raise self.failure
+        return sorted(key for key in self._messages if key.destination == destination)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._messages.pop(key, None)
+
+    def trim(self, before_step: int) -> None:
+        self._log.append(f"trim {before_step}")
+
+    def size_bytes(self) -> int:
+        return 0
+
+    def destroy(self) -> None:
+        self._messages.clear()
+
+
+class FailingFiles(FileStore):
+    """Objects on a disk that may fail."""
+
+    def __init__(self, root: Path, log: list[str]) -> None:
+        super().__init__(root)
+        self._log = log
+        self.failure: Exception | None = None
+
+    def put(self, name: str, data: Buffer | Pieces) -> Version:
+        if self.failure is not None:
+            raise self.failure
+        version = super().put(name, data)
+        self._log.append(f"put {name}")
+        return version
+
+    def clear(self, prefix: str = "") -> None:
+        super().clear(prefix)
+        self._log.append(f"delete {prefix}")
+
+
+class Scripted(Silent):
+    """Functions end as the script says, or once they are killed, unless they are `stubborn`."""
+
+    def __init__(self, run: Coordinated, turns: Sequence[Turn]) -> None:
+        self.stubborn = False
+        self._run = run
+        self._turns = list(turns)
+        self._running: dict[str, Invocation] = {}
+        self._over: list[Ended] = []
+        self._waits = 0
+
+    def invoke(self, invocation: Invocation) -> None:
+        assert invocation.function not in self._running
+        self._running[invocation.function] = invocation
+        self._run.log.append(f"invoke {_words(invocation)} from {invocation.payload['from']}")
+        self._run.starts.append((self._run.clock.now, dict(invocation.payload)))
+
+    def end(self, rank: int, ended: Ended) -> None:
+        """Once: who has ended cannot be killed."""
+        invocation = self._running[f"worker-{rank}"]
+        if all(one.invocation is not invocation for one in self._over):
+            self._over.append(replace(ended, invocation=invocation))
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        self._waits += 1
+        assert self._waits < _MOST_WAITS, f"the coordinator waits for ever: {self._run.log}"
+        for happening in self._turns.pop(0) if self._turns else ():
+            happening(self._run)
+        if not self._over:
+            self._run.clock.sleep(timeout_s)
+        over, self._over = self._over, []
+        for one in over:
+            del self._running[one.invocation.function]
+        return over
+
+    def cancel(self, function: str) -> None:
+        self._run.log.append(f"kill {function}")
+        if not self.stubborn:
+            rank = int(function.rpartition("-")[2])
+            self.end(rank, end(rank, Outcome.CANCELLED))
+
+    def running(self) -> Sequence[str]:
+        return sorted(self._running)
+
+    def close(self) -> None:
+        self._running.clear()
+
+
+class Told:
+    """An audience that keeps what it is told; of reports only the number."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+        self.reports = 0
+
+    def invoked(self, rank: int, invocation: Invocation) -> None:
+        self._log.append(f"told invoked {_words(invocation)}")
+
+    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+        how = ", a death" if death else ""
+        self._log.append(f"told {rank} {ended.outcome.value}{how}")
+
+    def reported(self, report: Report) -> None:
+        self.reports += 1
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        self._log.append(f"told committed {checkpoint.step}")
+
+    def stopping(self) -> None:
+        self._log.append("told stopping")
+
+    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
+        self._log.append(f"told back from {from_step} to {to_step}, {redone_steps} again: {cause}")
+
+
+class Passed(Faults):
+    """No failure on purpose, only the places where there might be one."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    def at(self, step: int, place: str) -> None:
+        self._log.append(f"at {step} {place}")
+
+
+class Coordinated:
+    """A coordinator of two workers, from the checkpoint before step 0, and what surrounds it.
+
+    turns: what happens while the platform is waited for, once each. starts: when functions were
+    invoked, and with what.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *turns: Turn,
+        replays: bool = True,
+        past: Past | None = None,
+        list_every_s: float = 0.0,
+    ) -> None:
+        self.log: list[str] = []
+        self.starts: list[tuple[float, dict[str, Any]]] = []
+        self.stop_asked = False
+        self.clock = Clock()
+        self.channel = Memory(self.log, Abilities(list_every_s=list_every_s))
+        self.store = FailingFiles(root, self.log)
+        self.platform = Scripted(self, turns)
+        self.audience = Told(self.log)
+        self.past = past or Past(0)
+        self.coordinator = Coordinator(
+            platform=self.platform,
+            channel=self.channel,
+            store=self.store,
+            world_size=2,
+            replays=replays,
+            past=self.past,
+            checkpoint=Checkpoint(0, (part_of(0, "part"),)),
+            invocation=self._invocation,
+            stop_asked=lambda: self.stop_asked,
+            audience=self.audience,
+            faults=Passed(self.log),
+        )
+
+    def to_end(self) -> str:
+        """How the generation ends."""
+        before = coordinator.time, ending.time
+        coordinator.time = ending.time = self.clock  # type: ignore[assignment]
+        try:
+            return self.coordinator.run()
+        finally:
+            coordinator.time, ending.time = before
+
+    @property
+    def later(self) -> list[str]:
+        """The log after the first start of both workers."""
+        assert self.log[: len(STARTS)] == STARTS
+        return self.log[len(STARTS) :]
+
+    def _invocation(
+        self, rank: int, attempt: int, checkpoint: Checkpoint, trimmed_step: int
+    ) -> Invocation:
+        return Invocation(
+            function=f"worker-{rank}",
+            attempt=attempt,
+            handler="m:f",
+            payload={"from": checkpoint.step, "trimmed": trimmed_step},
+            spec=FunctionSpec(),
+        )
+
+
+#: How each generation begins that starts at once.
+STARTS = [
+    "at 0 begin",
+    "told invoked 0.0",
+    "invoke 0.0 from 0",
+    "told invoked 1.0",
+    "invoke 1.0 from 0",
+    "at 0 invoked",
+]
+
+
+def _words(invocation: Invocation) -> str:
+    """Rank and attempt."""
+    return f"{invocation.function.rpartition('-')[2]}.{invocation.attempt}"
