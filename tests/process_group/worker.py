@@ -21,6 +21,9 @@ import torch.distributed as dist
 SEED = 20261121
 #: The environment of every worker: gloo finds its peers without asking the machine's resolver.
 ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+#: Over gloo also: no rank leaves new_group before all have their group. Without it, a rank that
+#: destroys its group at once closes connections that another is still making, and that one fails.
+GLOO = {"TORCH_DIST_INIT_BARRIER": "1"}
 #: Groups that were destroyed. The threads of gloo may refer to one a while longer, by what it
 #: called back. Were theirs the last reference, a thread would wait for its own end, which aborts.
 _DESTROYED: list[dist.ProcessGroup] = []
@@ -79,7 +82,8 @@ def perform(task: Task) -> Outcome:
     module, _, name = task.workload.partition(":")
     os.chdir(task.directory)
     began = time.monotonic()
-    os.environ.update(task.environment)
+    environment = {**task.environment, **(GLOO if task.backend == "gloo" else {})}
+    os.environ.update(environment)
     _DESTROYED[:] = [group for group in _DESTROYED if sys.getrefcount(group) > _OURS]
     try:
         workload = getattr(importlib.import_module(module), name)
@@ -105,6 +109,6 @@ def perform(task: Task) -> Outcome:
             took_s=time.monotonic() - began,
         )
     finally:
-        for variable in task.environment:
+        for variable in environment:
             del os.environ[variable]
     return Outcome(values=values)
