@@ -52,7 +52,7 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick slow coverage mutants programs soak pictures lint format clean
+.PHONY: help venv demo test quick slow coverage mutants programs soak pictures docs lint format clean
 # Each of the processes gets an equal part of the tests; who has done its own takes of another's.
 PYTEST = $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
 
@@ -100,8 +100,19 @@ programs:
 soak: $(TEST_MADE)  ## ten minutes (or MINUTES=...) of random deaths: same bits, nothing left behind
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-pictures: $(TEST_MADE)  ## the papers' figures again, for docs/papers.md
+pictures: $(TEST_MADE) programs  ## the pictures of the docs again: the papers' figures, a run's report
 	@$(BIN)/dayfly bench papers --pictures docs/papers
+	@rm -rf build/pictured
+	@$(BIN)/dayfly train examples/digits.py --workers 4 --batch-size 128 --run-dir build/pictured \
+		--lifetime 9 --uplink 20 --downlink 20 --latency 10
+	@$(BIN)/dayfly report build/pictured
+	@chromium --headless=new --disable-gpu --hide-scrollbars --window-size=1200,760 \
+		$(if $(filter 0,$(shell id -u)),--no-sandbox) --screenshot=docs/report.png \
+		file://$(CURDIR)/build/pictured/report.html
+
+docs: $(TEST_MADE)  ## the documentation as a site, in build/site; warnings are errors
+	@$(BIN)/python -m sphinx -q -W --keep-going -n -d build/doctrees docs build/site
+	@echo "the site: build/site/index.html"
 
 lint: $(TEST_MADE)  ## ruff and mypy, as the tests run them
 	@$(BIN)/ruff check .

@@ -32,32 +32,53 @@ _MEASURED = ("epoch", "train_loss", "val_loss", "val_accuracy")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A described training run. Raises RequestError, in one sentence, if it cannot be meant.
+    """A described training run.
 
-    model: function that builds the module; every worker builds its own.
-    data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`); or
-        one `.npz` of such arrays; or a function that returns (train, validation) torch Datasets.
-        Without validation arrays a tenth of the samples is split off, by the seed.
-    loss: loss(outputs, targets), a mean over its samples, or over what torch's cross_entropy and
-        nll_loss count: their class weights and ignored targets are known (see docs/metrics.md).
-    optimizer: function from parameters to a torch optimizer.
-    batch_size: samples a step over all workers, whatever their number.
-    epochs: passes over the data.
-    scheduler: function from the optimizer to a learning-rate scheduler; stepped after every
-        `scheduler_every`, "epoch" or "step". ReduceLROnPlateau is given the validation loss.
-    clip_norm: largest norm of the whole gradient.
-    metrics: name to metric(outputs, targets), called once with those of the whole validation set:
-        on the CPU, detached, floats as float32, nested as the model gives them. For integer targets
-        and one score a class, `val_accuracy` is measured by itself.
-    init: weights to start from: a `.safetensors` file, or a state dict.
-    seed: everything random follows from it: weights, order, augmentation, dropout.
-    accumulate: in how many pieces a worker computes its share of a batch, to save memory.
-    validate_every: epochs between validations; the last epoch is always validated.
-    transform, eval_transform: sample x -> sample x, in training and in validation. Random ones
-        draw from the generators of torch, numpy or random: these are seeded for each sample.
-    step: step(model, batch) -> loss, or (loss, outputs), or a mapping of loss, outputs, targets and
-        weight (what the loss was divided by): the user's own forward and loss, in place of
-        `loss(model(x), y)`; a batch is (x, y), or what the Dataset's samples collate to.
+    Args:
+        model: function that builds the module; every worker builds its own.
+        data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`);
+            or one `.npz` of such arrays; or a function that returns (train, validation) torch
+            Datasets. Without validation arrays a tenth of the samples is split off, by the seed.
+        loss: `loss(outputs, targets)`, a mean over its samples, or over what torch's cross_entropy
+            and nll_loss count: their class weights and ignored targets are known (see
+            docs/metrics.md).
+        optimizer: function from parameters to a torch optimizer.
+        batch_size: samples of a step over all workers, whatever their number.
+        epochs: passes over the data.
+        scheduler: function from the optimizer to a learning-rate scheduler. ReduceLROnPlateau is
+            given the validation loss.
+        scheduler_every: when the scheduler is stepped: after every "epoch" or "step".
+        clip_norm: largest norm of the whole gradient.
+        metrics: name to `metric(outputs, targets)`, called once with those of the whole validation
+            set: on the CPU, detached, floats as float32, nested as the model gives them. For
+            integer targets and one score a class, `val_accuracy` is measured by itself.
+        init: weights to start from: a `.safetensors` file, or a state dict.
+        seed: everything random follows from it: weights, order, augmentation, dropout.
+        accumulate: pieces in which a worker computes its share of a batch, to save memory.
+        validate_every: epochs between validations; the last epoch is always validated.
+        transform: sample x to sample x, in training. A random one draws from the generators of
+            torch, numpy or random: these are seeded for each sample.
+        eval_transform: the same in validation.
+        step: `step(model, batch)`, the user's own forward pass and loss, in place of
+            `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
+            outputs, targets and weight (what the loss was divided by). A batch is (x, y), or what
+            the samples of the Dataset collate to.
+
+    Raises:
+        RequestError: the job cannot be meant; in one sentence.
+
+    Examples:
+        >>> import dayfly, torch
+        >>> dayfly.Job(
+        ...     model=lambda: torch.nn.Linear(64, 10),
+        ...     data="digits",
+        ...     loss=torch.nn.functional.cross_entropy,
+        ...     optimizer=lambda params: torch.optim.SGD(params, lr=0.1),
+        ...     batch_size=0,
+        ... )
+        Traceback (most recent call last):
+        ...
+        dayfly.errors.RequestError: the job's batch_size is 0: give a whole number from 1
     """
 
     model: Model | None = None

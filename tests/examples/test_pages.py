@@ -20,7 +20,7 @@ from tests.examples.launching import typed
 from tests.examples.page import Command, File, missing, steps_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("pipelines", "planning", "scripts")
+PAGES = ("pipelines", "planning", "quickstart", "scripts")
 
 
 def steps(page: str) -> list[File | Command]:
@@ -54,6 +54,7 @@ def test_a_flag_that_is_none_is_found() -> None:
     [
         ("pipelines", "deep.py", Settings(workers=4, replicas=2, cut=(7,), micro_batches=2)),
         ("planning", "numerals.py", Settings(workers=2, memory_mib=512)),
+        ("quickstart", "first.py", Settings(workers=4)),
     ],
 )
 def test_a_job_passes_what_is_tried_before_a_run(

@@ -29,31 +29,42 @@ _KEPT = 64
 
 
 def remaining_s() -> float:
-    """Seconds until the platform ends this function; infinite outside of `dayfly run`.
+    """Returns the seconds until the platform ends this function.
 
-    Infinite also where functions have no lifetime.
+    Infinite outside of `dayfly run`, and where functions have no lifetime.
+
+    Examples:
+        >>> dayfly.remaining_s()
+        inf
     """
     return _living[0].remaining_s() if _living else float("inf")
 
 
 def checkpoint_due(*, every_s: float = 60.0) -> bool:
-    """Whether the script should save its state now. False outside of `dayfly run`.
-
-        for step in range(first, steps):
-            train(step)
-            if dayfly.checkpoint_due():
-                save(step)  # under DAYFLY_RUN_DIR, where the script looks when it starts
+    """Returns whether the script should save its state now. False outside of `dayfly run`.
 
     Call it once a step in every rank, or in rank 0 alone. The n-th call answers the same in every
     rank, and most calls take microseconds: rank 0 decides, and tells the others about once a
-    second. It is true `every_s` seconds after the save before (rank 0's value counts), and once
-    more shortly before the first of the functions comes to the end of its life, as late as the
-    longest step and the longest save so far allow. After that save, go on: the platform ends the
-    functions in their time, all start again, and the script goes on from what it saved. It is never
-    true in a life's first call.
+    second. It is true `every_s` seconds after the save before, and once more shortly before the
+    first of the functions comes to the end of its life, as late as the longest step and the longest
+    save so far allow. After that save, go on: the platform ends the functions in their time, all
+    start again, and the script goes on from what it saved. It is never true in a life's first call.
 
     A save may be cut off by a death at any moment, so write beside the last one, then rename.
-    Raises ValueError if `every_s` is negative, and WaitTimeout where rank 0 calls less often.
+
+    Args:
+        every_s: seconds between two saves; rank 0's value counts.
+
+    Raises:
+        ValueError: `every_s` is negative.
+        WaitTimeout: rank 0 calls less often.
+
+    Examples:
+        >>> def save(step):  # under DAYFLY_RUN_DIR, where the script looks when it starts
+        ...     print("saved", step)
+        >>> for step in range(3):
+        ...     if dayfly.checkpoint_due():
+        ...         save(step)
     """
     if not every_s >= 0:
         raise ValueError(f"checkpoint_due(every_s={every_s}): give 0 seconds or more")

@@ -1,0 +1,45 @@
+"""The documentation: pages with links that lead somewhere, a site without a warning."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LONGEST_README = 150
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= LONGEST_README
+
+
+def test_the_index_names_every_page() -> None:
+    """As links, for readers of the repository, and in the site's tables of contents."""
+    text = (ROOT / "docs" / "index.md").read_text()
+    pages = {
+        str(page.relative_to(ROOT / "docs").with_suffix(""))
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.name != "index.md"
+    }
+    assert set(re.findall(r"\]\(([\w/]+)\.md\)", text)) == pages
+    listed = re.findall(r"```{toctree}\n(?::[^\n]*\n)+\n(.*?)```", text, re.DOTALL)
+    assert {line for block in listed for line in block.splitlines()} == pages
+
+
+@pytest.mark.slow  # the links of pages are looked at in test_house.py
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [*(sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n")]
+    folders = ["-d", str(tmp_path / "doctrees"), str(ROOT / "docs"), str(tmp_path / "site")]
+    done = subprocess.run([*command, *folders], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site"
+    reference = (site / "reference" / "api.html").read_text()
+    assert 'id="dayfly.train"' in reference
+    # Links out of the folder of the docs lead to the site's pages.
+    assert 'href="contributing.html"' in (site / "architecture.html").read_text()
+    assert 'href="benchmarks.html#planning"' in (site / "speed.html").read_text()
+    assert "Adding a part" in (site / "contributing.html").read_text()
