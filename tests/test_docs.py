@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from dayfly.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 LONGEST_README = 150
@@ -28,6 +31,19 @@ def test_the_index_names_every_page() -> None:
     assert set(re.findall(r"\]\(([\w/]+)\.md\)", text)) == pages
     listed = re.findall(r"```{toctree}\n(?::[^\n]*\n)+\n(.*?)```", text, re.DOTALL)
     assert {line for block in listed for line in block.splitlines()} == pages
+
+
+def test_the_page_of_commands_has_all_of_them_and_the_flags_of_runs() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    commands = typer.main.get_group(app).commands
+    assert [name for name in commands if f"`dayfly {name}" not in text] == []
+    flags = {
+        flag
+        for one in commands["train"].params
+        for flag in one.opts
+        if flag.startswith("--") and f"`{flag}" not in text
+    }
+    assert flags <= {"--resume", "--plan"}  # which stand with their commands
 
 
 @pytest.mark.slow  # the links of pages are looked at in test_house.py
