@@ -42,6 +42,7 @@ from dayfly.cli.flags import (
     Replicas,
     Resume,
     RunDir,
+    RunStore,
     Schedule,
     StageMemory,
     Sync,
@@ -161,6 +162,7 @@ def train(
         ),
     ] = None,
     own: Own = None,
+    store: RunStore = None,
     run_dir: RunDir = None,
     resume: Resume = None,
     allow_changed_job: Annotated[
@@ -192,7 +194,7 @@ def train(
         given |= training_settings(context)
         if resume is not None:
             fixed: dict[str, object] = {
-                "--run-dir": run_dir,
+                "--store": store,
                 "--plan": plan,
             }
             fixed |= {"--batch-size": batch_size, "--seed": seed}
@@ -205,6 +207,7 @@ def train(
                 raise RequestError("--allow-changed-job needs the job that changed: name JOB.py")
             return launch.resume(
                 resume,
+                directory=run_dir,
                 epochs=epochs,
                 job_file=job_file,
                 allow_changed_job=allow_changed_job,
@@ -229,6 +232,7 @@ def train(
             job,
             checked,
             directory=run_dir,
+            store=store,
             name=job_file.stem,
             code=job_file.resolve().parent,
             plan=carried,

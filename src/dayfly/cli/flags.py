@@ -15,7 +15,19 @@ AsJson = Annotated[
 RunDir = Annotated[
     Path | None, typer.Option(help="Directory of the run's files.", show_default="runs/<run id>")
 ]
-Resume = Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")]
+RunStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Keep the run in this store, such as s3://bucket/runs: any machine can go on with it.",
+        show_default="its directory",
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", help="Go on with a run: its directory, or its URL in a store."),
+]
 Own = Annotated[
     Path | None,
     typer.Option(

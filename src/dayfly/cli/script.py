@@ -21,7 +21,7 @@ def run_script(
     *,
     module: bool,
     run_dir: Path | None,
-    resume: Path | None,
+    resume: str | None,
     as_json: bool,
     asked_at: float,
 ) -> ScriptRun:
@@ -39,7 +39,9 @@ def run_script(
                 raise RequestError(
                     f"--resume goes on with what is in the run's directory: leave out {name}"
                 )
-        return launch.resume(resume, display=display, output=output, asked_at=asked_at, **settings)
+        return launch.resume(
+            Path(resume), display=display, output=output, asked_at=asked_at, **settings
+        )
     if script is None:
         raise RequestError("no script: name a Python file, or --resume DIR")
     return launch.begin(

@@ -16,6 +16,7 @@ from dayfly.planning.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.displays import Silent, StandardError, display_for
 from dayfly.runs.further import stored_job
+from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows_settings
 from dayfly.runs.planning import settings_of
@@ -23,7 +24,6 @@ from dayfly.runs.result import Result
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
-from dayfly.wire.stores.files import FileStore
 
 
 @shows_settings
@@ -35,6 +35,7 @@ def train(
     batch_size: int | None = None,
     seed: int | None = None,
     run_dir: str | Path | None = None,
+    store: str | None = None,
     progress: bool = True,
     faults: Sequence[Fault] = (),
     **settings: Unpack[SettingKeywords],
@@ -47,6 +48,8 @@ def train(
             it.
         epochs, batch_size, seed: in place of the job's.
         run_dir: default `runs/<run id>`.
+        store: URL of a store that keeps the run, below its id, such as `s3://bucket/runs`:
+            `resume` goes on with its URL from any machine, and `run_dir` is a copy to look at.
         progress: show it on standard error.
         faults: for tests.
         settings: such as workers= (1 without a plan), memory_mib=, lifetime_s=, channel=;
@@ -69,6 +72,7 @@ def train(
             request,
             checked,
             directory=Path(run_dir) if run_dir is not None else None,
+            store=store,
             code=main_directory(),
             plan=carried,
             display=_display(progress),
@@ -79,17 +83,19 @@ def train(
 
 @shows_settings
 def resume(
-    run_dir: str | Path,
+    run: str | Path,
     *,
+    run_dir: str | Path | None = None,
     epochs: int | None = None,
     progress: bool = True,
     **changes: Unpack[SettingKeywords],
 ) -> Run:
     """Go on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
 
-    epochs: to which it goes; None: as before. A run that is done is returned as it is, unless it
-    is to go on to a later epoch. changes: settings that are to be others from now on, such as
-    workers=; None: as before. As `train` otherwise.
+    run: its directory, or its URL in a store. run_dir: for a copy of a run in a store; None:
+    `runs/<run id>`. epochs: to which it goes; None: as before. A run that is done is returned as
+    it is, unless it is to go on to a later epoch. changes: settings that are to be others from now
+    on, such as workers=; None: as before. As `train` otherwise.
     """
     for name in ("batch_size", "seed", "plan"):
         if name in changes:
@@ -98,21 +104,30 @@ def resume(
             )
     check_keywords(changes, Settings)
     return _finished(
-        lambda: launch.resume(Path(run_dir), epochs=epochs, display=_display(progress), **changes)
+        lambda: launch.resume(
+            run,
+            directory=None if run_dir is None else Path(run_dir),
+            epochs=epochs,
+            display=_display(progress),
+            **changes,
+        )
     )
 
 
-def load(run_dir: str | Path) -> Run:
-    """A run from its directory: done, stopped, failed, or still under way elsewhere.
+def load(run: str | Path) -> Run:
+    """A run from its directory or store: done, stopped, failed, or still under way elsewhere.
 
-    Its job is loaded, and so the code in that directory is run: load runs that you trust.
+    Its job is loaded, and so the code in that place is run: load runs that you trust.
+
+    Args:
+        run: its directory, or its URL in a store, of which a copy is made in `runs/<run id>`.
 
     Raises:
-        RequestError: the directory holds no run of a job, or it is damaged.
+        RequestError: there is no run of a job, or it is damaged.
     """
-    directory = Path(run_dir).expanduser().absolute()
+    directory = found(run)
     record = Record.load(directory)
-    job = stored_job(record, FileStore(directory))
+    job = stored_job(record, home_of(record, directory))
     result = record.result or Result(run_id=record.run_id, status=record.status)
     return Run(directory, job, result)
 

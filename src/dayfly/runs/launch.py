@@ -18,6 +18,7 @@ from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import Events
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
+from dayfly.runs.home import copy, found, fresh, home_of, led, place_in
 from dayfly.runs.job_record import Record
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import OneLife
@@ -32,7 +33,6 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.training.arrays import Part, place
 from dayfly.training.paged import paged
-from dayfly.wire.stores.files import FileStore
 
 
 def begin(
@@ -46,14 +46,16 @@ def begin(
     display: Display,
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
+    store: str | None = None,
 ) -> Run:
     """Check a request, make the run's directory and train.
 
     directory: default `runs/<run id>`. name: part of the run's id. code: directory whose files
     travel with the job. plan: of which the settings are, maybe with others in their place.
-    asked_at: since when the user waits, in Unix seconds; None: now. Raises RequestError before any
-    function is started, leaving nothing; a run that fails afterwards is returned, with its error in
-    the result.
+    asked_at: since when the user waits, in Unix seconds; None: now. store: URL of the store that
+    keeps the run below its id, so that the directory is a copy; None: the directory keeps it.
+    Raises RequestError before any function is started, leaving nothing; a run that fails
+    afterwards is returned, with its error in the result.
     """
     asked_at = time.time() if asked_at is None else asked_at
     check_shares(job, settings)
@@ -61,23 +63,24 @@ def begin(
         allotment(kind)  # before anything is made
     run_id = new_run_id(name)
     directory = (directory or Path("runs") / run_id).absolute()
-    store = FileStore(directory)
+    url = place_in(store, run_id)
     made = made_here()
     with (
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
+        fresh(url, directory, display.note) as home,
         Workplace.open(directory, preloads.JOB, signals, variables(made), settings) as workplace,
     ):
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
-            shipped = ship(job, code, store, display.note, run=directory)
+            shipped = ship(job, code, home.store, display.note, run=directory)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts: tuple[Part, ...] = ()
             if prepared.arrays is not None:
                 note = display.note if settings.on_nan == WARN_OF_NAN else None
-                parts = place(prepared.arrays, store, job.seed, note=note)
-            written = checkpoints.write_stages(store, 0, prepared.states)
-            checkpoints.commit(store, 0, written)
+                parts = place(prepared.arrays, home.store, job.seed, note=note)
+            written = checkpoints.write_stages(home.store, 0, prepared.states)
+            checkpoints.commit(home.store, 0, written)
             samples = parts[0].samples if parts else prepared.training_samples
             planned = None
             if plan is not None:
@@ -94,13 +97,15 @@ def begin(
                 weighting=prepared.weighting,
                 made_with=made,
                 began_at=asked_at,
+                store=url,
             )
-        return OneLife(job, record, store, display, faults, workplace, plan).start()
+        return OneLife(job, record, home, display, faults, workplace, plan).start()
 
 
 def resume(
-    directory: Path,
+    run: str | Path,
     *,
+    directory: Path | None = None,
     epochs: int | None = None,
     job_file: Path | None = None,
     allow_changed_job: bool = False,
@@ -111,15 +116,16 @@ def resume(
 ) -> Run:
     """Go on with a run from its last checkpoint; a run that is done is returned as it is.
 
-    epochs: to which it goes; None: as before. job_file: the job's, to be compared with the stored
-    one; None: that is taken. allow_changed_job: go on with the file's if it is another. asked_at:
-    see `begin`. changes: settings that are to be others from now on, such as `workers`; None: as
-    before. Raises RequestError if the directory holds no run, or another process runs it.
+    run: its directory, or its URL in a store. directory: for a copy of a run in a store; None:
+    `runs/<run id>`. epochs: to which it goes; None: as before. job_file: the job's, to be compared
+    with the stored one; None: that is taken. allow_changed_job: go on with the file's if it is
+    another. asked_at: see `begin`. changes: settings that are to be others from now on, such as
+    `workers`; None: as before. Raises RequestError if there is no run, or another process runs it.
     """
     asked_at = time.time() if asked_at is None else asked_at
-    directory = directory.absolute()
+    directory = found(run, directory)
     record = Record.load(directory)
-    store = FileStore(directory)
+    store = home_of(record, directory)
     changed = None
     if job_file is not None:
         changed = changed_job(record, store, directory, job_file, allowed=allow_changed_job)
@@ -130,7 +136,8 @@ def resume(
     settings = record.changed_settings(known)
     if is_over(record, settings, job.epochs, epochs):
         assert record.result is not None
-        OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
+        if record.store is None:
+            OneLife.discard_inputs(store)  # if the coordinator was killed just before it did
         if known or epochs is not None or changed is not None:
             display.note("it was done already: nothing was started")
         return Run(directory, job, record.result)
@@ -139,8 +146,12 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
+        led(record.store, directory, display.note) as home,
         Workplace.open(directory, preloads.JOB, signals, variables(made), settings) as workplace,
     ):
+        store = home.store
+        if record.store is not None:
+            copy(store, directory)  # others may have gone on with it since
         before = Record.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written
         record = before.next_life(so_far.heard_at, made, asked_at, **changes)
@@ -177,4 +188,4 @@ def resume(
                 f"{before.settings.algorithm} so far, {record.settings.algorithm} from here on, "
                 "which sum in different orders: the bits may be others"
             )
-        return OneLife(job, record, store, display, faults, workplace, plan).start(before, so_far)
+        return OneLife(job, record, home, display, faults, workplace, plan).start(before, so_far)

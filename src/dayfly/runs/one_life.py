@@ -19,6 +19,7 @@ from dayfly.life.platforms.base import Invocation
 from dayfly.life.rollback import ROLLED_BACK, Past
 from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
+from dayfly.runs.home import WEIGHTS, Home
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
 from dayfly.runs.measured import check_gathering
@@ -39,7 +40,6 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan as ChannelPlan
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.pipelines.messages import worthwhile_bytes
-from dayfly.wire.stores.base import Store
 
 
 class OneLife(RunLife[Recorder, Run]):
@@ -56,24 +56,24 @@ class OneLife(RunLife[Recorder, Run]):
         self,
         job: Job,
         record: Record,
-        store: Store,
+        home: Home,
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
         plan: Plan | None = None,
     ) -> None:
-        super().__init__(record, store, display, faults, workplace)
+        super().__init__(record, home, display, faults, workplace)
         self._job = job
         self._plan = plan
-        self._coordinator_faults = Faults(self._faults, COORDINATOR, store)
+        self._coordinator_faults = Faults(self._faults, COORDINATOR, self._store)
         self._log_rounds: int | None = None
         self._replays = replays(self._settings, self._channel_url)
         try:
-            committed = checkpoints.latest(store)
+            committed = checkpoints.latest(self._store)
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
         if committed is None:
-            raise RequestError(f"{str(store)!r} holds no checkpoint: start the run anew")
+            raise RequestError(f"{str(self._store)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
         epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = epochs.steps * job.epochs
@@ -232,6 +232,8 @@ class OneLife(RunLife[Recorder, Run]):
             self._priced_as,
             summary,
         )
+        if result.status == "done":
+            self._home.keep(WEIGHTS)
         checkpoints.tidy(self._store, self._checkpoint)
         self._coordinator_faults.at(self._checkpoint.step, "save")
         return result

@@ -43,7 +43,7 @@ class RunRecord:
 
     generation: how often all workers started anew before. began_at: when this life of the run was
     asked for, in Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
-    `runs.made_with`.
+    `runs.made_with`. store: the run's URL, if it is kept in a store, and its directory is a copy.
     """
 
     kind: ClassVar[str]
@@ -57,6 +57,7 @@ class RunRecord:
     wall_s: float = 0.0
     result: Result | None = None
     made_with: Mapping[str, str] | None = None
+    store: str | None = None
 
     def save(self, store: Store) -> None:
         """Write it, whole or not at all."""

@@ -36,6 +36,7 @@ from dayfly.runs.event_records import (
     Traffic,
     told_of,
 )
+from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
 from dayfly.runs.step_ranges import StepRanges
 from dayfly.wire.stores.files import Home, cannot_write
@@ -83,6 +84,7 @@ class Recorder(Audience):
 
     generation: of the workers whose records come in.
     before: events of the lives before; None: it is the first.
+    segments: where events go besides the directory; None: nowhere.
     cause: why all workers started again last, in this life.
     redone_steps: gradients that were computed again, after deaths and rollbacks, as far as they
     were reported; a step that all workers redo counts once for each of them.
@@ -95,7 +97,9 @@ class Recorder(Audience):
         display: Display,
         log_place: Callable[[str], str],
         before: Events | None = None,
+        segments: EventSegments | None = None,
     ) -> None:
+        self._segments = segments
         self._home = Home(directory)
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
@@ -275,7 +279,8 @@ class Recorder(Audience):
 
     def _append(self, name: str, records: Sequence[Json]) -> None:
         """Adds records to the event file of a name, opened once for all of them."""
-        text = "".join(f"{json.dumps(plain(record))}\n" for record in records)
+        records = [plain(record) for record in records]
+        text = "".join(f"{json.dumps(record)}\n" for record in records)
         path = self._directory / f"{name}.jsonl"
         self._home.check()
         try:
@@ -284,6 +289,8 @@ class Recorder(Audience):
         except OSError as error:
             self._home.check()
             raise cannot_write(path, error) from error
+        if self._segments is not None:
+            self._segments.add(name, records)
 
     def _take_up(self, before: Events) -> None:
         """Goes on with what the lives before this one left."""

@@ -13,6 +13,7 @@ from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
+from dayfly.runs.home import WEIGHTS
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
@@ -81,7 +82,7 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
 def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
-    final = directory / "weights.safetensors"
+    final = directory / WEIGHTS
     beside = final.with_suffix(".tmp")
     try:
         safetensors.torch.save_model(model, str(beside))

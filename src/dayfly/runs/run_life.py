@@ -17,12 +17,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import Control
 from dayfly.life.faults import Fault
+from dayfly.life.leadership import Deposed
 from dayfly.life.platforms.base import Invocation
 from dayfly.runs.allotment import Allotment, allotment, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_records import Begun, Over
+from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import Events
+from dayfly.runs.home import Home
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
@@ -50,7 +53,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
     def __init__(
         self,
         record: RunRecord,
-        store: Store,
+        home: Home,
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
@@ -58,7 +61,8 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         self._record = record
         self._settings = record.settings
         self._allotments = tuple(allotment(kind) for kind in record.settings.kinds)
-        self._store = store
+        self._home = home
+        self._store = home.store
         self._display = display
         self._faults = tuple(faults)
         self._workplace = workplace
@@ -116,6 +120,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
             self._display,
             self._workplace.platform.log_place,
             so_far,
+            None if self._home.leadership is None else EventSegments(self._store),
         )
         status, error = "failed", None
         self._control = Control(self._store)
@@ -130,9 +135,14 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
                 error = f"{type(failure).__name__}: {failure}"
             except Stopped:
                 status = "stopped"
+            except Deposed as lost:  # the run is the other's: nothing of it is written here
+                return self._over(self._summary("failed", str(lost)))
             result = self._write_results(self._summary(status, error), recorder)
             with suppress(StoreError):  # what came of the run is written
                 recorder.write("coordinator", kind=Over.kind)
+                functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
+                generation = self._record.generation
+                self._home.keep_logs(self._workplace.platform, functions, generation)
         return self._over(result)
 
     @classmethod
@@ -143,7 +153,11 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         store.discard_unfinished()
 
     def _stop_asked(self) -> bool:
-        """Whether a signal, or somebody through the store, asked the run to end."""
+        """Whether a signal, or somebody through the store, asked the run to end.
+
+        Raises Deposed if another coordinator leads it by now.
+        """
+        self._home.check()
         return self._signals.received is not None or self._control.stop_asked()
 
     @abstractmethod

@@ -219,6 +219,16 @@ def _children() -> list[int]:
     return pids
 
 
+def started_at(pid: int) -> int:
+    """When a process began, in ticks since the machine did; -1 if it is gone, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return -1
+    return -1 if fields[0] == "Z" else int(fields[19])
+
+
 def _session(pid: int) -> int:
     return _stat_field(pid, 3)
 

@@ -13,6 +13,7 @@ from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.events import Events
+from dayfly.runs.home import led
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.recorder import Display, shown
 from dayfly.runs.scripts.one_life import ScriptLife
@@ -22,7 +23,6 @@ from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.source import Script
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
-from dayfly.wire.stores.files import FileStore
 
 
 def begin(
@@ -50,12 +50,12 @@ def begin(
     allotment(settings)  # before anything is made
     run_id = new_run_id(what.rpartition(".")[2] if module else Path(what).stem)
     directory = (directory or Path("runs") / run_id).absolute()
-    store = FileStore(directory)
     made = made_here()
     with (
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
+        led(None, directory, display.note) as home,
         Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
         with being_prepared(directory):
@@ -69,7 +69,7 @@ def begin(
                 made_with=made,
                 began_at=asked_at,
             )
-        return ScriptLife(record, store, display, output, faults, workplace).start()
+        return ScriptLife(record, home, display, output, faults, workplace).start()
 
 
 def resume(
@@ -98,7 +98,6 @@ def resume(
         raise RequestError(changed)
     if not Path(record.cwd).is_dir():
         raise RequestError(f"the run began in {record.cwd}, which is not there any more")
-    store = FileStore(directory)
     known = {name: value for name, value in changes.items() if value is not None}
     settings = record.changed_settings(known)
     made, notes = going_on(record.made_with, allow_other=record.allows_other_cpu(changes))
@@ -106,6 +105,7 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
+        led(None, directory, display.note) as home,
         Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
         before = ScriptRecord.load(directory)
@@ -113,4 +113,4 @@ def resume(
         record = before.next_life(so_far.heard_at, made, asked_at, **changes)
         for note in notes:
             display.note(note)
-        return ScriptLife(record, store, display, output, faults, workplace).start(before, so_far)
+        return ScriptLife(record, home, display, output, faults, workplace).start(before, so_far)

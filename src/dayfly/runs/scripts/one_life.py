@@ -16,6 +16,7 @@ from dayfly.life.gang import Gang, GangEnd, Verdict
 from dayfly.life.platforms.base import Ended
 from dayfly.life.restarts import Restarts, in_a_line
 from dayfly.runs.allotment import check_payload
+from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
 from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result, write_json
@@ -33,7 +34,6 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
 from dayfly.wire.keys import Key
 from dayfly.wire.process_group.store import StoreServer, is_request
-from dayfly.wire.stores.base import Store
 
 #: What the run itself writes there.
 _OWN = (
@@ -76,13 +76,13 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     def __init__(
         self,
         record: ScriptRecord,
-        store: Store,
+        home: Home,
         display: Display,
         output: TextIO,
         faults: Sequence[Fault],
         workplace: Workplace,
     ) -> None:
-        super().__init__(record, store, display, faults, workplace)
+        super().__init__(record, home, display, faults, workplace)
         self._output = output
         self._restarts = Restarts(self._settings.max_restarts)
 

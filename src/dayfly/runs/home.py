@@ -1,0 +1,190 @@
+"""Where a run is kept: in its directory, or in a store, of which the directory is a copy.
+
+--store s3://bucket/runs    s3://bucket/runs/<run id>/    the run: all that a resume needs
+--run-dir DIR               DIR/                          run.json, results, events, logs
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dayfly.dataclass_json import Name, read
+from dayfly.errors import RequestError
+from dayfly.json_files import parse
+from dayfly.life.leadership import Leadership
+from dayfly.life.led_store import CHANGING, LedStore
+from dayfly.life.platforms.base import Logs
+from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
+from dayfly.runs.event_segments import as_files
+from dayfly.runs.record import REMEDY, RunRecord, read_record
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Buffer, ObjectMissing, Pieces, Store, StoreError
+from dayfly.wire.stores.files import FileStore
+
+#: Where runs lie that have no place of their own.
+USUAL = Path("runs")
+WEIGHTS = "weights.safetensors"
+_PIECE_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A run's store, and by whom it is led.
+
+    Attributes:
+        store: for the run's coordinator.
+        directory: of the run.
+        leadership: of this process; None: the run is kept in its directory, whose lock says who
+            runs it.
+    """
+
+    store: Store
+    directory: Path
+    leadership: Leadership | None = None
+
+    def check(self) -> None:
+        """Raises Deposed if another coordinator leads the run by now."""
+        if self.leadership is not None:
+            self.leadership.check()
+
+    def keep(self, name: str) -> None:
+        """Puts a file of the directory into the store, if that is another place."""
+        if self.leadership is not None:
+            file = self.directory / name
+            self.store.put(name, Pieces(file.stat().st_size, lambda: _pieces(file)))
+
+    def keep_logs(self, logs: Logs, functions: Iterable[str], generation: int) -> None:
+        """Puts what functions printed into the store, if that is another place than the logs'."""
+        if self.leadership is not None:
+            for function in functions:
+                if text := logs.log(function).text:
+                    self.store.put(f"logs/{generation:06d}/{function}", text)
+
+
+@contextmanager
+def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterator[Home]:
+    """The home of a run, for as long as this process leads it.
+
+    Args:
+        url: of the run in a store; None: it is kept in its directory.
+        directory: of the run; this process holds its lock.
+        note: told what there is to wait for.
+
+    Raises:
+        RequestError: another coordinator leads the run.
+    """
+    if url is None:
+        yield Home(FileStore(directory), directory)
+        return
+    store = open_store(url)
+    try:
+        leadership = Leadership.take(store, note=note)
+    except StoreError as error:
+        raise RequestError(f"--store {url}: {error}") from error
+    with leadership:
+        led_store = LedStore(store, leadership, FileStore(directory))
+        yield Home(led_store, directory, leadership)
+
+
+@contextmanager
+def fresh(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterator[Home]:
+    """As `led`, of a run that is new; what is no run in the end leaves nothing in the store."""
+    with led(url, directory, note) as home:
+        try:
+            yield home
+        except BaseException:
+            if url is not None and home.store.stat(RECORD) is None:
+                open_store(url).clear()
+            raise
+
+
+def place_in(store: str | None, run_id: str) -> str | None:
+    """The URL of a run in a store of runs. Raises RequestError for what is no store's."""
+    return None if store is None else open_store(f"{store.rstrip('/')}/{run_id}").url
+
+
+def home_of(record: RunRecord, directory: Path) -> Store:
+    """The store of a run, for who only looks at it. directory: of the run."""
+    return FileStore(directory) if record.store is None else open_store(record.store)
+
+
+def found(run: str | Path, directory: Path | None = None) -> Path:
+    """The directory of a run that is named by it, or by its URL; of a URL, a copy is made.
+
+    Args:
+        run: a directory, or a URL such as `s3://bucket/runs/digits-1`.
+        directory: for the copy; None: `runs/<run id>`. One that has a copy already is brought up
+            to date, unless a coordinator of this machine writes there.
+
+    Raises:
+        RequestError: there is no run, or the directory holds something else.
+    """
+    if isinstance(run, Path) or "://" not in run:
+        if directory is not None:
+            raise RequestError(f"{str(run)!r} is the run's directory already: leave out --run-dir")
+        return Path(run).expanduser().absolute()
+    store = open_store(run.rstrip("/"))
+    run_id = _run_id(store)
+    directory = (directory or USUAL / run_id).expanduser().absolute()
+    if not (directory / RECORD).exists():
+        with fresh_directory(directory):
+            copy(store, directory)
+        return directory
+    known = read_record(directory)
+    if known.get("run_id") != run_id or known.get("store") != store.url:
+        raise RequestError(
+            f"{str(directory)!r} holds another run than {store}: name another directory by "
+            "--run-dir"
+        )
+    if holder(directory) is None:
+        with locked(directory):
+            copy(store, directory)
+    return directory
+
+
+def copy(store: Store, directory: Path) -> None:
+    """Brings a run's directory up to date with its store: events, results, and `run.json` last."""
+    local = FileStore(directory)
+    as_files(store, directory / "events")
+    for name in (PLAN, *CHANGING, RECORD):
+        if "/" not in name:
+            try:
+                local.put(name, store.get(name))
+            except ObjectMissing:
+                local.delete([name])
+    try:
+        with store.open(WEIGHTS) as stream, (directory / f"{WEIGHTS}.tmp").open("wb") as file:
+            shutil.copyfileobj(stream, file, _PIECE_BYTES)
+    except ObjectMissing:
+        return
+    (directory / f"{WEIGHTS}.tmp").replace(directory / WEIGHTS)
+
+
+def _pieces(file: Path) -> Iterator[Buffer]:
+    with file.open("rb") as opened:
+        while piece := opened.read(_PIECE_BYTES):
+            yield piece
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What of a `run.json` becomes the name of a directory."""
+
+    ignores_unknown: ClassVar[bool] = True
+
+    run_id: Name
+
+
+def _run_id(store: Store) -> str:
+    place = f"{store}/{RECORD}"
+    try:
+        return read(_Named, parse(store.get(RECORD), place, REMEDY), place, remedy=REMEDY).run_id
+    except ObjectMissing:
+        raise RequestError(
+            f"{str(store)!r} holds no run: give the URL of one, as dayfly train --store said it"
+        ) from None
