@@ -237,12 +237,14 @@ def discard_others(store: Store, keep: Checkpoint) -> None:
 
 
 def tidy(store: Store, keep: Checkpoint) -> None:
-    """Remove all that is not part of `keep`, once nobody writes: what killed writers left."""
+    """Remove all up to `keep` that is no part of it, once nobody writes: what killed writers left.
+
+    Parts of a later one stay, as those of a coordinator that leads the run by now.
+    """
     known = {part.object for part in keep.parts}
+    discard_others(store, keep)
     for folder, step in _folders(store):
-        if step != keep.step:
-            store.clear(folder)
-        else:
+        if step == keep.step:
             store.delete(info.name for info in store.list(folder) if info.name not in known)
             store.below(folder).discard_unfinished()
 

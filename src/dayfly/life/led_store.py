@@ -12,14 +12,12 @@ derives them from the content, and what an earlier leader knows is out of date.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import BinaryIO
 
 from dayfly.life.leadership import Leadership
 from dayfly.wire.stores.base import (
     Buffer,
-    ObjectInfo,
     ObjectMissing,
     Pieces,
     Store,
@@ -27,6 +25,7 @@ from dayfly.wire.stores.base import (
     Version,
 )
 from dayfly.wire.stores.files import FileStore
+from dayfly.wire.stores.wrapped import WrappedStore
 
 #: What a run is: objects of JSON that change.
 CHANGING = ("run.json", "plan.json", "history.json", "bill.json", "checkpoint/latest.json")
@@ -35,7 +34,7 @@ CHANGING = ("run.json", "plan.json", "history.json", "bill.json", "checkpoint/la
 _TRIES = 5
 
 
-class LedStore(Store):
+class LedStore(WrappedStore):
     """A run's store, for its leader.
 
     Args:
@@ -45,76 +44,52 @@ class LedStore(Store):
     """
 
     def __init__(self, store: Store, leadership: Leadership, copy: FileStore) -> None:
-        self.url = store.url
-        self.traffic = store.traffic
-        self._store = store
+        super().__init__(store)
         self._leadership = leadership
         self._copy = copy
         self._versions: dict[str, Version | None] = {}
+        self._mark = _marked(leadership.term)
         for name in CHANGING:
             with suppress(ObjectMissing):
-                data, self._versions[name] = store.get_versioned(name)
-                self._swap(name, data)
-
-    def __str__(self) -> str:
-        return str(self._store)
+                self._versions[name] = self._taken_over(name)
 
     def put(self, name: str, data: Buffer | Pieces) -> Version:
         if name not in CHANGING:
-            return self._store.put(name, data)
+            return super().put(name, data)
         assert not isinstance(data, Pieces)
         version = self._swap(name, bytes(data))
         if "/" not in name:
             self._copy.put(name, data)
         return version
 
-    def put_new(self, name: str, data: Buffer) -> Version | None:
-        return self._store.put_new(name, data)
-
-    def put_if(self, name: str, data: Buffer, version: Version) -> Version | None:
-        return self._store.put_if(name, data, version)
-
-    def get_versioned(self, name: str) -> tuple[bytes, Version]:
-        return self._store.get_versioned(name)
-
-    def read_into(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
-        self._store.read_into(name, ranges)
-
-    def open(self, name: str) -> BinaryIO:
-        return self._store.open(name)
-
-    def stat(self, name: str) -> ObjectInfo | None:
-        return self._store.stat(name)
-
-    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        return self._store.list(prefix, after)
-
-    def folders(self, prefix: str = "") -> Iterator[str]:
-        return self._store.folders(prefix)
-
     def delete(self, names: Iterable[str]) -> None:
         names = list(names)
-        if names:
-            self._leadership.check(renew=True)
-            self._store.delete(names)
+        self._leadership.check(renew=True)
+        super().delete(names)
 
     def clear(self, prefix: str = "") -> None:
         self._leadership.check(renew=True)
-        self._store.clear(prefix)
-
-    def below(self, prefix: str, *, private: bool = False) -> Store:
-        return self._store.below(prefix, private=private)
+        super().clear(prefix)
 
     def discard_unfinished(self) -> None:
         self._leadership.check(renew=True)
-        self._store.discard_unfinished()
+        super().discard_unfinished()
+
+    def _taken_over(self, name: str) -> Version:
+        """Writes an object anew as it is, so that no earlier leader knows its version."""
+        for _ in range(_TRIES):
+            data, before = self._store.get_versioned(name)
+            if version := self._store.put_if(name, data.rstrip() + self._mark, before):
+                return version
+            self._leadership.check(renew=True)
+        raise self._contended(name)
 
     def _swap(self, name: str, data: bytes) -> Version:
         """Writes an object that changes. Raises Deposed if this leader leads no more."""
-        marked = data.rstrip() + _marked(self._leadership.term)
+        marked = data.rstrip() + self._mark
         for _ in range(_TRIES):
-            self._leadership.check()
             known = self._versions.get(name)
+            self._leadership.check(renew=known is None)
             version = (
                 self._store.put_new(name, marked)
                 if known is None
@@ -126,10 +101,13 @@ class LedStore(Store):
             self._leadership.check(renew=True)
             info = self._store.stat(name)
             self._versions[name] = None if info is None else info.version
-        raise StoreError(f"{name} in {self} was changed by somebody else each time: {_REMEDY}")
+        raise self._contended(name)
 
-
-_REMEDY = "end what else writes there, and resume the run"
+    def _contended(self, name: str) -> StoreError:
+        return StoreError(
+            f"{name} in {self} was changed by somebody else each time: end what else writes there, "
+            "and resume the run"
+        )
 
 
 def _marked(term: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar
 
@@ -19,7 +19,8 @@ from dayfly.wire.header import HEADER_BYTES
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.shaping import IN_FLIGHT, Line, Way
-from dayfly.wire.stores.base import Buffer, ObjectInfo, Pieces, Store, Version, size_of
+from dayfly.wire.stores.base import Buffer, Pieces, Store, Version, size_of
+from dayfly.wire.stores.wrapped import WrappedStore
 
 Result = TypeVar("Result")
 
@@ -125,20 +126,15 @@ class ShapedChannel(Channel):
         return result, came_s
 
 
-class ShapedStore(Store):
+class ShapedStore(WrappedStore):
     """Any store, at the rates of `way`. What moves no bytes to speak of is not shaped.
 
     A put is stored at once, and returns when its bytes had their time.
     """
 
     def __init__(self, store: Store, way: Way) -> None:
-        self.url = store.url
-        self.traffic = store.traffic
-        self._store = store
+        super().__init__(store)
         self._way = way
-
-    def __str__(self) -> str:
-        return str(self._store)
 
     def below(self, prefix: str, *, private: bool = False) -> Store:
         return ShapedStore(self._store.below(prefix, private=private), self._way)
@@ -161,24 +157,6 @@ class ShapedStore(Store):
 
     def open(self, name: str) -> BinaryIO:
         return io.BufferedReader(_ShapedStream(self._store.open(name), self._way.down))
-
-    def stat(self, name: str) -> ObjectInfo | None:
-        return self._store.stat(name)
-
-    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        return self._store.list(prefix, after)
-
-    def folders(self, prefix: str = "") -> Iterator[str]:
-        return self._store.folders(prefix)
-
-    def delete(self, names: Iterable[str]) -> None:
-        self._store.delete(names)
-
-    def clear(self, prefix: str = "") -> None:
-        self._store.clear(prefix)
-
-    def discard_unfinished(self) -> None:
-        self._store.discard_unfinished()
 
     def _up(self, data: Buffer | Pieces, put: Callable[[], Result]) -> Result:
         line = self._way.up
