@@ -59,7 +59,10 @@ def test_one_whose_coordinator_was_killed_is_lost_and_cannot_be_stopped(
 def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path) -> None:
     refused = command.run("stop", "none", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "there is no run 'none': give its directory, or the id" in refused.stderr
+    assert (
+        "there is no run 'none': give its directory, its URL in a store, or the id"
+        in refused.stderr
+    )
     assert command.run("runs", cwd=tmp_path).stdout.startswith("no runs in")
     (tmp_path / "runs" / "bad").mkdir(parents=True)
     (tmp_path / "runs" / "bad" / "run.json").write_text("{}")

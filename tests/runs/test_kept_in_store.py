@@ -79,6 +79,32 @@ def test_killed_deleted_and_resumed_elsewhere_with_the_same_bits(
     assert told("train", "--resume", url, "--run-dir", third) == result
     assert small.bits(third) == small.bits(undisturbed(2))
     assert "data" not in list(open_store(url).folders())
+    (row,) = told("runs", runs)
+    assert (row["status"], row["directory"]) == ("done", url)
+
+
+def test_followed_and_stopped_from_elsewhere(runs: str, data: Path, tmp_path: Path) -> None:
+    first = coordinator.start(
+        run_dir=tmp_path / "first", data=data, workers=2, store=runs, latency_ms=200
+    )
+    try:
+        until_s = time.monotonic() + 60
+        while not (tmp_path / "first" / "events" / "worker-0.jsonl").exists():
+            assert time.monotonic() < until_s
+            assert first.poll() is None
+            time.sleep(0.01)
+        url = only(runs)
+        (row,) = told("runs", runs)
+        assert row["status"] == "running"
+        stopped = subprocess.run(
+            [DAYFLY, "stop", url], capture_output=True, text=True, timeout=100, check=False
+        )
+        assert stopped.stdout.strip() == f"{url} is stopped", stopped.stderr
+        assert first.wait(60) == 0
+    finally:
+        first.kill()
+        first.wait()
+    assert dayfly.resume(url, run_dir=tmp_path / "second", progress=False).result.status == "done"
 
 
 def test_a_wrong_request_leaves_nothing(runs: str, data: Path, tmp_path: Path) -> None:

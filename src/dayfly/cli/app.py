@@ -317,38 +317,6 @@ def run(
 
 
 @app.command()
-def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")],
-    prices: Annotated[
-        str | None,
-        typer.Option(help="Price list: a platform's name.", show_default="the run's own"),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--price-store", "--store", help="Store whose prices count.", show_default="none"
-        ),
-    ] = None,
-    own: Own = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The page's file.", show_default="DIR/report.html")
-    ] = None,
-    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
-) -> None:
-    """Write the run in DIR as one page of HTML, and print its bill; under any price list."""
-    from dayfly.cli import report as command
-    from dayfly.cli.outcome import shown
-
-    raise typer.Exit(
-        shown(
-            lambda: command.report(
-                directory, output, prices=prices, store=store, given=own, browse=browse
-            )
-        )
-    )
-
-
-@app.command()
 def catalogue(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A platform or a store; none: list them.")

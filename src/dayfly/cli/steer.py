@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,38 @@ from rich.table import Column, Table
 
 from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.life.control import ask
+from dayfly.life.leadership import is_gone, leader_of
 from dayfly.runs.directory import RECORD, holder
+from dayfly.runs.home import USUAL, found, record_in
 from dayfly.runs.record import read_record
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import Store, StoreError
 from dayfly.wire.stores.files import FileStore
 
-#: The default directory of runs; `--run-dir` of a run names another.
-USUAL = Path("runs")
-_LOOK_S = 0.2
+#: Seconds between two looks at a run that is to end: in a directory, in a store.
+_LOOK_S, _FAR_LOOK_S = 0.2, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A run, where it is kept: a directory, or a store, whose leader is asked instead of a lock."""
+
+    name: str
+    store: Store
+    directory: Path | None
+
+    @property
+    def runner(self) -> str | None:
+        """Who runs it; None: nobody, as far as can be told."""
+        if self.directory is not None:
+            pid = holder(self.directory)
+            return None if pid is None else f"process {pid}"
+        head = leader_of(self.store)
+        return None if head is None or is_gone(head) else head.where
+
+    def record(self) -> Mapping[str, Any]:
+        """Its `run.json`. Raises RequestError if there is none."""
+        return record_in(self.store) if self.directory is None else read_record(self.directory)
 
 
 def directory_of(run: str) -> Path:
@@ -29,12 +56,23 @@ def directory_of(run: str) -> Path:
     for directory in (Path(run).expanduser(), USUAL / run):
         if (directory / RECORD).is_file():
             return directory.absolute()
-    for row in _rows(USUAL):  # of a run whose directory has a name of its own
+    for row in _rows(str(USUAL)):  # of a run whose directory has a name of its own
         if row["run_id"] == run:
             return Path(row["directory"])
     raise RequestError(
-        f"there is no run {run!r}: give its directory, or the id of one below {USUAL.absolute()}"
+        f"there is no run {run!r}: give its directory, its URL in a store, or the id of one below "
+        f"{USUAL.absolute()}"
     )
+
+
+def to_read(run: str) -> Path:
+    """The directory in which a run can be read; of one in a store, that of a copy.
+
+    Raises RequestError if there is no such run, or it cannot be copied.
+    """
+    if "://" in run:
+        return found(run)
+    return Path(run) if Path(run).exists() else directory_of(run)
 
 
 def stop(run: str, timeout_s: float) -> None:
@@ -42,40 +80,39 @@ def stop(run: str, timeout_s: float) -> None:
 
     Raises RequestError if nobody runs it, and RunFailed if it has not ended in time.
     """
-    directory = directory_of(run)
-    status = read_record(directory)["status"]
+    kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
+    status = kept.record()["status"]
     if status != "running":
-        print(f"{directory} is {status} already")
+        print(f"{kept.name} is {status} already")
         return
-    if holder(directory) is None:
+    if kept.runner is None:
         raise RequestError(
-            f"no process runs {directory}: its coordinator was killed; dayfly train --resume "
-            f"{directory} goes on with it"
+            f"no process runs {kept.name}: its coordinator was killed; dayfly train --resume "
+            f"{kept.name} goes on with it"
         )
-    ask(FileStore(directory), "stop")
+    ask(kept.store, "stop")
     until = time.monotonic() + timeout_s
-    while holder(directory) is not None:
+    while (runner := kept.runner) is not None:
         if time.monotonic() > until:
             raise RunFailed(
-                f"{directory} has not ended {timeout_s:g} s after it was asked to: process "
-                f"{holder(directory)} runs it"
+                f"{kept.name} has not ended {timeout_s:g} s after it was asked to: {runner} runs it"
             )
-        time.sleep(_LOOK_S)
-    print(f"{directory} is {read_record(directory)['status']}")
+        time.sleep(_FAR_LOOK_S if kept.directory is None else _LOOK_S)
+    print(f"{kept.name} is {kept.record()['status']}")
 
 
-def list_runs(directory: Path, *, as_json: bool) -> None:
-    """Print the runs right below a directory, the latest last.
+def list_runs(place: str, *, as_json: bool) -> None:
+    """Print the runs right below a directory or a store's URL, the latest last.
 
-    Raises RequestError if the directory cannot be read.
+    Raises RequestError if it cannot be read.
     """
-    rows = sorted(_rows(directory), key=lambda row: row["began_at"])
+    rows = sorted(_rows(place), key=lambda row: row["began_at"])
     if as_json:
         print(json.dumps(rows))
         return
     console = Console()
     if not rows:
-        console.print(f"no runs in {directory.absolute()}", highlight=False, soft_wrap=True)
+        console.print(f"no runs in {_full(place)}", highlight=False, soft_wrap=True)
         return
     # An id is to be copied, so it is never shortened.
     name = Column("run", no_wrap=True, min_width=max(len(row["run_id"]) for row in rows))
@@ -94,20 +131,40 @@ def list_runs(directory: Path, *, as_json: bool) -> None:
     console.print(table)
 
 
-def _rows(directory: Path) -> list[dict[str, Any]]:
+def _in_store(url: str) -> _Kept:
+    return _Kept(url, open_store(url), None)
+
+
+def _in_directory(directory: Path) -> _Kept:
+    """A run by its directory, which may be the copy of one in a store."""
+    if (url := read_record(directory).get("store")) is not None:
+        return _in_store(str(url))
+    return _Kept(str(directory), FileStore(directory), directory)
+
+
+def _full(place: str) -> str:
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def _rows(place: str) -> list[dict[str, Any]]:
+    if "://" in place:
+        store = open_store(place.rstrip("/"))
+        return [_row(f"{store.url}/{folder}") for folder in store.folders()]
+    directory = Path(place)
     try:
         found = sorted(directory.iterdir()) if directory.is_dir() else []
     except OSError as error:
         raise RequestError(f"{directory} cannot be read: {error.strerror}") from error
-    return [_row(one) for one in found if (one / RECORD).is_file()]
+    return [_row(str(one.absolute())) for one in found if (one / RECORD).is_file()]
 
 
-def _row(directory: Path) -> dict[str, Any]:
+def _row(place: str) -> dict[str, Any]:
     """What is known of a run; one whose coordinator was killed is "lost"."""
     try:
-        record = read_record(directory)
+        kept = _in_store(place) if "://" in place else _in_directory(Path(place))
+        record = kept.record()
         status = record["status"]
-        if status == "running" and holder(directory) is None:
+        if status == "running" and kept.runner is None:
             status = "lost"
         result = record.get("result") or {}
         return {
@@ -116,11 +173,12 @@ def _row(directory: Path) -> dict[str, Any]:
             "status": status,
             "error": record.get("error"),
             "began_at": float(record["began_at"]),
-            "directory": str(directory.absolute()),
+            "directory": place,
         }
-    except (RequestError, LookupError, TypeError, ValueError, AttributeError) as error:
-        damaged = {"run_id": directory.name, "status": "damaged", "error": in_short(error)}
-        return {**_EMPTY, **damaged, "directory": str(directory.absolute())}
+    except (RequestError, StoreError, LookupError, TypeError, ValueError, AttributeError) as error:
+        name = place.rpartition("/")[2]
+        damaged = {"run_id": name, "status": "damaged", "error": in_short(error)}
+        return {**_EMPTY, **damaged, "directory": place}
 
 
 _EMPTY: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The commands about runs that another terminal began."""
+"""The commands about runs that were begun before, in this terminal or elsewhere."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
-from dayfly.cli.flags import AsJson
+from dayfly.cli.flags import AsJson, Own
 
 steering = typer.Typer()
+
+AnyRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's directory, its URL in a store, or its id.")
+]
 
 
 @steering.command()
 def stop(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, or its id.")],
+    run: AnyRun,
     timeout: Annotated[float, typer.Option(help="How long to wait for its end, in s.")] = 120.0,
 ) -> None:
     """End a run in order, with a checkpoint, from another terminal."""
@@ -26,13 +30,45 @@ def stop(
 
 @steering.command()
 def runs(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the runs are.", show_default="runs")
-    ] = Path("runs"),
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="Where the runs are: a directory, or a URL.")
+    ] = "runs",
     as_json: AsJson = False,
 ) -> None:
     """List runs: what became of them, and which go on."""
     from dayfly.cli import steer
     from dayfly.cli.outcome import shown
 
-    raise typer.Exit(shown(lambda: steer.list_runs(directory, as_json=as_json)))
+    raise typer.Exit(shown(lambda: steer.list_runs(place, as_json=as_json)))
+
+
+@steering.command()
+def report(
+    run: AnyRun,
+    prices: Annotated[
+        str | None,
+        typer.Option(help="Price list: a platform's name.", show_default="the run's own"),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--price-store", "--store", help="Store whose prices count.", show_default="none"
+        ),
+    ] = None,
+    own: Own = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The page's file.", show_default="report.html in the run's directory"),
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+) -> None:
+    """Write a run as one page of HTML, and print its bill; under any price list."""
+    from dayfly.cli import report as command
+    from dayfly.cli import steer
+    from dayfly.cli.outcome import shown
+
+    def action() -> None:
+        directory = steer.to_read(run)
+        command.report(directory, output, prices=prices, store=store, given=own, browse=browse)
+
+    raise typer.Exit(shown(action))

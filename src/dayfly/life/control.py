@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Literal
 
 from dayfly.errors import RequestError
-from dayfly.wire.stores.base import Store
+from dayfly.wire.stores.base import ObjectMissing, Store
 
 #: The folder of requests in the run's store.
 FOLDER = "control"
-#: Seconds between two looks: each is a listing, which a store of objects is paid for.
+#: Seconds between two looks: each is a request, which a store of objects is paid for.
 LOOK_EVERY_S = 2.0
 #: The most requests that one run can hold.
 _MOST = 1_000_000
@@ -39,25 +39,26 @@ class Control:
     def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._now = now
-        self._after = ""
-        self._stop = False
-        self._look()
+        self._next = _next_number(store)
         self._stop = False
         self._next_s = now() + LOOK_EVERY_S
 
     def stop_asked(self) -> bool:
-        """Whether a stop was requested. Lists the store at most every `LOOK_EVERY_S` seconds."""
+        """Whether a stop was requested. Asks the store at most every `LOOK_EVERY_S` seconds."""
         if not self._stop and self._now() >= self._next_s:
             self._next_s = self._now() + LOOK_EVERY_S
             self._look()
         return self._stop
 
     def _look(self) -> None:
-        for info in self._store.list(FOLDER, after=self._after):
-            self._after = info.name
-            # An object that is no request of a known kind is ignored.
-            with suppress(ValueError, TypeError, KeyError):
-                self._stop |= json.loads(self._store.get(info.name))["kind"] == "stop"
+        """Reads on until there is none: a listing would cost twelve times as much over S3."""
+        with suppress(ObjectMissing):
+            while True:
+                data = self._store.get(_name(self._next))
+                self._next += 1
+                # An object that is no request of a known kind is ignored.
+                with suppress(ValueError, TypeError, KeyError):
+                    self._stop |= json.loads(data)["kind"] == "stop"
 
 
 def ask(store: Store, kind: Kind) -> str:
@@ -66,10 +67,18 @@ def ask(store: Store, kind: Kind) -> str:
     Returns:
         The name of its object.
     """
-    last = max((info.name for info in store.list(FOLDER)), default="")
-    first = int(last.rpartition("/")[2]) + 1 if last else 0
-    for number in range(first, _MOST):
-        name = f"{FOLDER}/{number:06d}"
+    for number in range(_next_number(store), _MOST):
+        name = _name(number)
         if store.put_new(name, json.dumps({"kind": kind}).encode()) is not None:
             return name
     raise RequestError(f"{store} holds too many requests in {FOLDER}/: remove some")
+
+
+def _next_number(store: Store) -> int:
+    """After that of the last request that is there."""
+    last = max((info.name for info in store.list(FOLDER)), default="")
+    return int(last.rpartition("/")[2]) + 1 if last else 0
+
+
+def _name(number: int) -> str:
+    return f"{FOLDER}/{number:06d}"

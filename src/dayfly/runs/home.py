@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dayfly.dataclass_json import Name, read
 from dayfly.errors import RequestError
-from dayfly.json_files import parse
 from dayfly.life.leadership import Leadership
 from dayfly.life.led_store import CHANGING, LedStore
 from dayfly.life.platforms.base import Logs
 from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
 from dayfly.runs.event_segments import as_files
-from dayfly.runs.record import REMEDY, RunRecord, read_record
+from dayfly.runs.record import REMEDY, RunRecord, read_record, record_of
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Buffer, ObjectMissing, Pieces, Store, StoreError
 from dayfly.wire.stores.files import FileStore
@@ -95,6 +94,8 @@ def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterat
 def fresh(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterator[Home]:
     """As `led`, of a run that is new; what is no run in the end leaves nothing in the store."""
     with led(url, directory, note) as home:
+        if url is not None:
+            note(f"the run is kept in {url}")
         try:
             yield home
         except BaseException:
@@ -126,10 +127,12 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
     """
     if isinstance(run, Path) or "://" not in run:
         if directory is not None:
-            raise RequestError(f"{str(run)!r} is the run's directory already: leave out --run-dir")
+            raise RequestError(
+                "--resume goes on with what is in the run's directory: leave out --run-dir"
+            )
         return Path(run).expanduser().absolute()
     store = open_store(run.rstrip("/"))
-    run_id = _run_id(store)
+    run_id = read(_Named, record_in(store), f"{store}/{RECORD}", remedy=REMEDY).run_id
     directory = (directory or USUAL / run_id).expanduser().absolute()
     if not (directory / RECORD).exists():
         with fresh_directory(directory):
@@ -171,6 +174,16 @@ def _pieces(file: Path) -> Iterator[Buffer]:
             yield piece
 
 
+def record_in(store: Store) -> dict[str, Any]:
+    """What the `run.json` in a store says. Raises RequestError if there is none."""
+    try:
+        return record_of(store.get(RECORD), f"{store}/{RECORD}")
+    except ObjectMissing:
+        raise RequestError(
+            f"{str(store)!r} holds no run: give the URL of one, as dayfly train --store says it"
+        ) from None
+
+
 @dataclass(frozen=True)
 class _Named:
     """What of a `run.json` becomes the name of a directory."""
@@ -178,13 +191,3 @@ class _Named:
     ignores_unknown: ClassVar[bool] = True
 
     run_id: Name
-
-
-def _run_id(store: Store) -> str:
-    place = f"{store}/{RECORD}"
-    try:
-        return read(_Named, parse(store.get(RECORD), place, REMEDY), place, remedy=REMEDY).run_id
-    except ObjectMissing:
-        raise RequestError(
-            f"{str(store)!r} holds no run: give the URL of one, as dayfly train --store said it"
-        ) from None

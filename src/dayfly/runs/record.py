@@ -160,8 +160,12 @@ def read_record(directory: Path) -> dict[str, Any]:
     file = directory / RECORD
     if not file.exists():
         raise no_run(directory)
-    place = str(file)
-    tree = parse(read_bytes(file), place, REMEDY)
+    return record_of(read_bytes(file), str(file))
+
+
+def record_of(data: bytes, place: str) -> dict[str, Any]:
+    """What `RunRecord.save` wrote, from its bytes. Raises RequestError, naming the place."""
+    tree = parse(data, place, REMEDY)
     rest: dict[str, Any] = versioned(
         tree, "format", FORMAT, place, remedy="use the version of dayfly that wrote it"
     )
