@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from dayfly.job import Job
     from dayfly.runs.api import load, resume, train
     from dayfly.runs.choosing.api import plan
+    from dayfly.runs.predicting import predict
     from dayfly.runs.profiling.api import profile
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
+    from dayfly.runs.simulating import simulate
 
 __all__ = [
     "DayflyError",
@@ -28,9 +30,11 @@ __all__ = [
     "checkpoint_due",
     "load",
     "plan",
+    "predict",
     "profile",
     "remaining_s",
     "resume",
+    "simulate",
     "train",
 ]
 __version__ = "0.1.0"
@@ -44,9 +48,11 @@ _HOMES = {
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
     "load": "dayfly.runs.api",
     "plan": "dayfly.runs.choosing.api",
+    "predict": "dayfly.runs.predicting",
     "profile": "dayfly.runs.profiling.api",
     "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",
+    "simulate": "dayfly.runs.simulating",
     "train": "dayfly.runs.api",
 }
 

@@ -75,6 +75,7 @@ def test_a_prediction_says_all_of_it_and_a_plan_is_written(profile: Path, tmp_pa
     assert written.settings["workers"] == 2
     assert written.prediction is not None
     assert f"${written.prediction.cost_usd:.8f} as on aws-lambda" in done.stdout
+    assert dayfly.predict(profile, workers=2) == written  # from Python, the same
 
 
 def test_several_make_a_table_and_one_object(profile: Path, tmp_path: Path) -> None:

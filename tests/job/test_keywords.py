@@ -14,17 +14,62 @@ import numpy as np
 import pytest
 
 import dayfly
+from dayfly.planning.plan import Plan
+from dayfly.planning.scenario import Scenario
 from dayfly.runs.api import checked_settings
-from dayfly.runs.keywords import SettingKeywords
+from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.keywords import (
+    ChoiceKeywords,
+    ProfileKeywords,
+    ScenarioKeywords,
+    SettingKeywords,
+)
 from dayfly.runs.settings import Settings
 from tests.job.asked import given
+from tests.planning import by_hand
+
+PROFILE = by_hand.profile([by_hand.layer("0 Linear", 100)], batch_size=20)
 
 
-def test_the_keywords_are_the_settings() -> None:
-    hints = get_type_hints(Settings)
-    assert get_type_hints(SettingKeywords) == {
-        one.name: hints[one.name] for one in fields(Settings)
-    }
+def subject(function: str, directory: Path) -> Any:
+    """What the function takes, before its keywords."""
+    match function:
+        case "resume":
+            return directory
+        case "predict":
+            return PROFILE
+        case "simulate":
+            return Plan(settings={}, job={"batch_size": 20, "epochs": 1}, profile=PROFILE)
+    return dayfly.Job(**given())
+
+
+@pytest.mark.parametrize(
+    ("keywords", "of", "without"),
+    [
+        (SettingKeywords, Settings, set()),
+        (ChoiceKeywords, Asked, {"goal", "time_limit_s"}),
+        (ScenarioKeywords, Scenario, set()),
+    ],
+)
+def test_the_keywords_are_the_fields(keywords: type, of: Any, without: set[str]) -> None:
+    hints = get_type_hints(of)
+    known = {one.name: hints[one.name] for one in fields(of) if one.name not in without}
+    assert get_type_hints(keywords) == known
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords"),
+    [
+        (dayfly.plan, ChoiceKeywords),
+        (dayfly.predict, SettingKeywords),
+        (dayfly.profile, ProfileKeywords),
+        (dayfly.simulate, ScenarioKeywords),
+    ],
+)
+def test_signatures_show_every_keyword(function: Callable[..., Any], keywords: type) -> None:
+    shown = inspect.signature(function).parameters
+    assert get_type_hints(keywords).keys() <= shown.keys()
+    assert all(one.kind is not one.VAR_KEYWORD for one in shown.values())
 
 
 @pytest.mark.parametrize("function", [dayfly.train, dayfly.resume])
@@ -45,14 +90,19 @@ def test_signatures_show_them(function: Callable[..., Any]) -> None:
         ("resume", "lifetime", "lifetime_s"),
         ("profile", "uplink", "uplink_mb_per_s"),
         ("plan", "memory", "memory_mib"),
+        ("plan", "deadline", "deadline_s"),
+        ("train", "epoch", "epochs"),
+        ("predict", "worker", "workers"),
+        ("predict", "batchsize", "batch_size"),
+        ("simulate", "deaths", "deaths_per_hour"),
+        ("simulate", "lifetime", "lifetime_s"),
     ],
 )
 def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
     function: str, name: str, meant: str, tmp_path: Path
 ) -> None:
-    subject = tmp_path if function == "resume" else dayfly.Job(**given())
     with pytest.raises(dayfly.RequestError) as refused:
-        getattr(dayfly, function)(subject, **{name: 1})
+        getattr(dayfly, function)(subject(function, tmp_path), **{name: 1})
     assert str(refused.value) == f"there is no setting {name}: do you mean {meant}?"
 
 
@@ -70,14 +120,17 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
         ("resume", "lifetime_s", "1m", 'lifetime_s is "1m": give a number'),
         ("profile", "memory_mib", "512", 'memory_mib is "512": give a whole number'),
         ("plan", "memory_mib", 512, "memory_mib is 512: give a list"),
+        ("predict", "epochs", "2", 'epochs is "2": give a whole number'),
+        ("simulate", "workers", "2", 'workers is "2": give a whole number'),
+        ("simulate", "seed", "2", 'seed is "2": give a whole number'),
+        ("simulate", "batch_size", 2.5, "batch_size is 2.5: give a whole number"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(
     function: str, name: str, value: Any, said: str, tmp_path: Path
 ) -> None:
-    subject = tmp_path if function == "resume" else dayfly.Job(**given())
     with pytest.raises(dayfly.RequestError) as refused:
-        getattr(dayfly, function)(subject, **{name: value})
+        getattr(dayfly, function)(subject(function, tmp_path), **{name: value})
     assert str(refused.value) == said
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import dayfly
 from dayfly.cli.app import app
 from dayfly.errors import RequestError
 from dayfly.life import deaths
@@ -75,6 +76,17 @@ def test_the_same_request_makes_the_same_bytes(plan: Path, tmp_path: Path) -> No
     with pytest.raises(RequestError, match="not empty"):
         simulated_run(asked(plan, seed=4), first.directory)
     assert (first.directory / "run.json").is_file()
+
+
+def test_python_and_the_command_simulate_the_same_run(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = dayfly.simulate(plan, epochs=1, stragglers=1, seed=2, run_dir="python")
+    assert command(plan, *["--epochs", "1", "--stragglers", "1", "--seed", "2"]).exit_code == 0
+    (directory,) = (tmp_path / "runs").iterdir()
+    assert directory.name.startswith("plan-simulated-")  # as its file, whatever is changed
+    assert (directory / "run.json").read_bytes() == (run.directory / "run.json").read_bytes()
 
 
 def test_a_page_says_that_it_was_simulated_and_under_which_scenario(

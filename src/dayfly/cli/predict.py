@@ -14,23 +14,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.flags import function_settings, numbers, training_settings
 from dayfly.errors import RequestError
 from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction, Volume
 from dayfly.planning.profile import Profile, in_words
 from dayfly.planning.profile_file import read_profile
-from dayfly.runs.api import checked_settings
-from dayfly.runs.planning import (
-    Wanted,
-    configuration_of,
-    limits_of,
-    profile_settings,
-    settings_of,
-    write_plan,
-)
-from dayfly.runs.predicting import predict_run
+from dayfly.runs.planning import configuration_of, limits_of, settings_of, write_plan
+from dayfly.runs.predicting import own_store
+from dayfly.runs.predicting import predict as predict_one
 
 #: Settings of which several may be asked for at once, with the heads of their columns.
 _HEADS = {
@@ -78,7 +70,7 @@ def predict(
     """
     profile = read_profile(file)
     if store is None:
-        store = _own_store(profile, given.get("catalogue"))
+        store = own_store(profile, given.get("catalogue"))
     rows = list(_rows(profile, given, several, of_the_job, prices, store))
     if output is not None:
         if len(rows) > 1:
@@ -103,14 +95,6 @@ def predict(
         _print_table(rows, [name for name in _HEADS if _differs(rows, name)])
 
 
-def _own_store(profile: Profile, own: str | None) -> str | None:
-    known = Catalogue(Path(own) if own is not None else None)
-    if profile.channel not in known.stores():
-        return None
-    facts = known.store(profile.channel)
-    return None if facts.usd_per_put is None or facts.usd_per_get is None else facts.name
-
-
 def _rows(
     profile: Profile,
     given: Mapping[str, Any],
@@ -119,14 +103,12 @@ def _rows(
     prices: str | None,
     store: str | None,
 ) -> Iterator[Plan]:
-    wanted = Wanted.profiled(profile, **of_the_job)
     lists = dict(several)
     if "memory_mib" not in lists and "stage_memory_mib" not in given:
         lists["memory_mib"] = [size.memory_mib for size in profile.sizes]
     for values in product(*lists.values()):
         asked = {**given, **dict(zip(lists, values, strict=True))}
-        settings = checked_settings(**profile_settings(profile, asked))
-        yield predict_run(profile, settings, wanted, prices=prices, store=store)
+        yield predict_one(profile, **of_the_job, **asked, prices=prices, price_store=store)
 
 
 def _flags(

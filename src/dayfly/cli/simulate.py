@@ -82,8 +82,6 @@ def simulate(
     """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
     from dayfly.cli import simulated as command
 
-    usual = 2.0 if stragglers else 1.0
-    slower = usual if straggler_factor is None else straggler_factor
     raise typer.Exit(
         command.simulate(
             plan,
@@ -94,20 +92,19 @@ def simulate(
                 "cold_start_sigma": cold_start_sigma,
                 "straggler_sigma": jitter,
                 "stragglers": stragglers,
-                "straggler_factor": slower,
+                "straggler_factor": straggler_factor,
                 "store_bytes_per_s": None if store_rate is None else store_rate * 1e6,
-            },
-            decline=decline,
-            changes={
                 "workers": workers,
                 "replicas": replicas,
                 "lifetime_s": lifetime,
                 "checkpoint_every_s": checkpoint_every,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "price_store": store,
+                "run_dir": run_dir,
             },
-            of_the_job={"epochs": epochs, "batch_size": batch_size},
+            decline=decline,
             own=own,
-            store=store,
-            run_dir=run_dir,
             as_json=as_json,
         )
     )

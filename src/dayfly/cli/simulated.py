@@ -19,12 +19,10 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
-from dayfly.planning.plan import Plan
-from dayfly.planning.scenario import Scenario
 from dayfly.runs.displays import StandardError
 from dayfly.runs.result import Result
-from dayfly.runs.simulated import SimulatedRun, simulated_run
-from dayfly.runs.simulation_request import Request
+from dayfly.runs.simulated import SimulatedRun
+from dayfly.runs.simulating import simulate as simulate_plan
 
 _KINDS = {
     "compute": "compute",
@@ -46,38 +44,26 @@ class _Ended(BaseException):
 
 def simulate(
     file: Path,
-    scenario: Mapping[str, Any],
+    keywords: Mapping[str, Any],
     *,
     decline: str | None,
-    changes: Mapping[str, Any],
-    of_the_job: Mapping[str, int | None],
     own: Path | None,
-    store: str | None,
-    run_dir: Path | None,
     as_json: bool,
 ) -> int:
     """Simulate, write the run's directory, print what came of it; returns the exit code.
 
-    scenario: what is given of it, by its names. decline: as the flag has it. changes: of the plan's
-    settings; None: as there. of_the_job: batch_size, epochs. own: a catalogue of the user's.
+    Args:
+        file: the plan's.
+        keywords: of `dayfly.simulate`.
+        decline: as the flag has it.
+        own: a catalogue of the user's.
+        as_json: print one object.
     """
 
     def action() -> SimulatedRun:
-        given = dict(scenario)
-        if decline is not None:
-            given["decline"] = declining(decline)
-        changed = {name: value for name, value in changes.items() if value is not None}
-        changed["catalogue"] = own_catalogue(own)
-        request = Request.of(
-            Plan.read(file),
-            str(file),
-            Scenario(**given),
-            file.stem,
-            changes=changed,
-            of_the_job={name: value for name, value in of_the_job.items() if value is not None},
-            store=store,
-        )
-        return simulated_run(request, run_dir)
+        declined = None if decline is None else declining(decline)
+        given = {**keywords, "decline": declined, "catalogue": own_catalogue(own)}
+        return simulate_plan(file, **given)
 
     return _concluded(action, as_json=as_json)
 

@@ -18,14 +18,24 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Of one configuration.
+    """What one configuration takes.
 
-    step_s: the median step, on rank 0's clock, as a run measures it. epoch_s: all steps and the
-    validation. run_s: from the first invocation to the end of the last function. billed_s, gb_s: of
-    all functions. cost_usd, by_kind: under `price_list`, as a bill has it. memory_mib: peak of each
-    stage's functions. volume: of a step, an epoch, the run. breakdown: seconds of a step by what is
-    waited for on the critical rank: compute, transfer, sync, overhead; they add up to step_s.
-    invocations: of the run, hand-overs included.
+    Attributes:
+        step_s: the median step, on rank 0's clock, as a run measures it.
+        epoch_s: all steps and the validation.
+        run_s: from the first invocation to the end of the last function.
+        billed_s: billed seconds of all functions.
+        gb_s: GB-seconds of all functions.
+        cost_usd: dollars under `price_list`, as a bill has them.
+        by_kind: the dollars by what they are for.
+        price_list: the platform whose prices count.
+        memory_mib: peak of each stage's functions, in MiB.
+        step_volume: bytes and requests of a step.
+        epoch_volume: of an epoch.
+        run_volume: of the run.
+        breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
+            sync, overhead. They add up to `step_s`.
+        invocations: of the run, hand-overs included.
     """
 
     step_s: float

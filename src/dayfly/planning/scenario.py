@@ -10,13 +10,23 @@ from dayfly.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """seed: of all that is random here. deaths_per_hour: of each function, at random moments.
-    cold_start_s, cold_start_sigma: added to each start, log-normal around it. straggler_sigma:
-    compute times of workers and steps vary log-normally by it. stragglers, straggler_factor: so
-    many workers are slower by so much, throughout. store_bytes_per_s: of all functions together,
-    each way (Alibaba's 10 Gb/s); None: the catalogue's, if it has one. decline: bandwidth of a
-    function falls with the functions that run at once (FuncPipe section 5.4): pairs (functions,
-    part of it that is left), linear between. Raises RequestError for what cannot be.
+    """What happens to a simulated run.
+
+    Args:
+        seed: of all that is random here.
+        deaths_per_hour: deaths of each function, at random moments.
+        cold_start_s: added to each start of a function.
+        cold_start_sigma: spread of that, log-normal.
+        straggler_sigma: spread of compute times over workers and steps, log-normal.
+        stragglers: workers that are slower throughout.
+        straggler_factor: how many times slower they compute.
+        store_bytes_per_s: of all functions together, each way (Alibaba's 10 Gb/s); None: the
+            catalogue's, if it has one.
+        decline: a function's bandwidth falls with the functions that run at once (FuncPipe section
+            5.4): pairs (functions, part of the bandwidth that is left), linear between.
+
+    Raises:
+        RequestError: a scenario that cannot be.
     """
 
     seed: int = 0

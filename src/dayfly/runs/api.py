@@ -18,7 +18,7 @@ from dayfly.runs.displays import Silent, StandardError, display_for
 from dayfly.runs.further import stored_job
 from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
-from dayfly.runs.keywords import SettingKeywords, check_keywords, shows_settings
+from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.planning import settings_of
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run
@@ -26,7 +26,7 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
 
 
-@shows_settings
+@shows(SettingKeywords)
 def train(
     job: Job,
     *,
@@ -40,26 +40,33 @@ def train(
     faults: Sequence[Fault] = (),
     **settings: Unpack[SettingKeywords],
 ) -> Run:
-    """Train a job on short-lived functions; returns when it is done.
+    """Trains a job on short-lived functions; returns when it is done.
 
     Args:
         job: what to train.
         plan: what to carry out, or its file (docs/planning.md); what is given beside it overrides
             it.
-        epochs, batch_size, seed: in place of the job's.
-        run_dir: default `runs/<run id>`.
+        epochs: passes over the data, in place of the job's.
+        batch_size: samples of a step over all workers, in place of the job's.
+        seed: in place of the job's.
+        run_dir: directory of the run's files; None: `runs/<run id>`.
         store: URL of a store that keeps the run, below its id, such as `s3://bucket/runs`:
             `resume` goes on with its URL from any machine, and `run_dir` is a copy to look at.
         progress: show it on standard error.
         faults: for tests.
-        settings: such as workers= (1 without a plan), memory_mib=, lifetime_s=, channel=;
-            `dayfly.runs.settings.Settings` says what each means. None: as if it was not given.
+        settings: such as `workers` (1 without a plan), `memory_mib`, `lifetime_s`, `channel`; see
+            `dayfly.runs.settings.Settings`. None: as if it was not given.
 
-    Raises RequestError if the request is wrong (nothing was started), RunFailed with the cause if
-    the run failed, and what the signal means if one stopped it: KeyboardInterrupt for Ctrl-C. The
-    run's directory has what was reached, and `resume` goes on from there.
+    Returns:
+        The run. Its directory has what was reached, also after an error, and `resume` goes on from
+        there.
+
+    Raises:
+        RequestError: the request is wrong; nothing was started.
+        RunFailed: the run failed; with the cause.
+        KeyboardInterrupt: Ctrl-C stopped it; another signal does what it would have done.
     """
-    check_keywords(settings, Settings)
+    check_keywords(settings, Settings, beside=train)
     given = {name: value for name, value in settings.items() if value is not None}
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
@@ -81,7 +88,7 @@ def train(
     )
 
 
-@shows_settings
+@shows(SettingKeywords)
 def resume(
     run: str | Path,
     *,
@@ -90,19 +97,30 @@ def resume(
     progress: bool = True,
     **changes: Unpack[SettingKeywords],
 ) -> Run:
-    """Go on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
+    """Goes on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
 
-    run: its directory, or its URL in a store. run_dir: for a copy of a run in a store; None:
-    `runs/<run id>`. epochs: to which it goes; None: as before. A run that is done is returned as
-    it is, unless it is to go on to a later epoch. changes: settings that are to be others from now
-    on, such as workers=; None: as before. As `train` otherwise.
+    Args:
+        run: the run's directory, or its URL in a store.
+        run_dir: directory for a copy of a run in a store; None: `runs/<run id>`.
+        epochs: the epoch to which it goes; None: as before. A run that is done is returned as it
+            is, unless it is to go on to a later epoch.
+        progress: show it on standard error.
+        changes: settings that override the run's from now on, such as `workers`; None: as before.
+
+    Returns:
+        The run, as `train` does.
+
+    Raises:
+        RequestError: there is no run that can go on, or a change cannot be.
+        RunFailed: as of `train`.
+        KeyboardInterrupt: as of `train`.
     """
     for name in ("batch_size", "seed", "plan"):
         if name in changes:
             raise RequestError(
                 f"resume goes on with what is in the run's directory: leave out {name}"
             )
-    check_keywords(changes, Settings)
+    check_keywords(changes, Settings, beside=resume)
     return _finished(
         lambda: launch.resume(
             run,
@@ -115,7 +133,7 @@ def resume(
 
 
 def load(run: str | Path) -> Run:
-    """A run from its directory or store: done, stopped, failed, or still under way elsewhere.
+    """Returns a run from its directory or store: done, stopped, failed, or still under way.
 
     Its job is loaded, and so the code in that place is run: load runs that you trust.
 

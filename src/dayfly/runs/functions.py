@@ -17,24 +17,33 @@ from dayfly.wire.channels.kind import ChannelKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSettings:
-    """Options about functions and channel. Raises RequestError, in a sentence, if they cannot be.
+    """Options about a run's functions and its channel.
 
-    workers: functions at once. platform: where they run. platform_options: its own settings, by the
-    names of its `Options`. channel: URL of the store through which
-    they talk; None: files in memory.
+    Args:
+        workers: functions at once.
+        platform: where they run.
+        platform_options: the platform's own settings, by the names of its `Options`.
+        channel: URL of the store through which they talk; None: files in memory.
+        memory_mib: a function's memory in MiB; None: not limited, and so of the limits below.
+        lifetime_s: a function's life.
+        cpu_cores: a function's CPU time a second.
+        uplink_mb_per_s: bandwidth to the store, messages and data together; MB is 10^6 bytes.
+        downlink_mb_per_s: bandwidth from the store.
+        latency_ms: of each request to the store.
+        cold_start_s: seconds that each start takes longer.
+        payload_kb: of an invocation and of its result; KB is 1000 bytes.
+        gpu_share: of one of this machine's GPUs; None: the function computes on the CPU.
+        imitate: platform of the catalogue; it gives what of life, CPU, bandwidth and payload is
+            None, and the prices of the bill.
+        log_budget_mib: bound of the messages in the channel; None: by the space that is free.
+        wait_timeout_s: longest wait of a worker for a message.
+        catalogue: directory of the user's own limits and prices, whose rows override the built-in
+            ones.
+        allow_other_cpu: go on where CPU type, torch build or number of threads are not those that
+            the run began with.
 
-    Limits of a function; None: not limited. memory_mib: memory. lifetime_s: life. cpu_cores: CPU
-    time a second. uplink_mb_per_s, downlink_mb_per_s: to and from the store, all of its messages
-    and data together; MB is 10^6 bytes. latency_ms: of each request to the store. cold_start_s:
-    seconds that each start takes longer. payload_kb: of an invocation and of its result; KB is
-    1000 bytes. gpu_share: of one of this machine's GPUs; None: it computes on the CPU. imitate:
-    platform of the catalogue; it gives what of lifetime_s, cpu_cores, uplink, downlink and payload
-    is None, and the prices of the bill.
-
-    log_budget_mib: bound of the messages in the channel; None: by the space that is free.
-    wait_timeout_s: how long a worker waits for a message before it gives up. catalogue: directory
-    of the user's own limits and prices, whose rows go before the built-in ones. allow_other_cpu: go
-    on where CPU type, torch build or number of threads are not those that the run began with.
+    Raises:
+        RequestError: options that cannot be; in a sentence.
     """
 
     workers: int = 1

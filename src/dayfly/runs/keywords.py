@@ -1,6 +1,6 @@
-"""The settings of a run as keywords of `dayfly.train` and `dayfly.resume`, for editors and `help`.
+"""The keywords of the Python functions by name and type, for editors and `help`.
 
-`Settings` says what each means; a test holds the two together.
+`Settings`, `Asked` and `Scenario` say what each means; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -17,26 +17,31 @@ from dayfly.errors import RequestError
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
-class SettingKeywords(TypedDict, total=False):
-    """As the fields of `dayfly.runs.settings.Settings`."""
+class ProfileKeywords(TypedDict, total=False):
+    """Those of `dayfly.runs.settings.Settings` on which a measurement depends."""
 
-    workers: int
     platform: str
-    platform_options: Mapping[str, str | float | bool]
     channel: str | None
-    memory_mib: int | None
-    lifetime_s: float | None
     cpu_cores: float | None
     uplink_mb_per_s: float | None
     downlink_mb_per_s: float | None
     latency_ms: float | None
+    imitate: str | None
+    wait_timeout_s: float
+    catalogue: str | None
+
+
+class SettingKeywords(ProfileKeywords, total=False):
+    """As the fields of `dayfly.runs.settings.Settings`."""
+
+    workers: int
+    platform_options: Mapping[str, str | float | bool]
+    memory_mib: int | None
+    lifetime_s: float | None
     cold_start_s: float | None
     payload_kb: float | None
     gpu_share: float | None
-    imitate: str | None
     log_budget_mib: int | None
-    wait_timeout_s: float
-    catalogue: str | None
     allow_other_cpu: bool
     sync: str
     k: int | Literal["epoch"] | None
@@ -53,26 +58,68 @@ class SettingKeywords(TypedDict, total=False):
     stage_memory_mib: tuple[int, ...]
 
 
-def shows_settings(function: AnyFunction) -> AnyFunction:
-    """Has the signature name each setting in place of `**settings`; None: as it would be."""
-    whole = inspect.signature(function)
-    own = [one for one in whole.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    named = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in get_type_hints(SettingKeywords).items()
-    ]
-    signature = whole.replace(parameters=[*own, *named])
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
+class ChoiceKeywords(TypedDict, total=False):
+    """As the fields of `dayfly.runs.choosing.asked.Asked`, but for those that `plan` has itself."""
+
+    workers: int
+    vcpus: float | None
+    memory_mib: tuple[int, ...]
+    micro_batches: tuple[int, ...]
+    collectives: tuple[str, ...]
+    batch_size: int | None
+    epochs: int | None
+    most_batch_size: int | None
+    least_predicted: int
 
 
-def check_keywords(given: Mapping[str, Any], of: Any, without: Collection[str] = ()) -> None:
+class ScenarioKeywords(TypedDict, total=False):
+    """As the fields of `dayfly.planning.scenario.Scenario`."""
+
+    seed: int
+    deaths_per_hour: float
+    cold_start_s: float
+    cold_start_sigma: float
+    straggler_sigma: float
+    stragglers: int
+    straggler_factor: float
+    store_bytes_per_s: float | None
+    decline: tuple[tuple[float, float], ...]
+
+
+def shows(keywords: type) -> Callable[[AnyFunction], AnyFunction]:
+    """Has a function's signature name each keyword in place of `**`; None: as it would be.
+
+    Args:
+        keywords: a `TypedDict`, as the function unpacks it.
+    """
+
+    def shown(function: AnyFunction) -> AnyFunction:
+        whole = inspect.signature(function)
+        own = [one for one in whole.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        named = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in get_type_hints(keywords).items()
+        ]
+        signature = whole.replace(parameters=[*own, *named])
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
+def check_keywords(
+    given: Mapping[str, Any],
+    of: Any,
+    without: Collection[str] = (),
+    beside: Callable[..., Any] | None = None,
+) -> None:
     """Checks keywords before a dataclass is made of them.
 
     Args:
         given: by name; None: as if it was not given.
         of: the dataclass.
         without: names of its fields that are no keywords.
+        beside: the function that was called, whose own keywords may be meant, too.
 
     Raises:
         RequestError: a name is no field's, with the one that may be meant; or a value is not of
@@ -80,11 +127,13 @@ def check_keywords(given: Mapping[str, Any], of: Any, without: Collection[str] =
     """
     kinds = get_type_hints(of, include_extras=True)
     known = [one.name for one in fields(of) if one.name not in without]
+    own = inspect.signature(beside).parameters.values() if beside is not None else ()
+    every = list(dict.fromkeys([*known, *(x.name for x in own if x.kind is x.KEYWORD_ONLY)]))
     for name, value in sorted(given.items()):
         if name not in known:
-            longer = [one for one in known if one.startswith(f"{name}_")]
-            near = longer or get_close_matches(name, known, n=1)
-            meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(known)}"
+            longer = [one for one in every if one.startswith(f"{name}_")]
+            near = longer or get_close_matches(name, every, n=1)
+            meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(every)}"
             raise RequestError(f"there is no setting {name}{meant}")
         if value is not None:
             check_kind(kinds[name], value, name)

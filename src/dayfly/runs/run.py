@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What `dayfly.train` returns. directory: the run's files.
+    """What `dayfly.train` returns.
 
-    stopped_by: the signal that ended the run early, if one did. sure_to_fail: whether to go on with
-    it would only fail again.
+    Attributes:
+        directory: the run's files.
+        job: what was trained.
+        result: seconds, dollars, steps, and how the run ended.
+        stopped_by: number of the signal that ended the run early; None: none did.
+        sure_to_fail: whether to go on with it would only fail again.
     """
 
     directory: Path

@@ -27,21 +27,29 @@ STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(FunctionSettings):
-    """Options of a run of a job, beside those of its functions. Raises RequestError as they do.
+    """How a job is run: options beside those of its functions.
 
-    sync: protocol. k: steps between two averages of local SGD, or "epoch". collective: all-reduce
-    algorithm; None: what suits the channel, see `algorithm`. aggregators: of k-reduce. compress:
-    form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK. target_accuracy:
-    end early once the validation accuracy is at least this. checkpoint_every_s: longest time
-    between run checkpoints (of local SGD, between a worker's own, too). log_budget_mib: None: the
-    lesser of 1 GiB and a quarter of the free space. micro_batches: in which a worker computes its
-    share of a batch, one after another; None: the job's `accumulate`. on_nan: "stop": a loss that
-    becomes NaN or infinite fails the run, whose last finite checkpoint stays; "warn": it is said,
-    and the run goes on.
+    Args:
+        sync: protocol, `bsp` or `local-sgd`.
+        k: steps between two averages of local SGD, or "epoch".
+        collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
+        aggregators: workers that sum, of k-reduce.
+        compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        target_accuracy: end early once the validation accuracy is at least this.
+        checkpoint_every_s: longest time between run checkpoints (of local SGD, between a worker's
+            own, too).
+        micro_batches: pieces in which a worker computes its share of a batch, one after another;
+            None: the job's `accumulate`.
+        on_nan: "stop": a loss that becomes NaN or infinite fails the run, whose last finite
+            checkpoint stays; "warn": it is said, and the run goes on.
+        cut: numbers of the layers that begin a stage, but for the first; empty: the model is not
+            cut. `workers` are stages times replicas then, whichever is given.
+        replicas: functions of each stage.
+        schedule: order of the micro-batches, `fill-drain` or `1f1b`.
+        stage_memory_mib: memory of each stage's functions; empty: `memory_mib`.
 
-    cut: numbers of the layers that begin a stage, but for the first; empty: the model is not cut.
-    `workers` are stages times replicas then, whichever is given. replicas: of each stage. schedule:
-    order of the micro-batches. stage_memory_mib: of each stage's functions; empty: `memory_mib`.
+    Raises:
+        RequestError: options that cannot be, or do not go together.
     """
 
     sync: str = "bsp"

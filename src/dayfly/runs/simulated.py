@@ -61,7 +61,15 @@ POLICY = Policy(
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """What came of it. directory: its files. result: as of a run, its status "simulated"."""
+    """What came of a simulation.
+
+    Attributes:
+        directory: its files.
+        request: the plan, and what was asked for beside it.
+        result: as of a run; its status is "simulated", or "failed" if the run would fail.
+        outcome: hand-overs, deaths, steps redone, in virtual time.
+        bill: as of a run.
+    """
 
     directory: Path
     request: Request

@@ -46,9 +46,9 @@ class Request:
 
         Raises RequestError for what cannot be.
         """
-        for name, value in of_the_job.items():
+        for asked, value in of_the_job.items():
             if value < 1:
-                flag = f"--{name.replace('_', '-')}"
+                flag = f"--{asked.replace('_', '-')}"
                 raise RequestError(f"{flag} {value}: give a number from 1")
         settings = settings_of(plan, place, **changes)
         wanted = replace(Wanted.by(plan), **of_the_job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
@@ -18,9 +18,10 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.places import places_of_job, places_of_profiles
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.keywords import check_keywords
+from dayfly.runs.keywords import ChoiceKeywords, check_keywords, shows
 
 
+@shows(ChoiceKeywords)
 def plan(
     job: Job | Profile | str | Path,
     *,
@@ -31,21 +32,33 @@ def plan(
     time_limit_s: float = TIME_LIMIT_S,
     assumed: Mapping[str, float] | None = None,
     catalogue: str | Path | None = None,
-    **asked: Any,
+    **asked: Unpack[ChoiceKeywords],
 ) -> Front[Option]:
-    """The front of seconds against dollars over platforms and stores, by rising seconds.
+    """Chooses the best plans of a job over platforms and stores.
 
-    job: a job, its profile, or the file of one. platform, store: names of the catalogue; a profile
-    has its own. deadline_s, budget_usd: refused if no plan keeps them; `front.cheapest_within` and
-    its neighbours choose. time_limit_s: of search and re-ranking. assumed: of a job, what is said
-    in place of the catalogue's rows (`dayfly.planning.catalogued.Assumed`). catalogue: directory of
-    your own rows. asked: see `dayfly.runs.choosing.asked.Asked`, such as workers=, memory_mib=.
+    Args:
+        job: a job, its profile, or the file of one.
+        platform: names of the catalogue; a profile has its own.
+        store: names of the catalogue; a profile has its own.
+        deadline_s: most seconds of the run. `front.cheapest_within` and its neighbours choose.
+        budget_usd: most dollars of the run.
+        time_limit_s: most seconds of search and re-ranking, about.
+        assumed: of a job, what is said in place of the catalogue's rows
+            (`dayfly.planning.catalogued.Assumed`).
+        catalogue: directory of your own rows.
+        asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
+            see `dayfly.runs.choosing.asked.Asked`.
 
-    A point's `plan.plan` goes to `dayfly.train(job, plan=...)`. Raises RequestError, with what
-    binds and the nearest plan, if there is none.
+    Returns:
+        The front of seconds against dollars, by rising seconds. A point's `plan.plan` goes to
+        `dayfly.train(job, plan=...)`.
+
+    Raises:
+        RequestError: the request is wrong, or no plan keeps deadline and budget: with what binds
+            and the nearest plan.
     """
     # Those left out are keywords of this function, or made of them.
-    check_keywords(asked, Asked, without=("goal", "time_limit_s"))
+    check_keywords(asked, Asked, without=("goal", "time_limit_s"), beside=plan)
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
     wanted = Asked(goal=goal, time_limit_s=time_limit_s, **asked)
     own = None if catalogue is None else Path(catalogue).expanduser()

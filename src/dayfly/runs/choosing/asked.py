@@ -20,15 +20,26 @@ MICRO_SAMPLES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Beside the places. goal: which of the front's plans. workers: functions at once, at most.
-    vcpus: so many they have together at most; None: the machine's cores, if the profile is of this
-    one, or any. memory_mib: sizes to choose among; empty: all of the profiles. micro_batches: of a
-    step, all replicas' together, to choose among; empty: such as have `MICRO_SAMPLES` samples, and
-    for models that are not cut as many as memory needs. collectives: of models that are not cut;
-    empty: all. batch_size, epochs: in place of the job's. most_batch_size: the batch may be chosen,
-    too, up to so many samples, as FasDL does. time_limit_s: of search and re-ranking.
-    least_predicted: plans that are re-ranked, more if it takes no time to speak of. Raises
-    RequestError for numbers that cannot be.
+    """What a choice is among, beside the places.
+
+    Args:
+        goal: which of the front's plans is chosen.
+        workers: most functions at once.
+        vcpus: vCPUs that all functions have together at most; None: the machine's cores, if the
+            profile is of this one, or any.
+        memory_mib: sizes to choose among; empty: all of the profiles.
+        micro_batches: numbers of micro-batches of a step, all replicas' together, to choose among;
+            empty: such as have `MICRO_SAMPLES` samples, and for models that are not cut as many as
+            memory needs.
+        collectives: of models that are not cut; empty: all.
+        batch_size: in place of the job's.
+        epochs: in place of the job's.
+        most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
+        time_limit_s: most seconds of search and re-ranking, about.
+        least_predicted: plans that are re-ranked, more if it takes no time to speak of.
+
+    Raises:
+        RequestError: numbers that cannot be.
     """
 
     goal: Goal = field(default_factory=Goal)

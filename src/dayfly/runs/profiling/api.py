@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack, get_type_hints
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.profile import Profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.displays import Lines, Silent, StandardError
-from dayfly.runs.keywords import check_keywords
+from dayfly.runs.keywords import ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
 
 #: Settings of `Settings` that a measurement depends on; the others belong to a prediction.
-PROFILED = (
-    "platform",
-    "channel",
-    "cpu_cores",
-    "uplink_mb_per_s",
-    "downlink_mb_per_s",
-    "latency_ms",
-    "imitate",
-    "wait_timeout_s",
-    "catalogue",
-)
+PROFILED = tuple(get_type_hints(ProfileKeywords))
 
 
+@shows(ProfileKeywords)
 def profile(
     job: Job,
     *,
@@ -35,18 +26,28 @@ def profile(
     batch_size: int | None = None,
     quick: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: Unpack[ProfileKeywords],
 ) -> Profile:
-    """Measure what a job takes in functions of each memory size; none: memory is not limited.
+    """Measures what a job takes in functions of each memory size.
 
-    batch_size: in place of the job's. quick: measure less often. progress: say on standard error
-    what is being measured. settings: those of `dayfly.runs.settings.Settings` in `PROFILED`, such
-    as cpu_cores=, uplink_mb_per_s=, imitate=. `dayfly.planning.profile_file` writes and reads
-    profiles.
+    Args:
+        job: what is to be trained.
+        memory_mib: memory sizes in MiB, one or several; empty: memory is not limited.
+        batch_size: samples of a step, in place of the job's.
+        quick: measure less often: sooner done, and less sure.
+        progress: say on standard error what is being measured.
+        settings: of functions and channel, such as `cpu_cores`, `uplink_mb_per_s` or `imitate`; see
+            `dayfly.runs.settings.Settings`.
 
-    Raises RequestError if the request is wrong, and RunFailed if a function fails.
+    Returns:
+        The profile, for `dayfly.predict` and `dayfly.plan`. `dayfly.planning.profile_file` writes
+        and reads profiles.
+
+    Raises:
+        RequestError: the request is wrong.
+        RunFailed: a function fails.
     """
-    check_keywords(settings, Settings)
+    check_keywords(settings, Settings, beside=profile)
     for name in settings:
         if name not in PROFILED:
             raise RequestError(
