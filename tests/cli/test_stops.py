@@ -72,7 +72,7 @@ def test_a_signal_ends_the_run_in_order(
 
 
 def test_a_second_ctrl_c_ends_it_at_once(slow: Path, tmp_path: Path) -> None:
-    endless = "from dayfly.life import coordinator; coordinator.STOP_GRACE_S = 1e6"
+    endless = "from dayfly.life import generation; generation.STOP_GRACE_S = 1e6"
     with training(slow, tmp_path, before=endless) as (process, session):
         for rank in range(2):  # a worker that cannot answer the wish to stop
             for pid in command.processes(session):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.errors import RunFailed, SureToFail
+from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life.deaths import Deaths, Decision, Patience
+from dayfly.life.ends import GenerationEnd
 from dayfly.life.platforms.base import Ended, Outcome
 from tests.life.ends import end
 
@@ -25,6 +26,7 @@ def dead(outcome: Outcome, what: str = "", worker: int = 0) -> Ended:
 
 HUNGRY, OLD, HIT = dead(OOM), dead(LIFETIME), dead(KILLED, "SIGKILL")
 WIRE = end(0, RAISED, "WaitTimeout: late", step=5)
+GONE = GenerationEnd.of([], WireError("gone"), frontier=7)
 
 #: Deaths as (how a function ended, completed steps), a second apart, and at which of them the run
 #: fails, if at all.
@@ -66,45 +68,45 @@ TABLE: dict[str, tuple[list[tuple[Ended, int]], int | None]] = {
 def test_the_policy(name: str) -> None:
     rows, fails_at = TABLE[name]
     deaths = Deaths(PATIENCE)
-    found = [deaths.note(ended, step, float(now)) for now, (ended, step) in enumerate(rows)]
+    found = [deaths.died(ended, step, float(now)) for now, (ended, step) in enumerate(rows)]
     failed = [number for number, decision in enumerate(found) if decision.failure is not None]
     assert failed[:1] == ([] if fails_at is None else [fails_at])
 
 
 def test_a_reclaim_of_a_thousand_functions_is_no_reason_to_wait_or_to_give_up() -> None:
     deaths = Deaths()
-    found = [deaths.note(dead(KILLED, worker=n), 7, 0.1 * n) for n in range(1000)]
+    found = [deaths.died(dead(KILLED, worker=n), 7, 0.1 * n) for n in range(1000)]
     assert found == [Decision()] * 1000
 
 
 def test_starts_of_one_worker_come_later_and_later_until_there_is_progress() -> None:
     deaths = Deaths(PATIENCE)
     steps = [3, 3, 3, 3, 3, 3, 4, 4]
-    found = [deaths.note(HIT, step, 0.0).pause_s for step in steps]
+    found = [deaths.died(HIT, step, 0.0).pause_s for step in steps]
     assert found == [0.0, 1.0, 2.0, 4.0, 5.0, 5.0, 0.0, 1.0]
-    assert deaths.note(dead(KILLED, worker=1), 4, 0.0).pause_s == 0.0
+    assert deaths.died(dead(KILLED, worker=1), 4, 0.0).pause_s == 0.0
     assert Patience().pause_s(10**6) == Patience().longest_pause_s
 
 
 def test_only_what_would_come_again_is_sure_to_fail() -> None:
     deaths, text = Deaths(), ""
     for _ in range(2):
-        failure = deaths.note(raised("ArithmeticError: no", step=4), 5, 0.0).failure
+        failure = deaths.died(raised("ArithmeticError: no", step=4), 5, 0.0).failure
     assert isinstance(failure, SureToFail)
     text = str(failure)
     assert text.startswith("worker 0 raised ArithmeticError: no in step 4, twice at job.py:3: it ")
     assert text.endswith("\n\nTraceback ...\nArithmeticError: no")
-    failures = [deaths.note(HUNGRY, 5, 0.0).failure for _ in range(3)]
+    failures = [deaths.died(HUNGRY, 5, 0.0).failure for _ in range(3)]
     assert type(failures[-1]) is RunFailed
 
 
 def test_each_worker_counts_for_itself() -> None:
     """One event, such as the end of lifetimes that began together, may hit all of them."""
     deaths = Deaths()
-    found = [deaths.note(dead(LIFETIME, "60 s", n % 4), 4, 0.0).failure for n in range(8)]
+    found = [deaths.died(dead(LIFETIME, "60 s", n % 4), 4, 0.0).failure for n in range(8)]
     assert found == [None] * 8
-    assert deaths.note(raised("E: no", worker=1), 4, 0.0).failure is None
-    failure = deaths.note(dead(LIFETIME, "60 s", 1), 4, 0.0).failure
+    assert deaths.died(raised("E: no", worker=1), 4, 0.0).failure is None
+    failure = deaths.died(dead(LIFETIME, "60 s", 1), 4, 0.0).failure
     assert str(failure).startswith(
         "worker 1 came to the end of its lifetime (60 s) in step 4, 3 times in a row without a "
         "completed step: raise --lifetime"
@@ -113,14 +115,14 @@ def test_each_worker_counts_for_itself() -> None:
 
 def test_a_channel_fails_a_run_at_the_third_failure_or_after_too_long() -> None:
     deaths = Deaths(PATIENCE)
-    found = [deaths.note_channel("gone", 7, 0.0) for _ in range(3)]
+    found = [deaths.all_ended(GONE, 0.0) for _ in range(3)]
     assert [decision.pause_s for decision in found[:2]] == [0.0, 1.0]
     assert str(found[2].failure) == (
-        "the channel failed in step 7, 3 times in a row without a completed step: gone"
+        "the channel failed in step 7, 3 times in a row without a completed step: WireError: gone"
     )
     deaths = Deaths(PATIENCE)
-    deaths.note(HIT, 7, 0.0)
-    late = deaths.note_channel("gone", 7, 10.5).failure
+    deaths.died(HIT, 7, 0.0)
+    late = deaths.all_ended(GONE, 10.5).failure
     assert "the last of 2 deaths in 10 s without a completed step" in str(late)
 
 
@@ -135,7 +137,7 @@ def test_a_channel_fails_a_run_at_the_third_failure_or_after_too_long() -> None:
 )
 def test_the_cause_says_what_to_do(one: Ended, text: str) -> None:
     deaths = Deaths()
-    cause = str([deaths.note(one, 7, 0.0).failure for _ in range(3)][-1])
+    cause = str([deaths.died(one, 7, 0.0).failure for _ in range(3)][-1])
     assert cause.startswith("worker 0 ")
     at = 0
     for part in text.split("*"):

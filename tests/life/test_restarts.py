@@ -8,10 +8,9 @@ import pytest
 
 from dayfly.errors import SureToFail, WireError
 from dayfly.life.deaths import Decision, Patience
-from dayfly.life.gang import GangEnd, Verdict
+from dayfly.life.ends import GenerationEnd, by_themselves, own_deaths
 from dayfly.life.platforms.base import Ended, Outcome
-from dayfly.life.restarts import Restarts, in_a_line
-from dayfly.life.rollback import by_themselves, own_deaths
+from dayfly.life.restarts import Restarts
 from tests.life.ends import end
 
 RAISED = end(1, Outcome.RAISED, "ValueError: no")
@@ -20,15 +19,17 @@ OLD = end(2, Outcome.LIFETIME, detail="killed at the end of its lifetime of 5 s"
 HIT = end(1, Outcome.KILLED, detail="killed by SIGKILL from outside")
 
 
-def after(restarts: Restarts, end: GangEnd, *, kept: bool = False, now: float = 0.0) -> str | None:
+def after(
+    restarts: Restarts, end: GenerationEnd, *, kept: bool = False, now: float = 0.0
+) -> str | None:
     """Why the run fails, if it does."""
     failure = restarts.after(end, kept=kept, where="DIR", now=now).failure
     return None if failure is None else str(failure)
 
 
-DIED = GangEnd(Verdict.DIED, (RAISED, OTHER))
-LIVED = GangEnd(Verdict.LIFETIME, (OLD,))
-KILLED = GangEnd(Verdict.DIED, (HIT, OTHER))
+DIED = GenerationEnd.of([RAISED, OTHER])
+LIVED = GenerationEnd.of([OLD])
+KILLED = GenerationEnd.of([OTHER, HIT])
 
 
 def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> None:
@@ -79,13 +80,13 @@ def test_a_death_between_them_counts_as_one_and_lives_in_vain_are_counted_anew()
     ],
 )
 def test_memory_has_a_remedy(refused: str, words: str) -> None:
-    died = GangEnd(Verdict.DIED, (end(0, Outcome.OUT_OF_MEMORY, detail=refused),))
+    died = GenerationEnd.of([end(0, Outcome.OUT_OF_MEMORY, detail=refused)])
     assert after(Restarts(0), died) == words
 
 
 def test_a_channel_that_fails_is_a_death_of_its_own() -> None:
-    died = GangEnd(Verdict.DIED, (OTHER,), WireError("no server"))
-    assert in_a_line(died) == "the channel failed: WireError: no server"
+    died = GenerationEnd.of([OTHER], WireError("no server"))
+    assert died.in_words == "the channel failed: WireError: no server"
     assert after(Restarts(0), died) == (
         "the channel failed: WireError: no server (no restart, as --max-restarts 0 allows)\n"
         "also: worker 0 raised WireError: rank 1 is gone"
@@ -111,10 +112,10 @@ def test_the_same_exception_twice_with_nothing_written_between_is_a_mistake() ->
     )
 
 
-def elsewhere(**changes: Any) -> GangEnd:
+def elsewhere(**changes: Any) -> GenerationEnd:
     """As `DIED`, but for what is given."""
     told: dict[str, Any] = {"worker": 1, "error": "ValueError: no", "place": "job.py:3", **changes}
-    return GangEnd(Verdict.DIED, (end(outcome=Outcome.RAISED, **told),))
+    return GenerationEnd.of([end(outcome=Outcome.RAISED, **told)])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def elsewhere(**changes: Any) -> GangEnd:
     [elsewhere(error="OSError: no"), elsewhere(place="job.py:4"), elsewhere(worker=0)],
     ids=["type", "line", "rank"],
 )
-def test_another_exception_is_another_mistake(second: GangEnd) -> None:
+def test_another_exception_is_another_mistake(second: GenerationEnd) -> None:
     restarts = Restarts(9)
     assert [after(restarts, one) for one in (DIED, second, DIED)] == [None] * 3
 
@@ -136,7 +137,7 @@ def test_the_text_of_an_exception_may_differ() -> None:
 @pytest.mark.parametrize(
     "between", [(DIED, True), (LIVED, False), (KILLED, False)], ids=["kept", "lifetime", "killed"]
 )
-def test_what_came_between_them_makes_it_none(between: tuple[GangEnd, bool]) -> None:
+def test_what_came_between_them_makes_it_none(between: tuple[GenerationEnd, bool]) -> None:
     restarts = Restarts(9)
     ends = [(DIED, False), between, (DIED, False)]
     assert [after(restarts, one, kept=kept) for one, kept in ends] == [None] * 3
@@ -145,7 +146,7 @@ def test_what_came_between_them_makes_it_none(between: tuple[GangEnd, bool]) -> 
 @pytest.mark.parametrize("first", [OTHER, end(1, Outcome.EXITED)])
 def test_what_may_pass_is_no_mistake(first: Ended) -> None:
     restarts = Restarts(2)
-    died = GangEnd(Verdict.DIED, (first,))
+    died = GenerationEnd.of([first])
     assert [after(restarts, died) for _ in range(3)][:2] == [None, None]
     assert restarts.deaths == 2
 

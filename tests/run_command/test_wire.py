@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.parts.redis_server import RedisServer
 
-from dayfly.life import gang
+from dayfly.life import ends
 from tests.cli import command
 from tests.run_command.scripts import run
 
@@ -89,7 +89,7 @@ def test_a_rank_that_never_comes_is_a_named_error(here: Path) -> None:
 def test_an_error_of_the_wire_waits_for_the_death_that_explains_it(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang, "CAUSE_S", command.WAIT_S)
+    monkeypatch.setattr(ends, "CAUSE_S", command.WAIT_S)
     ran = run(
         here,
         """

@@ -16,7 +16,7 @@ from torch import nn
 
 import dayfly
 from dayfly.errors import WireError
-from dayfly.life import rollback
+from dayfly.life import ends
 from dayfly.life.faults import Fault
 from dayfly.runs.log_budget import RoundBytes, channel_plan, log_rounds
 from dayfly.runs.recorder import Recorder
@@ -161,7 +161,7 @@ class Mistaken(nn.Module):
 def test_errors_of_the_wire_beside_a_death_are_its_consequences(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollback, "CAUSE_S", 60.0)  # the machine may be busy
+    monkeypatch.setattr(ends, "CAUSE_S", 60.0)  # the machine may be busy
     roles, directory = str(tmp_path), tmp_path / "run"
     job = small.job(data, model=lambda: Mistaken(roles))
     with pytest.raises(dayfly.RunFailed, match=r"raised ArithmeticError: .*, twice at "):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report
+from dayfly.specs.generations import GenerationPlan
 
 if TYPE_CHECKING:
     from dayfly.life.commits import Checkpoint
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 class Audience(Protocol):
     """Who wants to know what happens in the life of a run."""
+
+    def begins(self, plan: GenerationPlan) -> None:
+        """A generation begins."""
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
         """A function was started."""
@@ -28,6 +32,3 @@ class Audience(Protocol):
 
     def stopping(self) -> None:
         """The workers were asked to stop."""
-
-    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
-        """All workers go back to the checkpoint before `to_step`; `from_step` steps were done."""

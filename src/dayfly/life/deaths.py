@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dayfly.errors import RunFailed, SureToFail
+from dayfly.errors import RunFailed, SureToFail, in_short
+from dayfly.life.ends import GenerationEnd, in_words
 from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
+from dayfly.life.reports import KEPT_BY_WORKER
 
 #: Deaths of one cause from inside, without a completed step between them, that fail the run.
 DEATHS_OF_ONE_CAUSE = 3
@@ -86,7 +88,7 @@ class Count:
 
 @dataclass(slots=True)
 class Deaths:
-    """The deaths of a run so far; planned hand-overs and cancelled functions are none.
+    """The deaths of a job's run so far: its policy. Hand-overs and cancelled functions are none.
 
     A hand-over that loses what was done, as all workers go back to a checkpoint before it, counts
     like a death here.
@@ -99,7 +101,7 @@ class Deaths:
     #: Exceptions of the job so far, and how many steps were completed then.
     _raised: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
 
-    def note(self, ended: Ended, frontier: int, now: float) -> Decision:
+    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
         """Counts a death, and decides what follows.
 
         Args:
@@ -119,8 +121,21 @@ class Deaths:
         deaths = self._by_function.setdefault(ended.invocation.function, Count()).add(frontier)
         return Decision(pause_s=self.patience.pause_s(deaths))
 
-    def note_channel(self, error: str, frontier: int, now: float) -> Decision:
-        """Counts a failure of the channel itself; as `note`."""
+    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+        """Counts what made all workers go back to a checkpoint; as `died`."""
+        if end.failure is not None:
+            return self._channel_failed(in_short(end.failure), end.frontier, now)
+        counted = end.causes or [one for one in end.hand_overs if _is_lost(one, end)]
+        found = [self.died(one, end.frontier, now) for one in counted]
+        failing = (one for one in found if one.failure is not None)
+        pause_s = max((one.pause_s for one in found), default=0.0)
+        return next(failing, Decision(pause_s=pause_s))
+
+    def is_death(self, cause: Ended) -> bool:
+        """Whether a function that ended by a cause of its own died: here each did."""
+        return True
+
+    def _channel_failed(self, error: str, frontier: int, now: float) -> Decision:
         self._all.add(frontier, now)
         failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), Count()).add(frontier)
         often = _in_a_row(failures) if failures >= DEATHS_OF_ONE_CAUSE else self._too_long(now)
@@ -156,6 +171,15 @@ class Deaths:
 def from_outside(ended: Ended) -> bool:
     """Whether a function was killed by somebody else or its platform: no fault of the job's."""
     return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED)
+
+
+def _is_lost(hand_over: Ended, end: GenerationEnd) -> bool:
+    """Whether nothing is kept of it: what it did is redone, and that must not go on for ever."""
+    assert hand_over.result is not None
+    kept, step = hand_over.result["kept"], hand_over.result["step"]
+    if kept == KEPT_BY_WORKER:
+        return bool(step != end.checkpoint_step)
+    return kept is None or step > end.checkpoint_step
 
 
 def _same_again(ended: Ended, frontier: int) -> str:
@@ -195,18 +219,3 @@ def cause(ended: Ended, frontier: int, how_often: str) -> str:
     if ended.failure is not None and ended.failure.traceback:
         text += f"\n\n{ended.failure.traceback}"
     return text
-
-
-def in_words(ended: Ended) -> str:
-    """Who, and what happened to it: `worker 1 was killed from outside (killed by SIGKILL ...)`."""
-    who = ended.invocation.function.replace("-", " ")
-    what = {
-        Outcome.RETURNED: "handed over to its successor",
-        Outcome.RAISED: f"raised {ended.error}",
-        Outcome.OUT_OF_MEMORY: f"ran out of memory ({ended.detail})",
-        Outcome.LIFETIME: f"came to the end of its lifetime ({ended.detail})",
-        Outcome.EXITED: f"ended itself ({ended.detail})",
-        Outcome.KILLED: f"was killed from outside ({ended.detail})",
-        Outcome.CANCELLED: f"was ended by its platform ({ended.detail})",
-    }[ended.outcome]
-    return f"{who} {what}"

@@ -1,4 +1,6 @@
-"""What workers tell the coordinator: records in JSON, through the channel like everything else.
+"""What workers and supervisor tell each other, through the channel like everything else.
+
+A worker tells records in JSON, and ends with a status; the supervisor leaves messages for all.
 
 Records are collected and put together, at most one message each `pace.REPORT_EVERY_S`, as a store
 may bill by the request; those that the coordinator acts on go at once. Over a link the others go by
@@ -18,15 +20,31 @@ from typing import TYPE_CHECKING, Any
 
 from dayfly.closing import Closing
 from dayfly.pace import REPORT_EVERY_OVER_LINK_S, REPORT_EVERY_S
-from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 
 if TYPE_CHECKING:
     from dayfly.wire.channels.base import Channel
 
-#: How long the coordinator waits for a message that is there already: longer than a channel bears
+#: How a worker ends: its work is done; as asked to; with a successor to go on; or as it found out
+#: why the run cannot go on, which all find out in the same step.
+DONE, STOPPED, HANDED_OVER, FAILED = "done", "stopped", "handed over", "failed"
+
+#: What a worker that hands over says is kept of what it did: all, in a run checkpoint that counts
+#: once every worker's part is there; or its own state, from which its successor goes on.
+KEPT_BY_RUN, KEPT_BY_WORKER = "run", "worker"
+
+#: All workers are asked to stop after their step, by the presence of this message.
+STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
+
+#: How long the supervisor waits for a message that is there already: longer than a channel bears
 #: with a store that is away.
 _READ_S = 120.0
 _REPORT = "report-"
+
+
+def trimmed(step: int) -> Key:
+    """The message that says: the log before `step` is gone, so there is room again."""
+    return Key(step, "trimmed", COORDINATOR, EVERYONE)
 
 
 class Reporter(Closing):

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
-from dayfly.errors import RunFailed, SureToFail, in_short
-from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, from_outside, in_words
+from dayfly.errors import RunFailed, SureToFail
+from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, from_outside
+from dayfly.life.ends import GenerationEnd, in_a_line
 from dayfly.life.failure import Origin
-from dayfly.life.gang import GangEnd, Verdict
 from dayfly.life.platforms.base import Ended, Outcome
 
 #: Lives in a row that ended at their lifetime, and kept nothing, that fail a run.
@@ -28,22 +28,44 @@ LIVES_IN_VAIN = 3
 
 @dataclass(slots=True)
 class Restarts:
-    """Counts the restarts of one run.
+    """Counts the restarts of a script's run: its policy.
 
     max_restarts: after deaths from inside; lifetimes that end are planned, and kills from outside
-    say nothing about the script. deaths: restarts that counted, so far. in_vain: lives in a row
-    that kept nothing. mistake: the exception of the life before, if that kept nothing.
+    say nothing about the script. written: what is there of what the script writes, equal as long as
+    it writes nothing. where: that is, for people. deaths: restarts that counted, so far. in_vain:
+    lives in a row that kept nothing. mistake: the exception of the life before, if that kept
+    nothing.
     """
 
     max_restarts: int
     patience: Patience = PATIENCE
+    written: Callable[[], object] = lambda: None
+    where: str = ""
     deaths: int = 0
     in_vain: int = 0
     mistake: tuple[str, ...] | None = None
+    _before: object = None
     _kept: int = 0
     _killed: Count = field(default_factory=Count)
 
-    def after(self, end: GangEnd, *, kept: bool, where: str, now: float) -> Decision:
+    def begins(self) -> None:
+        """A generation begins: what is written from now on is kept of it."""
+        self._before = self.written()
+
+    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+        """Counts the end of a generation, and decides what follows."""
+        kept = self.written() != self._before
+        return self.after(end, kept=kept, where=self.where, now=now)
+
+    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
+        """As of all: none is started alone."""
+        return self.all_ended(GenerationEnd.of([ended]), now)
+
+    def is_death(self, cause: Ended) -> bool:
+        """The end of a lifetime is planned, for whoever keeps what it did."""
+        return cause.outcome is not Outcome.LIFETIME
+
+    def after(self, end: GenerationEnd, *, kept: bool, where: str, now: float) -> Decision:
         """Counts the end of a life, and decides what follows.
 
         Args:
@@ -53,7 +75,7 @@ class Restarts:
             now: seconds of a monotonic clock.
         """
         self._kept += kept
-        if end.verdict is Verdict.LIFETIME:
+        if end.planned:
             self.in_vain = 0 if kept else self.in_vain + 1
             self.mistake = None
             if self.in_vain < LIVES_IN_VAIN:
@@ -61,7 +83,7 @@ class Restarts:
             return Decision(failure=RunFailed(_in_vain(end, where)))
         self.in_vain = 0
         before, self.mistake = self.mistake, None if kept else _mistake(end)
-        if end.failure is None and from_outside(end.ends[0]):
+        if end.causes and from_outside(end.causes[0]):
             return self._after_kill(end, now)
         if self.mistake is not None and self.mistake == before:
             text = _given_up(end, "twice in a row, and nothing was written in between")
@@ -72,7 +94,7 @@ class Restarts:
         self.deaths += 1
         return Decision()
 
-    def _after_kill(self, end: GangEnd, now: float) -> Decision:
+    def _after_kill(self, end: GenerationEnd, now: float) -> Decision:
         kills = self._killed.add(self._kept, now)
         killed_s = now - self._killed.since
         if killed_s > self.patience.without_progress_s:
@@ -81,15 +103,8 @@ class Restarts:
         return Decision(pause_s=self.patience.pause_s(kills))
 
 
-def in_a_line(end: GangEnd) -> str:
-    """What ended a generation: `worker 1 raised ValueError: no`."""
-    if end.failure is not None:
-        return f"the channel failed: {in_short(end.failure)}"
-    return _line(end.ends[0])
-
-
-def _in_vain(end: GangEnd, where: str) -> str:
-    lifetime_s = end.ends[0].invocation.spec.lifetime_s
+def _in_vain(end: GenerationEnd, where: str) -> str:
+    lifetime_s = end.causes[0].invocation.spec.lifetime_s
     return (
         f"{LIVES_IN_VAIN} lives in a row came to the end of their {lifetime_s:g} s, and nothing "
         f"was written below {where} meanwhile: save a checkpoint there, such as when "
@@ -97,9 +112,9 @@ def _in_vain(end: GangEnd, where: str) -> str:
     )
 
 
-def _mistake(end: GangEnd) -> tuple[str, ...] | None:
+def _mistake(end: GenerationEnd) -> tuple[str, ...] | None:
     """What a script raised by itself, and where: it would most likely do so again."""
-    first = end.ends[0] if end.failure is None else None
+    first = end.causes[0] if end.causes else None
     failure = None if first is None else first.failure
     if first is None or failure is None or failure.origin is not Origin.JOB:
         return None
@@ -112,10 +127,10 @@ def _how_often(restarts: int, max_restarts: int) -> str:
     return f"{done}, as --max-restarts {max_restarts} allows"
 
 
-def _given_up(end: GangEnd, how_often: str) -> str:
+def _given_up(end: GenerationEnd, how_often: str) -> str:
     """The cause with its traceback first, then the others in a line each."""
-    text = in_a_line(end)
-    first = end.ends[0] if end.failure is None else None
+    text = end.in_words
+    first = end.causes[0] if end.causes else None
     if first is not None and first.outcome is Outcome.OUT_OF_MEMORY:
         text += ": raise --memory, lower the batch size, or use more workers"
     elif first is not None and os.strerror(errno.ENOSPC) in (first.error or ""):
@@ -123,8 +138,8 @@ def _given_up(end: GangEnd, how_often: str) -> str:
     text += f" ({how_often})"
     if first is not None:
         text += "".join(f"\n\n{trace}" for trace in _traceback(first))
-    others = end.ends[1:] if first is not None else end.ends
-    return text + "".join(f"\nalso: {_line(one)}" for one in others)
+    others = (*end.causes[1:], *end.others)
+    return text + "".join(f"\nalso: {in_a_line(one)}" for one in others)
 
 
 def _traceback(ended: Ended) -> Iterator[str]:
@@ -132,7 +147,3 @@ def _traceback(ended: Ended) -> Iterator[str]:
         yield ended.detail
     elif ended.outcome is Outcome.OUT_OF_MEMORY and "\n" in ended.detail:
         yield ended.detail.partition("\n")[2]
-
-
-def _line(ended: Ended) -> str:
-    return in_words(replace(ended, detail=ended.detail.partition("\n")[0]))

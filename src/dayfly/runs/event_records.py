@@ -55,6 +55,17 @@ class Over(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationBegun(Event):
+    """A generation of workers began, after `first_step` steps."""
+
+    kind: ClassVar[str] = "generation"
+
+    number: Annotated[int, Range(0)]
+    first_step: StepNumber
+    workers: Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoked(Event):
     """The coordinator invoked a function."""
 
@@ -289,7 +300,10 @@ class OtherCpu(Told):
 
 _COORDINATOR: Mapping[str, type[Event]] = {
     one.kind: one
-    for one in (Begun, Over, Invoked, Ended, Committed, Stopping, RolledBack, StartedAgain)
+    for one in (
+        *(Begun, Over, GenerationBegun, Invoked, Ended, Committed),
+        *(Stopping, RolledBack, StartedAgain),
+    )
 }
 _WORKER: Mapping[str, type[Told]] = {
     one.kind: one

@@ -1,22 +1,26 @@
 """One life of a job's run: one coordinator, from a checkpoint to the end or to the next life.
 
 A life is one generation of workers after another, each with a channel of its own, if the channel
-keeps nothing from which a worker could catch up alone; else it is a single one.
+keeps nothing from which a worker could catch up alone; else it is a single one. A supervisor keeps
+them alive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
-from dayfly.life.coordinator import Coordinator
-from dayfly.life.faults import Fault, Faults
-from dayfly.life.platforms.base import Invocation
-from dayfly.life.rollback import ROLLED_BACK, Past
+from dayfly.life.deaths import Deaths
+from dayfly.life.ends import GenerationEnd
+from dayfly.life.faults import Fault
+from dayfly.life.generation import Past
+from dayfly.life.workload import Restart
 from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
 from dayfly.runs.home import WEIGHTS, Home
@@ -34,11 +38,12 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task
 from dayfly.runs.task_size import check_task
 from dayfly.runs.workplace import Workplace
+from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan as ChannelPlan
-from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.messages import worthwhile_bytes
 
 
@@ -48,6 +53,7 @@ class OneLife(RunLife[Recorder, Run]):
     handler = "dayfly.runs.worker:main"
     inputs = ("data", "faults", PRIVATE)
     recorder_kind = Recorder
+    stops_in_order = True
 
     _record: Record
     _settings: Settings
@@ -65,9 +71,10 @@ class OneLife(RunLife[Recorder, Run]):
         super().__init__(record, home, display, faults, workplace)
         self._job = job
         self._plan = plan
-        self._coordinator_faults = Faults(self._faults, COORDINATOR, self._store)
         self._log_rounds: int | None = None
         self._replays = replays(self._settings, self._channel_url)
+        self.restart = Restart.ONE if self._replays else Restart.ALL
+        self.policy = Deaths()
         try:
             committed = checkpoints.latest(self._store)
         except DayflyError as error:
@@ -95,7 +102,7 @@ class OneLife(RunLife[Recorder, Run]):
         )
         least_mib = self._workplace.platform.least_memory_mib
         check_gathering(self._record.round_bytes, self._settings, least_mib)
-        task = self._task(0, 0, self._checkpoint, 0, 0.0)
+        task = self._task(self.plan(), 0, 0, 0, 0.0)
         check_task(task, self._allotment_of(0).spec.payload_bytes)
 
     def _keep_own(self) -> None:
@@ -119,53 +126,59 @@ class OneLife(RunLife[Recorder, Run]):
         if self._settings.workers == 1 and self._settings.compress != "none":
             yield "with one worker nothing travels, so nothing is compressed"
 
-    def _generations(self, recorder: Recorder) -> str:
+    def _generations(self, past: Past) -> str:
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps)
-        past = Past(self._checkpoint.step)
-        while True:
-            with self._fresh_channel(recorder) as channel:
-                recorder.measure(channel.size_bytes)
-                status = self._coordinate(channel, recorder, past)
-            if status != ROLLED_BACK:
-                return status
-            self._record = self._record.rolled_back()
-            self._record.save(self._store)
-            recorder.generation = self._record.generation
-            if self._stop_asked():
-                return "stopped"
+        return super()._generations(past)
 
-    def _coordinate(self, channel: Channel, recorder: Recorder, past: Past) -> str:
-        def invocation(
-            rank: int, attempt: int, checkpoint: Checkpoint, trimmed_step: int
-        ) -> Invocation:
-            age_s = recorder.checkpoint_age_s
-            task = self._task(rank, attempt, checkpoint, trimmed_step, age_s)
-            return self._invocation(rank, attempt, task.dump())
+    def _past(self) -> Past:
+        return Past(frontier=self._checkpoint.step)
 
-        coordinator = Coordinator(
-            platform=self._workplace.platform,
-            channel=channel,
-            store=self._store,
-            world_size=self._settings.workers,
-            replays=self._replays,
-            past=past,
-            checkpoint=self._checkpoint,
-            invocation=invocation,
-            stop_asked=self._stop_asked,
-            audience=recorder,
-            faults=self._coordinator_faults,
+    def plan(self) -> GenerationPlan:
+        return replace(
+            super().plan(),
+            protocol=self._settings.sync,
+            collective=self._settings.algorithm,
+            first_step=self._checkpoint.step,
+            checkpoint=self._checkpoint.digest,
         )
-        try:
-            return coordinator.run()
-        finally:
-            self._checkpoint = coordinator.checkpoint
+
+    def _rank_plan(self, rank: int) -> RankPlan:
+        settings = self._settings
+        place = Layout(settings.stages, settings.members).place(rank)
+        return replace(
+            super()._rank_plan(rank),
+            stage=place.stage,
+            replica=place.replica,
+            share=1 / settings.members,
+        )
+
+    @contextmanager
+    def open(self, plan: GenerationPlan) -> Iterator[Channel]:
+        with super().open(plan) as channel:
+            self._recorder.measure(channel.size_bytes)
+            yield channel
+
+    def payload(
+        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+    ) -> Mapping[str, Any]:
+        age_s = self._recorder.checkpoint_age_s
+        told: Mapping[str, Any] = self._task(plan, rank, attempt, trimmed_step, age_s).dump()
+        return told
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def starts_again(self, end: GenerationEnd) -> None:
+        self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
+        self._record = self._record.rolled_back()
+        self._record.save(self._store)
 
     def _task(
         self,
+        plan: GenerationPlan,
         rank: int,
         attempt: int,
-        checkpoint: Checkpoint,
         trimmed_step: int,
         checkpoint_age_s: float,
     ) -> Task:
@@ -173,12 +186,12 @@ class OneLife(RunLife[Recorder, Run]):
         return Task(
             run=record.run_id,
             token=self._workplace.token,
-            generation=record.generation,
+            generation=plan.number,
             rank=rank,
             attempt=attempt,
-            world_size=settings.workers,
-            store=self._store.url,
-            channel=self._channel_url,
+            world_size=plan.world_size,
+            store=plan.store,
+            channel=plan.channel,
             shipped=record.shipped,
             parts=record.parts,
             samples=record.samples,
@@ -194,7 +207,7 @@ class OneLife(RunLife[Recorder, Run]):
             checkpoint_every_s=settings.checkpoint_every_s,
             wait_timeout_s=settings.wait_timeout_s,
             scratch=str(self._workplace.session.root / "scratch"),
-            checkpoint=checkpoint,
+            checkpoint=self._checkpoint,
             trimmed_step=trimmed_step,
             checkpoint_age_s=checkpoint_age_s,
             faults=self._faults,
@@ -235,7 +248,7 @@ class OneLife(RunLife[Recorder, Run]):
         if result.status == "done":
             self._home.keep(WEIGHTS)
         checkpoints.tidy(self._store, self._checkpoint)
-        self._coordinator_faults.at(self._checkpoint.step, "save")
+        self._own_faults.at(self._checkpoint.step, "save")
         return result
 
     def _over(self, result: Result) -> Run:

@@ -39,6 +39,7 @@ from dayfly.runs.event_records import (
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
 from dayfly.runs.step_ranges import StepRanges
+from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.stores.files import Home, cannot_write
 
 if TYPE_CHECKING:
@@ -152,6 +153,16 @@ class Recorder(Audience):
         """From now on, note at each checkpoint how much the channel holds."""
         self._size_bytes = size_bytes
 
+    def begins(self, plan: GenerationPlan) -> None:
+        self.generation = plan.number
+        self.write(
+            "coordinator",
+            kind=event_records.GenerationBegun.kind,
+            number=plan.number,
+            first_step=plan.first_step,
+            workers=plan.world_size,
+        )
+
     def invoked(self, rank: int, invocation: Invocation) -> None:
         self.write(
             "coordinator",
@@ -217,6 +228,7 @@ class Recorder(Audience):
         )
 
     def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
+        """All workers go back to the checkpoint before `to_step`; `from_step` steps were done."""
         self.rollbacks += 1
         self.cause = cause
         self.write(

@@ -2,23 +2,25 @@
 
 RunLife(...)   what the run's record asks for
 start          check -> run.json -> run
-run            generations -> results -> run.json
+run            generations, by a supervisor -> results -> run.json
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import Control
-from dayfly.life.faults import Fault
+from dayfly.life.faults import Fault, Faults
+from dayfly.life.generation import Past
 from dayfly.life.leadership import Deposed
-from dayfly.life.platforms.base import Invocation
+from dayfly.life.supervisor import Supervisor
+from dayfly.life.workload import Workload
 from dayfly.runs.allotment import Allotment, allotment, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
@@ -31,24 +33,26 @@ from dayfly.runs.recorder import Display, Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
+from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.base import Store, StoreError
 
 AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
 
 
-class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
+class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     """One coordinator's part of a run.
 
-    handler: of its functions. inputs: names in the run's store that a run which is done needs no
-    more. recorder_kind: of the recorder that `run` makes.
+    inputs: names in the run's store that a run which is done needs no more. recorder_kind: of the
+    recorder that `run` makes.
     """
 
-    handler: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]] = ("faults",)
     recorder_kind: type[AnyRecorder]
+    _recorder: AnyRecorder
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         self._store = home.store
         self._display = display
         self._faults = tuple(faults)
+        self._own_faults = Faults(self._faults, COORDINATOR, self._store)
         self._workplace = workplace
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
@@ -114,7 +119,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
 
     def run(self, so_far: Events | None = None) -> AnyRun:
         """Until the run is done, stopped or failed; the directory has the results then."""
-        recorder = self.recorder_kind(
+        self._recorder = recorder = self.recorder_kind(
             self._workplace.directory,
             self._record.generation,
             self._display,
@@ -127,7 +132,7 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         with self._signals.patiently():
             try:
                 recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
-                status = self._generations(recorder)
+                status = self._generations(self._past())
             except (RunFailed, StoreError) as failure:
                 error = str(failure)
                 self._sure_to_fail = isinstance(failure, SureToFail)
@@ -176,9 +181,42 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         """What to say of the request, of this kind of run."""
         yield from ()
 
-    @abstractmethod
-    def _generations(self, recorder: AnyRecorder) -> str:
+    def _generations(self, past: Past) -> str:
         """One after another, until one brings the run to its end; returns its status."""
+        supervisor = Supervisor(
+            workload=self,
+            platform=self._workplace.platform,
+            store=self._store,
+            stop_asked=self._stop_asked,
+            audience=self._recorder,
+            faults=self._own_faults,
+            past=past,
+        )
+        return supervisor.run()
+
+    @abstractmethod
+    def _past(self) -> Past:
+        """What is known of the generations before this life."""
+
+    def plan(self) -> GenerationPlan:
+        return GenerationPlan(
+            number=self._record.generation,
+            platform=self._settings.platform,
+            channel=self._channel_url,
+            store=self._store.url,
+            layout=[self._rank_plan(rank) for rank in range(self._settings.workers)],
+        )
+
+    def _rank_plan(self, rank: int) -> RankPlan:
+        return RankPlan(spec=self._allotment_of(rank).spec, replica=rank)
+
+    def open(self, plan: GenerationPlan) -> AbstractContextManager[Channel]:
+        return self._workplace.fresh_channel(
+            self._site(plan.channel),
+            self._channel_plan,
+            note=self._display.note,
+            after=self._recorder.cause,
+        )
 
     @abstractmethod
     def _results(self, summary: Result, recorder: AnyRecorder) -> Result:
@@ -192,29 +230,10 @@ class RunLife(ABC, Generic[AnyRecorder, AnyRun]):
         record = self._record
         return site_of(url, self._store, record.run_id, record.generation, self._workplace.token)
 
-    def _fresh_channel(self, recorder: Recorder) -> AbstractContextManager[Channel]:
-        """The coordinator's end of a generation's channel."""
-        return self._workplace.fresh_channel(
-            self._site(self._channel_url),
-            self._channel_plan,
-            note=self._display.note,
-            after=recorder.cause,
-        )
-
     def _discard_channel(self, url: str | None) -> None:
         """Remove what an earlier life has left at another channel, if that can be done."""
         if url is not None and (left := discard(self._site(url))) is not None:
             self._display.note(left)
-
-    def _invocation(self, rank: int, attempt: int, told: Mapping[str, Any]) -> Invocation:
-        """The call of a rank's function. told: its payload."""
-        return Invocation(
-            function=f"worker-{rank}",
-            attempt=attempt,
-            handler=self.handler,
-            payload=told,
-            spec=self._allotment_of(rank).spec,
-        )
 
     def _allotment_of(self, rank: int) -> Allotment:
         """What a worker's function gets."""

@@ -24,13 +24,19 @@ from pathlib import Path
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
-from dayfly.life.coordinator import FAILED, STOP, trimmed
 from dayfly.life.failure import raised_in
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
-from dayfly.life.reports import Reporter
-from dayfly.life.rollback import KEPT_BY_RUN, KEPT_BY_WORKER
+from dayfly.life.reports import (
+    FAILED,
+    HANDED_OVER,
+    KEPT_BY_RUN,
+    KEPT_BY_WORKER,
+    STOP,
+    Reporter,
+    trimmed,
+)
 from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.made_with import check_function
@@ -70,7 +76,7 @@ from dayfly.wire.stores.base import Store
 def main(payload: Json, context: Context) -> Json:
     """The handler of a training function; returns its status and the step it got to.
 
-    kept: where what it did is kept; see `life.rollback`. error: why the run fails, if it is to.
+    kept: where what it did is kept; see `life.reports`. error: why the run fails, if it is to.
     """
     return work(Task.load(payload), context, Worker)
 
@@ -231,12 +237,12 @@ class Worker:
                     if then is not None or self._lifetime.due() or self._lifetime.late():
                         self._wait_for_part()
                         self.kept = KEPT_BY_RUN
-                        return then or "handed over"
+                        return then or HANDED_OVER
             self.kept = KEPT_BY_RUN
             return "done"
         except HandOver as hand_over:
             self.kept = KEPT_BY_WORKER if hand_over.kept else None
-            return "handed over"
+            return HANDED_OVER
         except NotFinite as found:
             self.error = str(found)
             return FAILED

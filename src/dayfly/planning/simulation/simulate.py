@@ -6,7 +6,7 @@
 
 Rounds follow each other, as nobody begins one before it has the sum of the last. In each, whoever
 ends before the round does is replaced, until nobody does. What a round takes is its kind's
-(`rounds`, `staged`); what happens between rounds follows `life.coordinator` and `runs.worker`.
+(`rounds`, `staged`); what happens between rounds follows `life.supervisor` and `runs.worker`.
 """
 
 from __future__ import annotations

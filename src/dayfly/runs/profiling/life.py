@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, cast
 
 from dayfly.life.platforms.base import Context, Json
-from dayfly.life.rollback import KEPT_BY_RUN
+from dayfly.life.reports import KEPT_BY_RUN
 from dayfly.runs.profiling.held import held_mib
 from dayfly.runs.profiling.layers import layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell

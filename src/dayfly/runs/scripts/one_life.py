@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
-from dayfly.life.ending import pause
+from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
-from dayfly.life.gang import Gang, GangEnd, Verdict
+from dayfly.life.generation import Past
 from dayfly.life.platforms.base import Ended
-from dayfly.life.restarts import Restarts, in_a_line
+from dayfly.life.restarts import Restarts
+from dayfly.life.workload import Restart
 from dayfly.runs.allotment import check_payload
 from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
@@ -29,6 +31,7 @@ from dayfly.runs.scripts.run import FILES, ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.task import ScriptTask
 from dayfly.runs.workplace import Workplace
+from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
@@ -58,7 +61,6 @@ class _ScriptRecorder(Recorder):
         """All workers start again, in the next generation. died: or a lifetime ended."""
         self.cause = cause
         self.write("coordinator", kind="started again", cause=cause, died=died)
-        self.generation += 1
 
     def _say_death(self, rank: int, ended: Ended) -> None:
         return None
@@ -69,6 +71,8 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder
+    restart = Restart.ALL
+    stops_in_order = False
 
     _record: ScriptRecord
     _settings: ScriptSettings
@@ -84,7 +88,9 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     ) -> None:
         super().__init__(record, home, display, faults, workplace)
         self._output = output
-        self._restarts = Restarts(self._settings.max_restarts)
+        self.policy: Restarts = Restarts(
+            self._settings.max_restarts, written=self._written, where=self._where
+        )
 
     def check(self) -> None:
         super().check()
@@ -104,66 +110,60 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         )
 
     def _check_own(self) -> None:
-        last = replace(self._task(self._settings.workers - 1), generation=10**6 - 1)
+        last = self._task(replace(super().plan(), number=10**6 - 1), self._settings.workers - 1)
         check_payload(last.dump(), self._allotment_of(0).spec.payload_bytes, "fewer arguments")
 
-    def _generations(self, recorder: _ScriptRecorder) -> str:
-        while True:
-            if (changed := self._record.script.changed()) is not None:
-                raise RunFailed(changed)
-            before, before_deaths = self._written(), self._restarts.deaths
-            end = self._generation(recorder)
-            if end.verdict in (Verdict.DONE, Verdict.STOPPED):
-                return str(end.verdict.value)
-            kept = self._written() != before
-            now = time.monotonic()
-            decision = self._restarts.after(end, kept=kept, where=self._where, now=now)
-            if decision.failure is not None:
-                raise decision.failure
-            pause(decision.pause_s, self._stop_asked)
-            if self._stop_asked():
-                return "stopped"
-            died = end.verdict is Verdict.DIED
-            counts = self._restarts.deaths > before_deaths
-            counted = f", restart {self._restarts.deaths} of {self._settings.max_restarts}"
-            self._display.note(f"{in_a_line(end)}: all workers start again{counted * counts}")
-            recorder.start_again(in_a_line(end), died=died)
-            self._record = self._record.started_again(died=died)
-            self._record.save(self._store)
+    def _past(self) -> Past:
+        before = self._record.generation - 1
+        return Past(attempts=dict.fromkeys(range(self._settings.workers), before))
 
-    def _generation(self, recorder: _ScriptRecorder) -> GangEnd:
-        platform = self._workplace.platform
-        ranks = range(self._settings.workers)
-        follower = Follower(platform, [f"worker-{rank}" for rank in ranks], self._output)
-        generation = self._record.generation
-        with self._fresh_channel(recorder) as channel:
-            gang = Gang(
-                platform=platform,
-                channel=channel,
-                invocations=[
-                    self._invocation(rank, generation, self._task(rank).dump()) for rank in ranks
-                ],
-                attend=_Attendant(channel, follower),
-                stop_asked=self._stop_asked,
-                audience=recorder,
-            )
+    def plan(self) -> GenerationPlan:
+        if (changed := self._record.script.changed()) is not None:
+            raise RunFailed(changed)
+        self.policy.begins()
+        self._deaths_before = self.policy.deaths
+        return super().plan()
+
+    @contextmanager
+    def open(self, plan: GenerationPlan) -> Iterator[Channel]:
+        names = [f"worker-{rank}" for rank in range(plan.world_size)]
+        follower = Follower(self._workplace.platform, names, self._output)
+        with super().open(plan) as channel:
+            self._attendant = _Attendant(channel, follower)
             try:
-                return gang.run()
+                yield channel
             finally:
                 follower.drain()
 
-    def _task(self, rank: int) -> ScriptTask:
+    def payload(
+        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+    ) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = self._task(plan, rank).dump()
+        return told
+
+    def serve(self, keys: Sequence[Key]) -> bool:
+        return self._attendant(keys)
+
+    def starts_again(self, end: GenerationEnd) -> None:
+        counts = self.policy.deaths > self._deaths_before
+        counted = f", restart {self.policy.deaths} of {self._settings.max_restarts}"
+        self._display.note(f"{end.in_words}: all workers start again{counted * counts}")
+        self._recorder.start_again(end.in_words, died=not end.planned)
+        self._record = self._record.started_again(died=not end.planned)
+        self._record.save(self._store)
+
+    def _task(self, plan: GenerationPlan, rank: int) -> ScriptTask:
         record = self._record
         return ScriptTask(
             run=record.run_id,
             token=self._workplace.token,
-            generation=record.generation,
+            generation=plan.number,
             rank=rank,
-            world_size=self._settings.workers,
-            restarts=record.generation,
+            world_size=plan.world_size,
+            restarts=plan.number,
             max_restarts=self._settings.max_restarts,
-            store=self._store.url,
-            channel=self._channel_url,
+            store=plan.store,
+            channel=plan.channel,
             script=record.script.file,
             module=record.script.module,
             args=record.args,

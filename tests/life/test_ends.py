@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
-from dayfly.life.deaths import PATIENCE
-from dayfly.life.platforms.base import Ended, Outcome
-from dayfly.life.rollback import (
+from dayfly.life.deaths import PATIENCE, Deaths, Decision
+from dayfly.life.ends import (
     CAUSE_S,
     COMMIT_S,
     OWN_S,
-    Past,
-    judge,
+    GenerationEnd,
     own_deaths,
     patience_s,
     redone_steps,
 )
+from dayfly.life.platforms.base import Ended, Outcome
 from tests.life.ends import end
 
 
@@ -81,30 +80,50 @@ def test_nothing_is_waited_for_but_what_spares_work_or_tells_a_cause(
     assert patience_s(ends, checkpoint_step, lambda step: may_come and step == 12) == seconds
 
 
+class Ends:
+    """Generations of one run that end one after another, and what is decided of each."""
+
+    def __init__(self, frontier: int) -> None:
+        self.frontier = frontier
+        self._deaths = Deaths()
+
+    def after(
+        self, *ends: Ended, failure: WireError | None = None, checkpoint_step: int = 4
+    ) -> Decision:
+        end = GenerationEnd.of(
+            ends, failure, checkpoint_step=checkpoint_step, frontier=self.frontier
+        )
+        return self._deaths.all_ended(end, 0.0)
+
+
+def failing(decision: Decision) -> str:
+    assert isinstance(decision.failure, RunFailed)
+    return str(decision.failure)
+
+
 def test_three_of_a_cause_fail_the_run_whatever_was_redone_between() -> None:
     """The steps that were done before a rollback, and are done again, are no progress."""
-    past = Past(frontier=7)
-    for _ in range(2):
-        assert judge([WIRE, HUNGRY], None, 4, past, 0.0) == "worker 1 ran out of memory ()"
-    with pytest.raises(RunFailed, match=r"worker 1 ran out of .* in step 7, 3 times in a row"):
-        judge([HUNGRY, WIRE], None, 4, past, 0.0)
-    past.frontier = 8
-    judge([HUNGRY], None, 4, past, 0.0)
+    run = Ends(frontier=7)
+    assert [run.after(WIRE, HUNGRY).failure for _ in range(2)] == [None, None]
+    assert failing(run.after(HUNGRY, WIRE)).startswith(
+        "worker 1 ran out of memory () in step 7, 3 times in a row"
+    )
+    run.frontier = 8
+    assert run.after(HUNGRY).failure is None
 
 
 def test_the_same_exception_again_fails_the_run() -> None:
-    past = Past(frontier=7)
-    assert judge([WIRE, RAISED], None, 4, past, 0.0) == "worker 1 raised ArithmeticError: no"
-    with pytest.raises(SureToFail, match=r"twice at job\.py:3"):
-        judge([RAISED, WIRE], None, 4, past, 0.0)
+    run = Ends(frontier=7)
+    assert run.after(WIRE, RAISED).failure is None
+    again = run.after(RAISED, WIRE)
+    assert isinstance(again.failure, SureToFail)
+    assert "twice at job.py:3" in failing(again)
 
 
 def test_all_start_later_after_each_kill_and_at_once_after_a_hand_over() -> None:
-    past = Past(frontier=7)
-    pauses_s = []
-    for ends in ([KILLED], [KILLED], [KILLED], [IN_ROUND]):
-        judge(ends, None, 8, past, 0.0)
-        pauses_s.append(past.pause_s)
+    run = Ends(frontier=7)
+    found = [run.after(end, checkpoint_step=8) for end in (KILLED, KILLED, KILLED, IN_ROUND)]
+    pauses_s = [one.pause_s for one in found]
     assert pauses_s == [*(PATIENCE.pause_s(deaths) for deaths in (1, 2, 3)), 0.0]
     assert pauses_s[2] > pauses_s[1] > pauses_s[0]
 
@@ -112,28 +131,42 @@ def test_all_start_later_after_each_kill_and_at_once_after_a_hand_over() -> None
 @pytest.mark.parametrize("end", [IN_VAIN, AT_CHECKPOINT, IN_ROUND])
 def test_hand_overs_that_lose_what_was_done_do_not_go_on_for_ever(end: Ended) -> None:
     """No checkpoint came of it, or the own state is of a later round than the checkpoint."""
-    past = Past(frontier=9)
-    for _ in range(2):
-        assert judge([end], None, 4, past, 0.0).endswith("handed over to its successor")
-    with pytest.raises(RunFailed, match=r"handed over .*3 times in a row.*raise --lifetime"):
-        judge([end], None, 4, past, 0.0)
+    run = Ends(frontier=9)
+    assert [run.after(end).failure for _ in range(2)] == [None, None]
+    words = failing(run.after(end))
+    assert "handed over" in words
+    assert "3 times in a row" in words
+    assert "raise --lifetime" in words
 
 
 @pytest.mark.parametrize(("end", "checkpoint_step"), [(AT_CHECKPOINT, 12), (IN_ROUND, 8)])
 def test_hand_overs_that_lose_nothing_are_not_counted(end: Ended, checkpoint_step: int) -> None:
-    past = Past(frontier=12)
-    for _ in range(5):
-        judge([end], None, checkpoint_step, past, 0.0)
+    run = Ends(frontier=12)
+    found = [run.after(end, checkpoint_step=checkpoint_step) for _ in range(5)]
+    assert found == [Decision()] * 5
 
 
 def test_a_channel_that_fails_again_and_again_fails_the_run() -> None:
-    past = Past(frontier=7)
-    for _ in range(2):
-        assert (
-            judge([WIRE], WireError("gone"), 4, past, 0.0) == "the channel failed: WireError: gone"
-        )
-    with pytest.raises(RunFailed, match="the channel failed in step 7, 3 times in a row"):
-        judge([], WireError("gone"), 4, past, 0.0)
+    run, gone = Ends(frontier=7), WireError("gone")
+    assert [run.after(WIRE, failure=gone).failure for _ in range(2)] == [None, None]
+    assert failing(run.after(failure=gone)).startswith(
+        "the channel failed in step 7, 3 times in a row"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "failure", "words"),
+    [
+        ([WIRE, HUNGRY], None, "worker 1 ran out of memory ()"),
+        ([AT_CHECKPOINT, WIRE], None, "worker 5 handed over to its successor"),
+        ([WIRE], WireError("gone"), "the channel failed: WireError: gone"),
+        ([KILLED], WireError("gone"), "worker 0 was killed from outside ()"),
+    ],
+)
+def test_a_generation_ends_of_its_first_cause(
+    ends: list[Ended], failure: WireError | None, words: str
+) -> None:
+    assert GenerationEnd.of(ends, failure).in_words == words
 
 
 def test_steps_are_redone_unless_every_worker_kept_its_own_state() -> None:

@@ -1,4 +1,4 @@
-"""What a coordinator does, in which order, and what it does once only; see coordinated.py."""
+"""What a supervisor does, in which order, and what it does once only; see supervised.py."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import checkpoints
-from dayfly.life.coordinator import FAILED_GRACE_S, STOP_GRACE_S
-from dayfly.life.ending import FOLLOWED_S, LAST_S
+from dayfly.life.ends import COMMIT_S
+from dayfly.life.generation import FAILED_GRACE_S, FOLLOWED_S, STOP_GRACE_S
 from dayfly.life.platforms.base import Outcome
-from dayfly.life.rollback import COMMIT_S, ROLLED_BACK, Past
+from dayfly.life.restarts import Restarts
+from dayfly.life.supervisor import LAST_S
 from dayfly.wire.keys import FOREVER
 from dayfly.wire.stores.base import StoreError
 from dayfly.wire.stores.files import FileStore
-from tests.life.coordinated import (
+from tests.life.supervised import (
+    AGAIN,
     STARTS,
-    Coordinated,
     Happening,
+    Supervised,
     caught_up,
     dies,
     ends,
@@ -52,13 +54,23 @@ def trims(step: int) -> list[str]:
     return [f"trim {step}", f"at {step} trim", f"tell trimmed {step}"]
 
 
+def together(*happenings: Happening) -> Happening:
+    """One happening after another."""
+
+    def happen(run: Supervised) -> None:
+        for one in happenings:
+            one(run)
+
+    return happen
+
+
 # --- a commit
 
 
 def test_a_checkpoint_is_durable_before_anybody_hears_of_it_and_before_the_log_goes(
     tmp_path: Path,
 ) -> None:
-    run = Coordinated(tmp_path, LEVEL, whole(4), DONE)
+    run = Supervised(tmp_path, LEVEL, whole(4), DONE)
     FileStore(tmp_path).put("checkpoint/000000000/tree.json", b"{}")
     assert run.to_end() == "done"
     assert run.log[: len(STARTS)] == STARTS
@@ -74,7 +86,7 @@ def test_a_checkpoint_is_durable_before_anybody_hears_of_it_and_before_the_log_g
         *DONE_TOLD,
     ]
     kept = checkpoints.latest(run.store)
-    assert kept == run.coordinator.checkpoint
+    assert kept == run.workload.checkpoint
     assert kept is not None
     assert kept.parts == (part_of(4, "part-0"), part_of(4, "part-1"))
 
@@ -89,15 +101,15 @@ def test_parts_in_any_order_of_ranks_and_steps(tmp_path: Path) -> None:
         [says(1, part(12, "b"))],
         DONE,
     ]
-    run = Coordinated(tmp_path, *turns)
+    run = Supervised(tmp_path, *turns)
     assert run.to_end() == "done"
     assert run.later == [*commits(8), *trims(8), *commits(12), *trims(12), *DONE_TOLD]
-    assert run.coordinator.checkpoint.step == 12
+    assert run.workload.checkpoint.step == 12
 
 
 def test_a_part_that_comes_again_commits_nothing_again(tmp_path: Path) -> None:
     again = says(1, part(4, "part-1"), attempt=1)
-    run = Coordinated(tmp_path, LEVEL, whole(4), [again], [*whole(4)], DONE)
+    run = Supervised(tmp_path, LEVEL, whole(4), [again], [*whole(4)], DONE)
     assert run.to_end() == "done"
     assert run.later == [*commits(4), *trims(4), *DONE_TOLD]
 
@@ -105,20 +117,20 @@ def test_a_part_that_comes_again_commits_nothing_again(tmp_path: Path) -> None:
 def test_what_comes_at_once_is_committed_in_its_order_and_the_log_is_trimmed_once(
     tmp_path: Path,
 ) -> None:
-    run = Coordinated(tmp_path, [*LEVEL, *whole(4), *whole(8)], DONE)
+    run = Supervised(tmp_path, [*LEVEL, *whole(4), *whole(8)], DONE)
     assert run.to_end() == "done"
     assert run.later == [*commits(4), *commits(8), *trims(8), *DONE_TOLD]
 
 
 def test_a_missing_part_keeps_a_checkpoint_from_counting(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, LEVEL, [says(0, part(4)), says(1, part(8))], DONE)
+    run = Supervised(tmp_path, LEVEL, [says(0, part(4)), says(1, part(8))], DONE)
     assert run.to_end() == "done"
     assert run.later == DONE_TOLD
-    assert run.coordinator.checkpoint.step == 0
+    assert run.workload.checkpoint.step == 0
 
 
 def test_of_a_commit_that_fails_nobody_hears_and_nothing_goes(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, LEVEL, [lambda run: setattr(run.store, "failure", full), *whole(4)])
+    run = Supervised(tmp_path, LEVEL, [lambda run: setattr(run.store, "failure", full), *whole(4)])
     full = StoreError("no room")
     with pytest.raises(StoreError, match="no room"):
         run.to_end()
@@ -127,7 +139,7 @@ def test_of_a_commit_that_fails_nobody_hears_and_nothing_goes(tmp_path: Path) ->
         *("kill worker-0", "kill worker-1"),
         *("told 0 cancelled", "told 1 cancelled"),
     ]
-    assert run.coordinator.checkpoint.step == 0
+    assert run.workload.checkpoint.step == 0
 
 
 def test_the_log_stays_as_long_as_a_worker_reads_it(tmp_path: Path) -> None:
@@ -139,7 +151,7 @@ def test_the_log_stays_as_long_as_a_worker_reads_it(tmp_path: Path) -> None:
         [says(1, caught_up(4), attempt=1)],
         DONE,
     ]
-    run = Coordinated(tmp_path, *turns)
+    run = Supervised(tmp_path, *turns)
     assert run.to_end() == "done"
     assert run.later == [
         *("told 1 killed, a death", "at 0 again", "told invoked 1.1", "invoke 1.1 from 0"),
@@ -154,7 +166,7 @@ def test_a_successor_begins_at_the_last_checkpoint_and_is_told_where_the_log_beg
     tmp_path: Path,
 ) -> None:
     turns = [LEVEL, whole(4), [dies(1)], whole(8), [dies(0)], DONE]
-    run = Coordinated(tmp_path, *turns)
+    run = Supervised(tmp_path, *turns)
     assert run.to_end() == "done"
     # Worker 1 may read the log from step 4 on, until it says that it has caught up.
     assert [payload for _, payload in run.starts[2:]] == [
@@ -165,7 +177,7 @@ def test_a_successor_begins_at_the_last_checkpoint_and_is_told_where_the_log_beg
 
 def test_messages_of_one_tick_are_heard_before_what_ended_is_judged(tmp_path: Path) -> None:
     """The last checkpoint is committed, so nobody who ends in the same moment starts again."""
-    run = Coordinated(tmp_path, LEVEL, [*whole(4, then="done"), dies(0), ends(1)])
+    run = Supervised(tmp_path, LEVEL, [*whole(4, then="done"), dies(0), ends(1)])
     assert run.to_end() == "done"
     assert run.later == [
         *commits(4),
@@ -175,7 +187,7 @@ def test_messages_of_one_tick_are_heard_before_what_ended_is_judged(tmp_path: Pa
 
 
 def test_a_checkpoint_that_only_pauses_nothing_ends_nobody(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, LEVEL, whole(4), [dies(0)], DONE)
+    run = Supervised(tmp_path, LEVEL, whole(4), [dies(0)], DONE)
     assert run.to_end() == "done"
     assert "invoke 0.1 from 4" in run.later
 
@@ -188,13 +200,13 @@ def test_a_box_is_listed_no_more_often_than_it_is_cheap(
     every_s: float, listings: int, tmp_path: Path
 ) -> None:
     """40 waits of 0.05 s: at once, after 1 s, when functions ended, and at the end."""
-    run = Coordinated(tmp_path, *[[]] * 40, DONE, list_every_s=every_s)
+    run = Supervised(tmp_path, *[[]] * 40, DONE, list_every_s=every_s)
     assert run.to_end() == "done"
     assert run.channel.listings == listings
 
 
 def test_the_audience_hears_every_report(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, LEVEL, whole(4), [says(0, took(4)), *DONE])
+    run = Supervised(tmp_path, LEVEL, whole(4), [says(0, took(4)), *DONE])
     assert run.to_end() == "done"
     assert run.audience.reports == 5
     assert "at 4 step" in run.later
@@ -205,7 +217,7 @@ def test_the_audience_hears_every_report(tmp_path: Path) -> None:
 
 def test_all_that_ended_is_told_before_one_of_it_ends_the_run(tmp_path: Path) -> None:
     raised = [dies(0, RAISED, "ValueError: no")]
-    run = Coordinated(tmp_path, raised, [*raised, dies(1)])
+    run = Supervised(tmp_path, raised, [*raised, dies(1)])
     with pytest.raises(SureToFail, match="twice"):
         run.to_end()
     assert run.later == [
@@ -218,7 +230,7 @@ def test_starts_in_a_row_wait_and_a_hand_over_does_not(tmp_path: Path) -> None:
     """The second death in a row waits 50 ms; a completed step makes the next one the first."""
     turns = [[dies(0)], [dies(0)], [], [], [says(0, took(0))], [dies(0)], [], []]
     turns += [[ends(1, "handed over")], DONE]
-    run = Coordinated(tmp_path, *turns)
+    run = Supervised(tmp_path, *turns)
     assert run.to_end() == "done"
     began = run.starts[0][0]
     assert [round(at - began, 3) for at, _ in run.starts] == [0, 0, 0, 0.05, 0.15, 0.25]
@@ -229,14 +241,14 @@ def test_starts_in_a_row_wait_and_a_hand_over_does_not(tmp_path: Path) -> None:
 
 def test_a_worker_that_found_out_why_it_fails_ends_the_run_after_the_others(tmp_path: Path) -> None:
     failed = ends(0, "failed", error="the loss is NaN")
-    run = Coordinated(tmp_path, [failed], [], [ends(1, "failed", error="another")])
+    run = Supervised(tmp_path, [failed], [], [ends(1, "failed", error="another")])
     with pytest.raises(SureToFail, match="the loss is NaN"):
         run.to_end()
     assert run.later == DONE_TOLD
 
 
 def test_others_have_seconds_to_end_after_that(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [ends(0, "failed", error="the loss is NaN")])
+    run = Supervised(tmp_path, [ends(0, "failed", error="the loss is NaN")])
     with pytest.raises(SureToFail, match="the loss is NaN"):
         run.to_end()
     assert run.later == ["told 0 returned", "kill worker-1", "told 1 cancelled"]
@@ -248,7 +260,7 @@ def test_others_have_seconds_to_end_after_that(tmp_path: Path) -> None:
 
 def test_a_stop_is_passed_on_once_and_ends_in_order(tmp_path: Path) -> None:
     stopped = [ends(0, "stopped"), ends(1, "stopped")]
-    run = Coordinated(tmp_path, LEVEL, [stop], [], whole(4, "stopped"), stopped)
+    run = Supervised(tmp_path, LEVEL, [stop], [], whole(4, "stopped"), stopped)
     assert run.to_end() == "stopped"
     assert run.later == [
         *(f"tell stop {FOREVER}", "told stopping"),
@@ -259,7 +271,7 @@ def test_a_stop_is_passed_on_once_and_ends_in_order(tmp_path: Path) -> None:
 
 
 def test_workers_that_do_not_stop_in_time_are_killed(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [stop])
+    run = Supervised(tmp_path, [stop])
     assert run.to_end() == "stopped"
     assert run.later == [
         *(f"tell stop {FOREVER}", "told stopping"),
@@ -271,18 +283,18 @@ def test_workers_that_do_not_stop_in_time_are_killed(tmp_path: Path) -> None:
 
 def test_to_stop_in_order_nobody_waits_with_a_start(tmp_path: Path) -> None:
     """Of three deaths in a row, the third's successor would have begun after 0.1 s."""
-    run = Coordinated(tmp_path, [dies(0)], [dies(0)], [], [dies(0), stop], whole(4, "stopped"))
+    run = Supervised(tmp_path, [dies(0)], [dies(0)], [], [dies(0), stop], whole(4, "stopped"))
     assert run.to_end() == "stopped"
     assert run.starts[-1][0] == run.starts[-2][0]
 
 
 def test_one_who_was_done_while_others_stopped(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [ends(0), ends(1, "stopped")])
+    run = Supervised(tmp_path, [ends(0), ends(1, "stopped")])
     assert run.to_end() == "stopped"
 
 
 def test_what_does_not_end_at_last_is_left(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [stop])
+    run = Supervised(tmp_path, [stop])
     run.platform.stubborn = True
     assert run.to_end() == "stopped"
     assert run.clock.now - run.starts[0][0] == pytest.approx(STOP_GRACE_S + LAST_S, abs=0.2)
@@ -297,30 +309,30 @@ def test_one_death_ends_all_where_nothing_is_replayed(tmp_path: Path) -> None:
         whole(4),
         [says(0, took(3), took(5)), dies(1), dies(0, RAISED, "WireError: 1 is gone")],
     ]
-    run = Coordinated(tmp_path, *turns, replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, *turns, replays=False)
+    assert run.to_end() == AGAIN
     assert run.later == [
         *commits(4),
         *("at 3 step", "at 5 step"),
         *("told 1 killed, a death", "told 0 raised"),
         "at 4 roll back",
-        "told back from 6 to 4, 2 again: worker 1 was killed from outside ()",
+        "back from 6 to 4, 2 again: worker 1 was killed from outside ()",
     ]
-    assert run.coordinator.checkpoint.step == 4
+    assert run.workload.checkpoint.step == 4
 
 
 def test_who_is_killed_with_a_dead_one_may_still_complete_a_checkpoint(tmp_path: Path) -> None:
     """Its parts arrive with its end, and are looked for at once; then nothing is done again."""
-    turns = [LEVEL, [dies(1)], [], [says(1, took(3)), *whole(4)]]
-    run = Coordinated(tmp_path, *turns, replays=False, list_every_s=1000.0)
-    assert run.to_end() == ROLLED_BACK
+    turns = [LEVEL, [dies(1)], [says(1, took(3)), *whole(4)]]
+    run = Supervised(tmp_path, *turns, replays=False, list_every_s=1000.0)
+    assert run.to_end() == AGAIN
     assert run.later == [
         "kill worker-0",
         "at 3 step",
         *commits(4),
         *("told 1 killed, a death", "told 0 cancelled"),
         "at 4 roll back",
-        "told back from 4 to 4, 0 again: worker 1 was killed from outside ()",
+        "back from 4 to 4, 0 again: worker 1 was killed from outside ()",
     ]
     waited_s = run.clock.now - run.starts[0][0]
     assert waited_s == pytest.approx(0.0, abs=0.2), "a death is not waited for"
@@ -329,27 +341,27 @@ def test_who_is_killed_with_a_dead_one_may_still_complete_a_checkpoint(tmp_path:
 def test_a_hand_over_waits_for_the_checkpoint_that_was_made_for_it(tmp_path: Path) -> None:
     handed = ends(0, "handed over", kept="run", step=4)
     turns = [LEVEL, [says(0, took(3), part(4, "part-0")), handed], [], [says(1, part(4, "part-1"))]]
-    run = Coordinated(tmp_path, *turns, [], replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, *turns, [], replays=False)
+    assert run.to_end() == AGAIN
     assert run.later == [
         "at 3 step",
         *commits(4),
         "kill worker-1",
         *("told 0 returned", "told 1 cancelled"),
         "at 4 roll back",
-        "told back from 4 to 4, 0 again: worker 0 handed over to its successor",
+        "back from 4 to 4, 0 again: worker 0 handed over to its successor",
     ]
 
 
 def test_workers_that_all_kept_their_own_state_are_not_waited_for(tmp_path: Path) -> None:
     own = {"status": "handed over", "kept": "worker", "step": 0}
-    run = Coordinated(tmp_path, [says(0, took(2)), ends(0, **own), ends(1, **own)], replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, [says(0, took(2)), ends(0, **own), ends(1, **own)], replays=False)
+    assert run.to_end() == AGAIN
     assert run.later == [
         "at 2 step",
         *DONE_TOLD,
         "at 0 roll back",
-        "told back from 3 to 0, 0 again: worker 0 handed over to its successor",
+        "back from 3 to 0, 0 again: worker 0 handed over to its successor",
     ]
     assert run.clock.now == run.starts[0][0]
 
@@ -357,7 +369,7 @@ def test_workers_that_all_kept_their_own_state_are_not_waited_for(tmp_path: Path
 def test_a_wait_for_a_checkpoint_is_no_longer_than_a_stop_leaves(tmp_path: Path) -> None:
     """Meanwhile the box is listed no more often than it is cheap."""
     handed = [says(0, part(4, "part-0")), ends(0, "handed over", kept="run", step=4), stop]
-    run = Coordinated(tmp_path, handed, replays=False, list_every_s=1000.0)
+    run = Supervised(tmp_path, handed, replays=False, list_every_s=1000.0)
     assert run.to_end() == "stopped"
     waited_s = run.clock.now - run.starts[0][0]
     assert waited_s == pytest.approx(STOP_GRACE_S, abs=0.2)
@@ -368,22 +380,36 @@ def test_a_wait_for_a_checkpoint_is_no_longer_than_a_stop_leaves(tmp_path: Path)
 def test_such_a_checkpoint_is_waited_for_while_it_may_come(lives: bool, tmp_path: Path) -> None:
     handed = [says(0, part(4, "part-0")), ends(0, "handed over", kept="run", step=4)]
     turns = [handed] if lives else [handed, [dies(1)]]
-    run = Coordinated(tmp_path, *turns, replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, *turns, replays=False)
+    assert run.to_end() == AGAIN
     waited_s = run.clock.now - run.starts[0][0]
     assert waited_s == pytest.approx(COMMIT_S if lives else 0.0, abs=0.2)
-    assert run.coordinator.checkpoint.step == 0
+    assert run.workload.checkpoint.step == 0
 
 
 def test_the_pause_after_deaths_in_a_row_comes_before_the_next_generation(tmp_path: Path) -> None:
-    past, starts, began = Past(0), [], []
-    for generation in range(3):
-        run = Coordinated(tmp_path, [], [], [dies(1)], replays=False, past=past)
-        began.append(run.clock.now)
-        assert run.to_end() == ROLLED_BACK
-        starts.append([(round(at - began[-1], 3)) for at, _ in run.starts])
-        assert past.attempts == {0: generation, 1: generation}
-    assert starts == [[0, 0], [0, 0], [0.05, 0.05]]
+    turns = [[dies(1)], [], [dies(1)], [], [], [dies(1)]]
+    run = Supervised(tmp_path, *turns, replays=False, lives=3)
+    assert run.to_end() == AGAIN
+    began = run.starts[0][0]
+    assert [round(at - began, 3) for at, _ in run.starts] == [0, 0, 0, 0, 0.05, 0.05]
+    assert run.past.attempts == {0: 2, 1: 2}
+
+
+def test_each_generation_has_a_number_and_begins_at_the_checkpoint(tmp_path: Path) -> None:
+    turns = [[*LEVEL, *whole(4)], [dies(1)], [], DONE]
+    run = Supervised(tmp_path, *turns, replays=False, lives=2)
+    assert run.to_end() == "done"
+    assert run.audience.generations == [(0, 0), (1, 4)]
+    assert [payload["from"] for _, payload in run.starts] == [0, 0, 4, 4]
+
+
+def test_a_stop_before_the_next_generation_starts_nobody(tmp_path: Path) -> None:
+    """Here it is asked for in the last moment, when it is noted that all start again."""
+    run = Supervised(tmp_path, [dies(1)], replays=False, lives=2)
+    run.workload.then = lambda: stop(run)
+    assert run.to_end() == "stopped"
+    assert len(run.starts) == 2
 
 
 def test_a_channel_that_fails_makes_all_go_back(tmp_path: Path) -> None:
@@ -391,18 +417,18 @@ def test_a_channel_that_fails_makes_all_go_back(tmp_path: Path) -> None:
     gone = WireError("the store is gone")
     turns = [[], [lambda run: setattr(run.channel, "failure", gone)]]
     turns += [[], [lambda run: setattr(run.channel, "failure", None)]]
-    run = Coordinated(tmp_path, *turns, replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, *turns, replays=False)
+    assert run.to_end() == AGAIN
     assert run.later == [
         *("kill worker-0", "kill worker-1", "told 0 cancelled", "told 1 cancelled"),
         "at 0 roll back",
-        "told back from 0 to 0, 0 again: the channel failed: WireError: the store is gone",
+        "back from 0 to 0, 0 again: the channel failed: WireError: the store is gone",
     ]
 
 
 def test_a_channel_that_keeps_the_log_may_not_fail(tmp_path: Path) -> None:
     gone = WireError("the store is gone")
-    run = Coordinated(tmp_path, [lambda run: setattr(run.channel, "failure", gone)])
+    run = Supervised(tmp_path, [lambda run: setattr(run.channel, "failure", gone)])
     with pytest.raises(WireError, match="the store is gone"):
         run.to_end()
     assert run.later == [
@@ -413,29 +439,29 @@ def test_a_channel_that_keeps_the_log_may_not_fail(tmp_path: Path) -> None:
 def test_a_channel_that_fails_while_all_go_back_is_why(tmp_path: Path) -> None:
     """One of the workers heard of it before the coordinator did."""
 
-    def fails(run: Coordinated) -> None:
+    def fails(run: Supervised) -> None:
         run.channel.failure = WireError("the store is gone")
 
-    run = Coordinated(tmp_path, [], [dies(1, RAISED, "WireError: gone")], [fails], replays=False)
-    assert run.to_end() == ROLLED_BACK
+    run = Supervised(tmp_path, [], [dies(1, RAISED, "WireError: gone")], [fails], replays=False)
+    assert run.to_end() == AGAIN
     assert run.later == [
         *("kill worker-0", "told 1 raised", "told 0 cancelled"),
         "at 0 roll back",
-        "told back from 0 to 0, 0 again: the channel failed: WireError: the store is gone",
+        "back from 0 to 0, 0 again: the channel failed: WireError: the store is gone",
     ]
 
 
 def test_who_goes_back_to_stop_has_stopped(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [dies(1)], [], [stop], replays=False)
+    run = Supervised(tmp_path, [dies(1)], [stop], replays=False)
     assert run.to_end() == "stopped"
     assert run.later == ["kill worker-0", "told 1 killed, a death", "told 0 cancelled"]
 
 
 def test_who_was_to_stop_and_dies_has_stopped(tmp_path: Path) -> None:
-    def asked_no_more(run: Coordinated) -> None:
+    def asked_no_more(run: Supervised) -> None:
         run.stop_asked = False
 
-    run = Coordinated(tmp_path, [stop], [asked_no_more], [dies(1)], replays=False)
+    run = Supervised(tmp_path, [stop], [asked_no_more], [dies(1)], replays=False)
     assert run.to_end() == "stopped"
     assert run.later[2:] == ["kill worker-0", "told 1 killed, a death", "told 0 cancelled"]
 
@@ -443,37 +469,117 @@ def test_who_was_to_stop_and_dies_has_stopped(tmp_path: Path) -> None:
 def test_after_the_last_checkpoint_nobody_goes_back(tmp_path: Path) -> None:
     """One is done, the other handed over before it heard that all was done; or it dies of that."""
     last = whole(4, "done")
-    run = Coordinated(tmp_path, last, [ends(0), dies(1)], replays=False)
+    run = Supervised(tmp_path, last, [ends(0), dies(1)], replays=False)
     assert run.to_end() == "done"
     assert run.later == [*commits(4), "told 0 returned", "told 1 killed, a death", *trims(4)]
-    late = Coordinated(tmp_path, LEVEL, [dies(0)], last, replays=False)
+    late = Supervised(tmp_path, LEVEL, [dies(0)], last, replays=False)
     assert late.to_end() == "done"
     assert not any("back" in line for line in late.later)
 
 
 def test_a_worker_that_found_out_why_it_fails_makes_nobody_go_back(tmp_path: Path) -> None:
     failed = ends(0, "failed", error="the loss is NaN")
-    run = Coordinated(tmp_path, [failed, dies(1)], replays=False)
+    run = Supervised(tmp_path, [failed, dies(1)], replays=False)
     with pytest.raises(SureToFail, match="the loss is NaN"):
         run.to_end()
 
 
 def test_deaths_of_one_cause_end_the_run(tmp_path: Path) -> None:
-    past = Past(0)
-    for _ in range(2):
-        run = Coordinated(tmp_path, [], [], [dies(1, Outcome.EXITED)], replays=False, past=past)
-        assert run.to_end() == ROLLED_BACK
-    run = Coordinated(tmp_path, [], [], [dies(1, Outcome.EXITED)], replays=False, past=past)
+    dead = dies(1, Outcome.EXITED)
+    run = Supervised(tmp_path, [dead], [], [dead], [], [], [dead], replays=False, lives=3)
     with pytest.raises(RunFailed, match="3 times in a row"):
         run.to_end()
-    assert not any("told back" in line for line in run.log)
+    assert sum("back from" in line for line in run.log) == 2
 
 
 def test_nobody_follows_a_function_that_cannot_be_ended(tmp_path: Path) -> None:
-    run = Coordinated(tmp_path, [dies(1)], replays=False)
+    run = Supervised(tmp_path, [dies(1)], replays=False)
     run.platform.stubborn = True
     with pytest.raises(RunFailed, match="worker-0 did not end within 60 s of the kill"):
         run.to_end()
     assert run.later == ["kill worker-0", "told 1 killed, a death", "kill worker-0"]
     waited_s = run.clock.now - run.starts[0][0]
     assert waited_s == pytest.approx(FOLLOWED_S + LAST_S, abs=0.2)
+
+
+# --- a script: what it keeps is its own, and it is asked nothing
+
+
+def test_one_death_ends_all_workers_of_a_script_and_all_start_again(tmp_path: Path) -> None:
+    """One died of it; who returned between the look and the kill ended in good order."""
+    dead = [dies(0, RAISED, "ValueError: no")]
+    run = Supervised(tmp_path, dead, [], DONE, script=Restarts(1), lives=2)
+    run.platform.late["worker-1"] = ends(1)
+    assert run.to_end() == "done"
+    assert run.later == [
+        *("kill worker-1", "told 0 raised, a death", "told 1 returned"),
+        "at 0 roll back",
+        "back from 0 to 0, 0 again: worker 0 raised ValueError: no",
+        *("at 0 begin", "told invoked 0.1", "invoke 0.1 from 0"),
+        *("told invoked 1.1", "invoke 1.1 from 0", "at 0 invoked"),
+        *DONE_TOLD,
+    ]
+
+
+def test_who_returns_early_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, [ends(0)], [], [ends(1)], script=Restarts(0))
+    assert run.to_end() == "done"
+    assert run.later == DONE_TOLD
+
+
+def test_a_script_without_restarts_fails_with_the_cause_and_its_consequences(
+    tmp_path: Path,
+) -> None:
+    """An error of the wire waits for the death that explains it."""
+    turns = [[dies(0, RAISED, "WireError: 1 is gone")], [], [], [dies(1, RAISED, "ValueError: no")]]
+    run = Supervised(tmp_path, *turns, script=Restarts(0))
+    with pytest.raises(RunFailed) as failure:
+        run.to_end()
+    assert str(failure.value) == (
+        "worker 1 raised ValueError: no (no restart, as --max-restarts 0 allows)\n\n"
+        "Traceback ...\nValueError: no\nalso: worker 0 raised WireError: 1 is gone"
+    )
+    assert run.later == ["told 0 raised", "told 1 raised, a death"]
+
+
+def test_the_end_of_a_scripts_lifetime_is_no_death(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, [dies(0, Outcome.LIFETIME)], script=Restarts(0))
+    assert run.to_end() == AGAIN
+    assert run.later[:3] == ["kill worker-1", "told 0 lifetime", "told 1 cancelled"]
+
+
+def test_who_returned_before_the_kill_that_a_lost_channel_brought_ended_well(
+    tmp_path: Path,
+) -> None:
+    run = Supervised(tmp_path, script=Restarts(0))
+    run.channel.failure = WireError("the channel is gone")
+    run.platform.late["worker-0"] = ends(0)
+    with pytest.raises(RunFailed) as failure:
+        run.to_end()
+    assert str(failure.value) == (
+        "the channel failed: WireError: the channel is gone "
+        "(no restart, as --max-restarts 0 allows)"
+    )
+    assert run.later == [
+        *("kill worker-0", "kill worker-1", "told 0 returned", "told 1 cancelled"),
+    ]
+
+
+def test_a_script_is_ended_at_once_when_it_is_to_stop_and_what_it_told_is_heard(
+    tmp_path: Path,
+) -> None:
+    """A death at that moment is nobody's: Ctrl-C reaches the workers, too."""
+    run = Supervised(tmp_path, [stop, dies(0)], script=Restarts(0), list_every_s=1000.0)
+    run.platform.late["worker-1"] = together(says(1, took(0)), dies(1, Outcome.CANCELLED))
+    assert run.to_end() == "stopped"
+    assert run.later == [
+        *("kill worker-1", "at 0 step", "told 0 killed", "told 1 cancelled"),
+    ]
+    assert run.clock.now == run.starts[0][0]
+
+
+def test_a_script_that_waits_with_its_start_stops_without_it(tmp_path: Path) -> None:
+    turns = [[dies(0)], [], [dies(0)], [], [stop]]
+    run = Supervised(tmp_path, *turns, script=Restarts(0), lives=3)
+    assert run.to_end() == "stopped"
+    assert len(run.starts) == 4, "of two generations"

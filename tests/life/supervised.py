@@ -1,6 +1,6 @@
-"""A coordinator among stand-ins: no process, no clock but the script's, one log of all it does.
+"""A supervisor among stand-ins: no process, no clock but the script's, one log of all it does.
 
-run = Coordinated(tmp_path, [says(0, part(4)), says(1, part(4))], [ends(0), ends(1)])
+run = Supervised(tmp_path, [says(0, part(4)), says(1, part(4))], [ends(0), ends(1)])
 run.to_end()     "done"; each list is what happens while the platform is waited for once
 run.later        put, told, trim, ... in their order, after both workers were started
 """
@@ -8,21 +8,27 @@ run.later        put, told, trim, ... in their order, after both workers were st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from dayfly.life import coordinator, ending
+from dayfly.life import supervisor
 from dayfly.life.commits import Checkpoint, Part, digest_of, folder_of
-from dayfly.life.coordinator import Coordinator
+from dayfly.life.deaths import Deaths
+from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
+from dayfly.life.generation import Past
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.reports import Report
-from dayfly.life.rollback import Past
+from dayfly.life.restarts import Restarts
+from dayfly.life.supervisor import Supervisor
+from dayfly.life.workload import Policy, Restart, Workload
 from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.keys import COORDINATOR, Key
@@ -35,7 +41,7 @@ from tests.life.silent import Silent
 #: Waits after which nothing will happen any more: a hundred minutes of the script's clock.
 _MOST_WAITS = 120_000
 
-Happening = Callable[["Coordinated"], None]
+Happening = Callable[["Supervised"], None]
 Turn = Sequence[Happening]
 
 
@@ -75,7 +81,7 @@ def dies(rank: int, outcome: Outcome = Outcome.KILLED, error: str | None = None)
     return lambda run: run.platform.end(rank, end(rank, outcome, error))
 
 
-def stop(run: Coordinated) -> None:
+def stop(run: Supervised) -> None:
     """Somebody asks the run to stop."""
     run.stop_asked = True
 
@@ -94,7 +100,7 @@ class Clock:
 
 
 class Memory(Channel):
-    """Messages in memory, of which the coordinator's are logged."""
+    """Messages in memory, of which the supervisor's are logged."""
 
     def __init__(self, log: list[str], abilities: Abilities) -> None:
         super().__init__(Namespace("run", 0))
@@ -164,10 +170,14 @@ class FailingFiles(FileStore):
 
 
 class Scripted(Silent):
-    """Functions end as the script says, or once they are killed, unless they are `stubborn`."""
+    """Functions end as the script says, or once they are killed, unless they are `stubborn`.
 
-    def __init__(self, run: Coordinated, turns: Sequence[Turn]) -> None:
+    late: how a function ends of itself just before it is killed, by its name.
+    """
+
+    def __init__(self, run: Supervised, turns: Sequence[Turn]) -> None:
         self.stubborn = False
+        self.late: dict[str, Happening] = {}
         self._run = run
         self._turns = list(turns)
         self._running: dict[str, Invocation] = {}
@@ -188,7 +198,7 @@ class Scripted(Silent):
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         self._waits += 1
-        assert self._waits < _MOST_WAITS, f"the coordinator waits for ever: {self._run.log}"
+        assert self._waits < _MOST_WAITS, f"the supervisor waits for ever: {self._run.log}"
         for happening in self._turns.pop(0) if self._turns else ():
             happening(self._run)
         if not self._over:
@@ -200,7 +210,9 @@ class Scripted(Silent):
 
     def cancel(self, function: str) -> None:
         self._run.log.append(f"kill {function}")
-        if not self.stubborn:
+        if (late := self.late.get(function)) is not None:
+            late(self._run)
+        elif not self.stubborn:
             rank = int(function.rpartition("-")[2])
             self.end(rank, end(rank, Outcome.CANCELLED))
 
@@ -217,6 +229,10 @@ class Told:
     def __init__(self, log: list[str]) -> None:
         self._log = log
         self.reports = 0
+        self.generations: list[tuple[int, int]] = []
+
+    def begins(self, plan: GenerationPlan) -> None:
+        self.generations.append((plan.number, plan.first_step))
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
         self._log.append(f"told invoked {_words(invocation)}")
@@ -234,9 +250,6 @@ class Told:
     def stopping(self) -> None:
         self._log.append("told stopping")
 
-    def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
-        self._log.append(f"told back from {from_step} to {to_step}, {redone_steps} again: {cause}")
-
 
 class Passed(Faults):
     """No failure on purpose, only the places where there might be one."""
@@ -248,11 +261,62 @@ class Passed(Faults):
         self._log.append(f"at {step} {place}")
 
 
-class Coordinated:
-    """A coordinator of two workers, from the checkpoint before step 0, and what surrounds it.
+class Trained(Workload):
+    """Two workers, from the checkpoint before step 0; a generation number `lives` is not begun."""
 
-    turns: what happens while the platform is waited for, once each. starts: when functions were
-    invoked, and with what.
+    handler = "m:f"
+
+    def __init__(self, run: Supervised, restart: Restart, policy: Policy, lives: int) -> None:
+        self.restart = restart
+        self.policy = policy
+        self.stops_in_order = not isinstance(policy, Restarts)
+        self.checkpoint = Checkpoint(0, (part_of(0, "part"),))
+        self.number = 0
+        self.then: Callable[[], None] = lambda: None
+        self._run = run
+        self._lives = lives
+
+    def plan(self) -> GenerationPlan:
+        return GenerationPlan(
+            number=self.number,
+            platform="silent",
+            channel="memory://",
+            store=self._run.store.url,
+            first_step=self.checkpoint.step,
+            layout=[RankPlan(spec=FunctionSpec(), replica=rank) for rank in range(2)],
+        )
+
+    @contextmanager
+    def open(self, plan: GenerationPlan) -> Iterator[Channel]:
+        yield self._run.channel
+
+    def payload(
+        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+    ) -> Mapping[str, Any]:
+        return {"from": self.checkpoint.step, "trimmed": trimmed_step}
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def starts_again(self, end: GenerationEnd) -> None:
+        back = f"back from {end.reached} to {end.checkpoint_step}, {end.redone_steps} again"
+        self._run.log.append(f"{back}: {end.in_words}")
+        self.number += 1
+        self.then()
+        if self.number == self._lives:
+            raise StartsAgain
+
+
+class StartsAgain(Exception):
+    """All start again, which the script has nothing for."""
+
+
+class Supervised:
+    """A supervisor of two workers, and what surrounds it.
+
+    turns: what happens while the platform is waited for, once each. replays: whether one that died
+    catches up alone; else all start again. script: of a script, how often all start again; None: of
+    a job. lives: generations, at most. starts: when functions were invoked, and with what.
     """
 
     def __init__(
@@ -260,7 +324,8 @@ class Coordinated:
         root: Path,
         *turns: Turn,
         replays: bool = True,
-        past: Past | None = None,
+        script: Restarts | None = None,
+        lives: int = 1,
         list_every_s: float = 0.0,
     ) -> None:
         self.log: list[str] = []
@@ -271,29 +336,29 @@ class Coordinated:
         self.store = FailingFiles(root, self.log)
         self.platform = Scripted(self, turns)
         self.audience = Told(self.log)
-        self.past = past or Past(0)
-        self.coordinator = Coordinator(
+        self.past = Past()
+        restart = Restart.ONE if replays and script is None else Restart.ALL
+        self.workload = Trained(self, restart, script or Deaths(), lives)
+        self._supervisor = Supervisor(
+            workload=self.workload,
             platform=self.platform,
-            channel=self.channel,
             store=self.store,
-            world_size=2,
-            replays=replays,
-            past=self.past,
-            checkpoint=Checkpoint(0, (part_of(0, "part"),)),
-            invocation=self._invocation,
             stop_asked=lambda: self.stop_asked,
             audience=self.audience,
             faults=Passed(self.log),
+            past=self.past,
         )
 
     def to_end(self) -> str:
-        """How the generation ends."""
-        before = coordinator.time, ending.time
-        coordinator.time = ending.time = self.clock  # type: ignore[assignment]
+        """How the run ends."""
+        before = supervisor.time
+        supervisor.time = self.clock  # type: ignore[assignment]
         try:
-            return self.coordinator.run()
+            return self._supervisor.run()
+        except StartsAgain:
+            return AGAIN
         finally:
-            coordinator.time, ending.time = before
+            supervisor.time = before
 
     @property
     def later(self) -> list[str]:
@@ -301,17 +366,9 @@ class Coordinated:
         assert self.log[: len(STARTS)] == STARTS
         return self.log[len(STARTS) :]
 
-    def _invocation(
-        self, rank: int, attempt: int, checkpoint: Checkpoint, trimmed_step: int
-    ) -> Invocation:
-        return Invocation(
-            function=f"worker-{rank}",
-            attempt=attempt,
-            handler="m:f",
-            payload={"from": checkpoint.step, "trimmed": trimmed_step},
-            spec=FunctionSpec(),
-        )
 
+#: How a run ends in which all start again.
+AGAIN = "starts again"
 
 #: How each generation begins that starts at once.
 STARTS = [

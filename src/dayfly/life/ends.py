@@ -1,0 +1,176 @@
+"""Which ends of functions are causes, and which are consequences of others. Pure.
+
+    worker 0   ------------WireError       its neighbour is gone: a consequence, no death
+    worker 1   ---------X                  the first death is the cause
+    worker 2   -------- returned           its work was done: neither
+    worker 3   --------------killed        by the supervisor, which does not wait
+    checkpoint    ^ all start again from here, in a new generation with a channel of its own
+
+After a planned hand-over the others are given time: for the checkpoint that was made for it to
+count, or, within a round of local SGD, to keep their own state as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from dayfly.errors import WireError, in_short
+from dayfly.life.failure import Origin
+from dayfly.life.platforms.base import Ended, Outcome
+from dayfly.life.reports import HANDED_OVER, KEPT_BY_RUN, KEPT_BY_WORKER
+
+#: How long to wait for a checkpoint that was made for a hand-over, in seconds.
+COMMIT_S = 60.0
+#: How long to wait for the others to hand over too: they began with the first one.
+OWN_S = 30.0
+#: How long after an error of the wire another worker's death may be heard of that explains it.
+CAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationEnd:
+    """How a generation ended before its work was done.
+
+    Args:
+        causes: deaths that have a cause of their own, the first first.
+        others: hand-overs, and what died of others' ends.
+        failure: of the channel itself, if no death explains it.
+        checkpoint_step: of the checkpoint that counts.
+        reached: completed steps in this generation; frontier: in the whole run.
+        redone_steps: that all do again, at most.
+    """
+
+    causes: tuple[Ended, ...] = ()
+    others: tuple[Ended, ...] = ()
+    failure: WireError | None = None
+    checkpoint_step: int = 0
+    reached: int = 0
+    frontier: int = 0
+    redone_steps: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        ends: Sequence[Ended],
+        failure: WireError | None = None,
+        *,
+        checkpoint_step: int = 0,
+        reached: int = 0,
+        frontier: int = 0,
+        world_size: int = 0,
+    ) -> GenerationEnd:
+        """Sorts out who ended of what. ends: without those that the supervisor killed."""
+        causes = own_deaths(ends, explained=failure is not None)
+        return cls(
+            causes=tuple(causes),
+            others=tuple(
+                one
+                for one in ends
+                if (one.outcome is not Outcome.RETURNED or is_hand_over(one))
+                and not any(one is cause for cause in causes)
+            ),
+            failure=None if causes else failure,
+            checkpoint_step=checkpoint_step,
+            reached=reached,
+            frontier=frontier,
+            redone_steps=redone_steps(ends, reached, checkpoint_step, world_size),
+        )
+
+    @property
+    def hand_overs(self) -> list[Ended]:
+        """Workers that ended as planned, and are to go on."""
+        return [one for one in self.others if is_hand_over(one)]
+
+    @property
+    def planned(self) -> bool:
+        """Whether it was the end of a lifetime, which nobody died of who keeps what he did."""
+        return bool(self.causes) and self.causes[0].outcome is Outcome.LIFETIME
+
+    @property
+    def in_words(self) -> str:
+        """What ended it, in a line: `worker 1 raised ValueError: no`."""
+        if self.failure is not None:
+            return f"the channel failed: {in_short(self.failure)}"
+        return in_a_line((*self.causes, *self.hand_overs)[0])
+
+
+def is_wire_error(ended: Ended) -> bool:
+    """Whether a function died of what it waited for, which may be another one's death."""
+    return ended.failure is not None and ended.failure.origin is Origin.WIRE
+
+
+def is_hand_over(ended: Ended) -> bool:
+    """Whether a worker ended as planned, before its work was done."""
+    return ended.result is not None and ended.result["status"] == HANDED_OVER
+
+
+def by_themselves(ends: Sequence[Ended], killed: Collection[str]) -> list[Ended]:
+    """Those of the ends that the supervisor did not bring about. killed: whom it ended."""
+    return [
+        one
+        for one in ends
+        if one.outcome is not Outcome.CANCELLED or one.invocation.function not in killed
+    ]
+
+
+def own_deaths(ends: Sequence[Ended], *, explained: bool = False) -> list[Ended]:
+    """Those of the ends that are deaths of a cause of their own, in order.
+
+    Errors of the wire are consequences if there is a hand-over or another death, or if they are
+    explained by a channel that failed; else the first of them is the cause. ends: without those
+    that the supervisor killed.
+    """
+    dead = [one for one in ends if one.outcome is not Outcome.RETURNED]
+    own = [one for one in dead if not is_wire_error(one)]
+    if own or explained or any(is_hand_over(one) for one in ends):
+        return own
+    return dead[:1]
+
+
+def patience_s(
+    ends: Sequence[Ended], checkpoint_step: int, may_come: Callable[[int], bool]
+) -> float:
+    """How long to wait, from the first of the ends, before the other workers are killed.
+
+    checkpoint_step: of the checkpoint that counts. may_come: whether the checkpoint before a step
+    does not count yet, and still can.
+    """
+    results = [one.result for one in ends if one.result is not None]
+    kept = [(one["kept"], one["step"]) for one in results if "kept" in one]
+    if any(where == KEPT_BY_RUN and may_come(step) for where, step in kept):
+        return COMMIT_S
+    if any(one.outcome is not Outcome.RETURNED and not is_wire_error(one) for one in ends):
+        return 0.0
+    if kept:
+        return OWN_S if (KEPT_BY_WORKER, checkpoint_step) in kept else 0.0
+    return CAUSE_S
+
+
+def redone_steps(
+    ends: Sequence[Ended], from_step: int, checkpoint_step: int, world_size: int
+) -> int:
+    """How many steps are done again, at most; none if every worker kept its own state."""
+    own = {"step": checkpoint_step, "kept": KEPT_BY_WORKER}
+    kept = [one for one in ends if one.result is not None and own.items() <= one.result.items()]
+    return from_step - checkpoint_step if len(kept) < world_size else 0
+
+
+def in_words(ended: Ended) -> str:
+    """Who, and what happened to it: `worker 1 was killed from outside (killed by SIGKILL ...)`."""
+    who = ended.invocation.function.replace("-", " ")
+    what = {
+        Outcome.RETURNED: "handed over to its successor",
+        Outcome.RAISED: f"raised {ended.error}",
+        Outcome.OUT_OF_MEMORY: f"ran out of memory ({ended.detail})",
+        Outcome.LIFETIME: f"came to the end of its lifetime ({ended.detail})",
+        Outcome.EXITED: f"ended itself ({ended.detail})",
+        Outcome.KILLED: f"was killed from outside ({ended.detail})",
+        Outcome.CANCELLED: f"was ended by its platform ({ended.detail})",
+    }[ended.outcome]
+    return f"{who} {what}"
+
+
+def in_a_line(ended: Ended) -> str:
+    """The same, without what a function printed at its end."""
+    return in_words(replace(ended, detail=ended.detail.partition("\n")[0]))

@@ -1,0 +1,368 @@
+"""What follows from what happens to a generation of workers. Pure: no clock, no store, no process.
+
+    begins                                 Start 0, Start 1, …
+    heard   records of a worker            Commit a checkpoint whose parts are all there
+    saw     functions ended, or a tick     ONE: Start the dead one again     ALL: EndAll
+    gone    all were ended                 over: they start again, unless the policy gives up
+
+Each event changes the state and gives the actions that follow, in order: they are generated one by
+one, and the state goes on once one is carried out. `over` says how the generation ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dayfly.errors import RunFailed, SureToFail, WireError
+from dayfly.life.commits import Part, Uncommitted
+from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, own_deaths, patience_s
+from dayfly.life.platforms.base import Ended, Outcome
+from dayfly.life.reports import DONE, FAILED, STOPPED, Report
+from dayfly.life.workload import Policy, Restart
+
+#: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
+STOP_GRACE_S = 10.0
+#: How long the others have to end, too, once a worker found out why the run fails, in seconds.
+FAILED_GRACE_S = 5.0
+#: How long functions may take to be gone after they were killed so that others follow, in seconds.
+FOLLOWED_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A rank's next attempt, which reads the message log from `trimmed_step` on."""
+
+    rank: int
+    attempt: int
+    trimmed_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A function ended."""
+
+    ended: Ended
+    death: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The checkpoint before a step: all ranks' parts, in order."""
+
+    step: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """The message log before the checkpoint of a step is read by nobody."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskToStop:
+    """The workers, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndAll:
+    """Kill what runs; then the generation is to be told that all is `gone`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A place where tests kill the supervisor."""
+
+    step: int
+    place: str
+
+
+Action = Start | Tell | Commit | Trim | AskToStop | EndAll | Pass
+#: How a generation ended: with the run's status, its failure, or all are to start again.
+Over = str | RunFailed | GenerationEnd
+
+
+@dataclass(slots=True, kw_only=True)
+class Past:
+    """What the generations of one supervisor share.
+
+    frontier: completed steps of the run, the most that there ever were. attempts: the latest of
+    each rank. pause_s: before the functions of the next generation start, in seconds.
+    """
+
+    frontier: int = 0
+    attempts: dict[int, int] = field(default_factory=dict)
+    pause_s: float = 0.0
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """One worker of a generation.
+
+    attempt: the latest. started_from: the step of the checkpoint that it started from. caught_up:
+    whether that attempt reads the message log no more. status: how the worker ended, once nothing
+    is left for it to do. start_at: when its next function is to start, by the supervisor's clock in
+    seconds; None: one runs, or none is needed.
+    """
+
+    rank: int
+    attempt: int = -1
+    started_from: int = 0
+    caught_up: bool = False
+    status: str | None = None
+    start_at: float | None = None
+
+    def starts(self, from_step: int) -> None:
+        """A new attempt begins at the checkpoint before `from_step`."""
+        self.attempt += 1
+        self.started_from, self.caught_up, self.start_at = from_step, False, None
+
+    def reads_log_before(self, step: int) -> bool:
+        """Whether it may read messages of earlier steps."""
+        return self.status is None and not self.caught_up and self.started_from < step
+
+
+class Generation:
+    """The state of one generation.
+
+    Args:
+        restart: who starts again after a death.
+        policy: whether, and when.
+        world_size: number of workers.
+        first_step: of the checkpoint that they start from.
+        stops_in_order: whether workers end by themselves when they are asked to stop.
+        past: of the generations before; it goes on with this one.
+    """
+
+    def __init__(
+        self,
+        *,
+        restart: Restart,
+        policy: Policy,
+        world_size: int,
+        first_step: int,
+        stops_in_order: bool,
+        past: Past,
+    ) -> None:
+        self._restart = restart
+        self._policy = policy
+        self._past = past
+        self._grace_s = STOP_GRACE_S if stops_in_order else 0.0
+        self._workers = [
+            WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(world_size)
+        ]
+        self._checkpoint_step = self._trimmed_step = self._reached = first_step
+        self._uncommitted = Uncommitted(world_size, first_step)
+        self._last: str | None = None  # how the run ends after the checkpoint that was committed
+        self._failure: str | None = None  # of the run, as the first worker says that found it out
+        self._fail_by = math.inf
+        self._stop_by: float | None = None
+        self._ending_since: float | None = None  # all are to be ended
+        self._lost: WireError | None = None  # the channel
+        #: Functions that ended, and nothing has followed from it yet.
+        self.ended: list[Ended] = []
+        #: Functions that the supervisor ended.
+        self.killed: set[str] = set()
+        self.over: Over | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left for any worker to do."""
+        return all(worker.status is not None for worker in self._workers)
+
+    def begins(self, now: float) -> Iterator[Action]:
+        """All start, after the pause that the one before left."""
+        yield Pass(self._checkpoint_step, "begin")
+        for worker in self._workers:
+            worker.start_at = now + self._past.pause_s
+        yield from self._start_due(now)
+        yield Pass(self._checkpoint_step, "invoked")
+
+    def heard(self, report: Report) -> Iterator[Action]:
+        """A worker's report came in."""
+        worker = self._workers[report.rank]
+        for record in report.records:
+            match record["kind"]:
+                case "caught up":
+                    worker.caught_up = worker.caught_up or report.attempt == worker.attempt
+                    self._note_reached(record["step"])
+                case "step":
+                    self._note_reached(record["step"] + 1)
+                    yield Pass(record["step"], "step")
+                case "part":
+                    step, parts = record["step"], tuple(Part(**part) for part in record["parts"])
+                    whole = self._uncommitted.add(step, report.rank, parts)
+                    if whole is not None:
+                        yield Commit(step, tuple(whole))
+                        self._checkpoint_step, self._last = step, record["then"]
+                        self._uncommitted.committed(step)
+
+    def saw(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
+        """A look at what `ended`, which may be nothing; the functions of `running` live."""
+        self._note_failure(now)
+        if self.over is not None:
+            return
+        if self._restart is Restart.ONE:
+            yield from self._restart_ended(now)
+            if self.over is not None:
+                return
+        elif self._ending_since is None:
+            yield from self._tell_returned()
+        if not self.ended:
+            yield from self._trim()
+        if stop_asked and self._stop_by is None and not self.complete:
+            self._stop_by = now + self._grace_s
+            yield AskToStop()
+        if self._stop_overdue(now) and self._ending_since is None and not self.complete:
+            self.over = STOPPED
+        elif self.ended:
+            yield from self._end_all(running, now)
+        elif self.complete:
+            statuses = {worker.status for worker in self._workers}
+            self.over = DONE if statuses == {DONE} else STOPPED
+            if self._failure is not None:
+                self.over = SureToFail(self._failure)
+        else:
+            yield from self._start_due(now)
+
+    def lose_channel(self, error: WireError, now: float) -> None:
+        """The channel failed: all are to be ended."""
+        self._lost = self._lost or error
+        self._ending_since = now if self._ending_since is None else self._ending_since
+
+    def gone(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
+        """All were ended so that others follow; but for those of `running`, that did not end."""
+        early = by_themselves(self.ended, self.killed)
+        yield from self.untold()
+        if running:
+            left = ", ".join(running)
+            self.over = RunFailed(f"{left} did not end within {FOLLOWED_S:g} s of the kill")
+        elif self._failure is not None:
+            self.over = SureToFail(self._failure)
+        elif self._last is not None:
+            self.over = self._last
+        else:
+            end = GenerationEnd.of(
+                early,
+                self._lost,
+                checkpoint_step=self._checkpoint_step,
+                reached=self._reached,
+                frontier=self._past.frontier,
+                world_size=len(self._workers),
+            )
+            decision = self._policy.all_ended(end, now)
+            self._past.pause_s = decision.pause_s
+            self.over = decision.failure or end
+            if decision.failure is None and (self._stop_by is not None or stop_asked):
+                self.over = STOPPED  # to start all again would only redo what was done
+            elif decision.failure is None:
+                yield Pass(self._checkpoint_step, "roll back")
+
+    def untold(self) -> Iterator[Action]:
+        """Tell of what ended, and nothing else will follow from."""
+        ended, self.ended = self.ended, []
+        causes: Sequence[Ended] = ()
+        if self._ending_since is not None:
+            early = by_themselves(ended, self.killed)
+            causes = own_deaths(early, explained=self._lost is not None)
+        for one in ended:
+            own = any(one is cause for cause in causes)
+            yield Tell(one, death=own and self._policy.is_death(one))
+
+    def _note_failure(self, now: float) -> None:
+        """The run fails with what a worker found out, once the others had time to end, too."""
+        for one in self.ended:
+            if self._failure is None and one.result and one.result["status"] == FAILED:
+                self._failure = one.result["error"]
+                self._fail_by = now + FAILED_GRACE_S
+        if self._failure is not None and now > self._fail_by:
+            self.over = SureToFail(self._failure)
+
+    def _restart_ended(self, now: float) -> Iterator[Action]:
+        """Tell of all that ended first, as the run may end with any of them."""
+        ended, self.ended = self.ended, []
+        for one in ended:
+            yield Tell(one, death=one.outcome is not Outcome.RETURNED)
+        for one in ended:
+            worker = self._workers[rank_of(one)]
+            worker.status = status_after(one, self._last)
+            if worker.status is not None:
+                continue
+            pause_s = 0.0
+            if one.outcome is not Outcome.RETURNED:
+                decision = self._policy.died(one, self._past.frontier, now)
+                if decision.failure is not None:
+                    self.over = decision.failure
+                    return
+                pause_s = decision.pause_s
+            yield Pass(self._checkpoint_step, "again")
+            worker.start_at = now + pause_s
+
+    def _tell_returned(self) -> Iterator[Action]:
+        """Tell of workers that ended in their time, which may be all that ended."""
+        for one in list(self.ended):
+            worker = self._workers[rank_of(one)]
+            worker.status = status_after(one, self._last)
+            if worker.status is not None:
+                self.ended.remove(one)
+                yield Tell(one, death=one.outcome is not Outcome.RETURNED)
+
+    def _end_all(self, running: Sequence[str], now: float) -> Iterator[Action]:
+        """End all at once, or once there is nothing more to wait for."""
+        if self._ending_since is None:
+            self._ending_since = now
+        living = {int(function.rpartition("-")[2]) for function in running}
+        longest_s = patience_s(
+            self.ended,
+            self._checkpoint_step,
+            lambda step: self._uncommitted.may_come(step, living),
+        )
+        waited_s = now - self._ending_since
+        if not running or waited_s >= longest_s or self._stop_overdue(now):
+            yield EndAll()
+
+    def _trim(self) -> Iterator[Action]:
+        """Drop the log before the checkpoint, unless a worker still reads it."""
+        step = self._checkpoint_step
+        if step > self._trimmed_step and not any(
+            worker.reads_log_before(step) for worker in self._workers
+        ):
+            yield Trim(step)
+            self._trimmed_step = step
+
+    def _stop_overdue(self, now: float) -> bool:
+        """Whether the workers had their time to stop."""
+        return self._stop_by is not None and now >= self._stop_by
+
+    def _start_due(self, now: float) -> Iterator[Action]:
+        """Start the functions whose time has come; while the run is to stop, all of them."""
+        for worker in self._workers:
+            if worker.start_at is not None and (
+                self._stop_by is not None or worker.start_at <= now
+            ):
+                worker.starts(self._checkpoint_step)
+                self._past.attempts[worker.rank] = worker.attempt
+                yield Start(worker.rank, worker.attempt, self._trimmed_step)
+
+    def _note_reached(self, step: int) -> None:
+        self._reached = max(self._reached, step)
+        self._past.frontier = max(self._past.frontier, step)
+
+
+def status_after(ended: Ended, last: str | None) -> str | None:
+    """The status of a worker whose function ended; None: another function has to go on.
+
+    last: how the run ends, if the checkpoint is committed after which all workers end. Then
+    nothing is left to be done, even for one that died: its part is in that checkpoint.
+    """
+    if ended.result is not None and not is_hand_over(ended):
+        return str(ended.result["status"])
+    return last
+
+
+def rank_of(ended: Ended) -> int:
+    """Functions are named `worker-<rank>`."""
+    return int(ended.invocation.function.rpartition("-")[2])

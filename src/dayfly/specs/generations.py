@@ -1,0 +1,87 @@
+"""The plan of a generation: how many workers, where, with what, and which part each of them has.
+
+    run   generation 0   4 workers, file://, from step 0
+          generation 1   4 workers, file://, from the checkpoint before step 120
+
+A run is a sequence of generations, if only of one. Size, platform and channel belong to a
+generation, not to the run, so that a later one may have others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dayfly.specs.functions import FunctionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """One rank of a generation.
+
+    Args:
+        spec: what its function gets.
+        stage: of the model, from 0.
+        replica: of that stage, from 0.
+        role: among workers of one step, as the protocol knows it.
+        share: of each batch, above 0, at most 1; None: nobody knows, as of a script.
+    """
+
+    spec: FunctionSpec
+    stage: int = 0
+    replica: int = 0
+    role: str = "worker"
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationPlan:
+    """What a generation of workers is, from the step that it begins with.
+
+    Args:
+        number: of the generation, from 0; every message of its workers has it in its address.
+        platform: where the functions run, by its name in the registry.
+        channel: URL.
+        store: URL.
+        protocol: by its name in the registry; None: what a script does by itself.
+        collective: by its name; None: the script's.
+        first_step: of this generation.
+        checkpoint: digest of the checkpoint that it starts from; None: of none that dayfly knows.
+        layout: each rank's, in order.
+
+    Raises:
+        ValueError: a plan that no workers can follow.
+    """
+
+    number: int
+    platform: str
+    channel: str = field(repr=False)
+    store: str = field(repr=False)
+    protocol: str | None = None
+    collective: str | None = None
+    first_step: int = 0
+    checkpoint: str | None = None
+    layout: Sequence[RankPlan]
+
+    def __post_init__(self) -> None:
+        if self.number < 0 or self.first_step < 0:
+            raise ValueError(f"generation {self.number} from step {self.first_step}: both from 0")
+        if not self.layout:
+            raise ValueError(f"generation {self.number} has no worker")
+        places = {(one.stage, one.replica) for one in self.layout}
+        if len(places) < self.world_size:
+            raise ValueError(f"generation {self.number}: two ranks have one replica of a stage")
+        for stage in {one.stage for one in self.layout}:
+            shares = [one.share for one in self.layout if one.stage == stage]
+            known = [share for share in shares if share is not None]
+            if known and not (len(known) == len(shares) and math.isclose(sum(known), 1)):
+                raise ValueError(
+                    f"generation {self.number}: the shares of stage {stage} are {shares}, which "
+                    "are not the whole batch"
+                )
+
+    @property
+    def world_size(self) -> int:
+        """Number of its workers."""
+        return len(self.layout)

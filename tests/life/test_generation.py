@@ -1,0 +1,234 @@
+"""What follows from each event of a generation: tables, without a supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dayfly.errors import RunFailed, SureToFail, WireError
+from dayfly.life.deaths import Deaths
+from dayfly.life.ends import GenerationEnd
+from dayfly.life.generation import (
+    STOP_GRACE_S,
+    Action,
+    AskToStop,
+    Commit,
+    EndAll,
+    Generation,
+    Pass,
+    Past,
+    Start,
+    Tell,
+    Trim,
+    WorkerState,
+    status_after,
+)
+from dayfly.life.platforms.base import Ended, Outcome
+from dayfly.life.reports import Report
+from dayfly.life.workload import Restart
+from tests.life.ends import end
+from tests.life.supervised import caught_up, part, part_of
+
+ONE, ALL = Restart.ONE, Restart.ALL
+BOTH = ["worker-0", "worker-1"]
+
+
+def returned(status: str, worker: int = 0) -> Any:
+    return end(
+        worker, Outcome.RETURNED, result={"status": status, "step": 4, "kept": None, "error": "no"}
+    )
+
+
+KILLED = end(0, Outcome.KILLED)
+HANDED_OVER, DONE, FAILED = returned("handed over"), returned("done"), returned("failed")
+DONE_TOO = returned("done", 1)
+WIRE = end(0, Outcome.RAISED, "WireError: rank 1 is gone")
+
+
+def begun(restart: Restart, *, in_order: bool = True) -> Generation:
+    """Two workers that run, from the checkpoint before step 0, at 0 s."""
+    generation = Generation(
+        restart=restart,
+        policy=Deaths(),
+        world_size=2,
+        first_step=0,
+        stops_in_order=in_order,
+        past=Past(),
+    )
+    assert list(generation.begins(0.0)) == [
+        Pass(0, "begin"),
+        Start(0, 0, 0),
+        Start(1, 0, 0),
+        Pass(0, "invoked"),
+    ]
+    return generation
+
+
+def told(generation: Generation, rank: int, *records: Any, attempt: int = 0) -> list[Action]:
+    return list(generation.heard(Report(rank, attempt, {}, records)))
+
+
+def look(
+    generation: Generation, *ends: Ended, now: float = 1.0, stop_asked: bool = False
+) -> list[Action]:
+    generation.ended += ends
+    over = {one.invocation.function for one in ends}
+    running = [one for one in BOTH if one not in over]
+    return list(generation.saw(running=running, stop_asked=stop_asked, now=now))
+
+
+AGAIN = [Pass(0, "again"), Start(0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("restart", "ends", "actions", "over"),
+    [
+        (ONE, [], [], None),
+        (ONE, [KILLED], [Tell(KILLED, death=True), *AGAIN], None),
+        (ONE, [HANDED_OVER], [Tell(HANDED_OVER, death=False), *AGAIN], None),
+        (ONE, [DONE], [Tell(DONE, death=False)], None),
+        (ONE, [DONE, DONE_TOO], [Tell(DONE, death=False), Tell(DONE_TOO, death=False)], "done"),
+        (ALL, [], [], None),
+        (ALL, [KILLED], [EndAll()], None),
+        (ALL, [DONE], [Tell(DONE, death=False)], None),
+        (ALL, [DONE, DONE_TOO], [Tell(DONE, death=False), Tell(DONE_TOO, death=False)], "done"),
+        (ALL, [WIRE], [], None),  # maybe another's death explains it
+        (ALL, [HANDED_OVER], [EndAll()], None),  # nothing was kept, so there is nothing to wait for
+    ],
+)
+def test_what_follows_from_ends(
+    restart: Restart, ends: list[Ended], actions: list[Action], over: str | None
+) -> None:
+    generation = begun(restart)
+    assert look(generation, *ends) == actions
+    assert generation.over == over
+
+
+@pytest.mark.parametrize(
+    ("in_order", "now", "over"),
+    [(True, 1.0, None), (True, 0.9 + STOP_GRACE_S, None), (True, 1.0 + STOP_GRACE_S, "stopped")],
+)
+def test_workers_that_stop_in_order_have_time_to(
+    in_order: bool, now: float, over: str | None
+) -> None:
+    generation = begun(ONE, in_order=in_order)
+    assert look(generation, stop_asked=True) == [AskToStop()]
+    assert look(generation, stop_asked=True, now=now) == []
+    assert generation.over == over
+
+
+def test_others_have_none() -> None:
+    generation = begun(ALL, in_order=False)
+    assert look(generation, KILLED, stop_asked=True) == [AskToStop()]
+    assert generation.over == "stopped"
+    assert list(generation.untold()) == [Tell(KILLED, death=False)]
+
+
+def over_of(generation: Generation, *, running: list[str] | None = None, **more: Any) -> Any:
+    list(generation.gone(running=running or [], **{"stop_asked": False, "now": 2.0, **more}))
+    return generation.over
+
+
+def lost(generation: Generation) -> None:
+    generation.lose_channel(WireError("gone"), 1.0)
+
+
+def last(generation: Generation) -> None:
+    for rank in range(2):
+        told(generation, rank, part(4, then="done"))
+
+
+def asked(generation: Generation) -> None:
+    look(generation, stop_asked=True)
+
+
+def found_out(generation: Generation) -> None:
+    look(generation, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (lambda generation: None, "worker 0 was killed from outside ()"),
+        (lost, "worker 0 was killed from outside ()"),
+        (last, "done"),
+        (asked, "stopped"),
+        (found_out, "no"),
+    ],
+)
+def test_what_follows_once_all_were_ended(before: Callable[[Generation], None], words: str) -> None:
+    generation = begun(ALL)
+    before(generation)
+    generation.ended.append(KILLED)
+    over = over_of(generation)
+    assert (over.in_words if isinstance(over, GenerationEnd) else str(over)) == words
+    assert isinstance(over, SureToFail) == (before is found_out)
+
+
+def test_nothing_follows_a_function_that_cannot_be_ended() -> None:
+    generation = begun(ALL)
+    over = over_of(generation, running=["worker-1"])
+    assert isinstance(over, RunFailed)
+    assert "worker-1 did not end within 60 s" in str(over)
+
+
+def test_a_checkpoint_counts_once_all_parts_are_there_and_the_log_goes_once_nobody_reads_it() -> (
+    None
+):
+    generation = begun(ONE)
+    assert told(generation, 0, part(4, "a")) == []
+    parts = (part_of(4, "a"), part_of(4, "b"))
+    assert told(generation, 1, caught_up(0), part(4, "b")) == [Commit(4, parts)]
+    assert look(generation) == [], "worker 0 may still read it"
+    told(generation, 0, caught_up(0))
+    assert look(generation) == [Trim(4)]
+    assert look(generation) == []
+    assert look(generation, KILLED)[-1] == Start(0, 1, 4)
+
+
+def test_a_commit_that_fails_leaves_the_state_as_it_was() -> None:
+    """The one who carries it out raises, and does not ask for what follows."""
+    generation = begun(ALL)
+    told(generation, 0, part(4, then="done"))
+    actions: Iterator[Action] = generation.heard(Report(1, 0, {}, [part(4, then="done")]))
+    assert isinstance(next(actions), Commit)
+    actions.close()  # type: ignore[attr-defined]
+    assert isinstance(over_of(generation), RunFailed | GenerationEnd)
+
+
+@pytest.mark.parametrize(
+    ("ended", "last", "status"),
+    [
+        (returned("done"), None, "done"),
+        (returned("stopped"), None, "stopped"),
+        (returned("done"), "done", "done"),
+        (returned("handed over"), None, None),
+        (returned("handed over"), "stopped", "stopped"),
+        (KILLED, None, None),
+        (KILLED, "done", "done"),
+    ],
+)
+def test_who_ended_has_a_status_or_starts_again(ended: Any, last: Any, status: Any) -> None:
+    assert status_after(ended, last) == status
+
+
+@pytest.mark.parametrize(
+    ("worker", "reads"),
+    [
+        ({"started_from": 8}, False),
+        ({"started_from": 12}, False),
+        ({"started_from": 4, "caught_up": True}, False),
+        ({"started_from": 4, "status": "done"}, False),
+        ({"started_from": 4}, True),
+    ],
+)
+def test_who_reads_the_log_before_step_8(worker: dict[str, Any], reads: bool) -> None:
+    assert WorkerState(1, **worker).reads_log_before(8) is reads
+
+
+def test_a_new_attempt_is_behind_until_it_says_otherwise() -> None:
+    worker = WorkerState(2, attempt=3, started_from=4, caught_up=True, start_at=7.0)
+    worker.starts(8)
+    assert worker == WorkerState(2, attempt=4, started_from=8)
