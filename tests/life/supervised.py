@@ -18,7 +18,7 @@ import torch
 
 from dayfly.life import supervisor
 from dayfly.life.commits import Checkpoint, Part, digest_of, folder_of
-from dayfly.life.deaths import Deaths
+from dayfly.life.deaths import Deaths, Policy, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
 from dayfly.life.generation import Past
@@ -26,7 +26,7 @@ from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
 from dayfly.life.supervisor import Supervisor
-from dayfly.life.workload import Policy, Restart, Workload
+from dayfly.life.workload import Workload
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.wire.channels.abilities import Abilities
@@ -266,10 +266,8 @@ class Trained(Workload):
 
     handler = "m:f"
 
-    def __init__(self, run: Supervised, restart: Restart, policy: Policy, lives: int) -> None:
-        self.restart = restart
+    def __init__(self, run: Supervised, policy: Policy, lives: int) -> None:
         self.policy = policy
-        self.stops_in_order = not isinstance(policy, Restarts)
         self.checkpoint = Checkpoint(0, (part_of(0, "part"),))
         self.number = 0
         self.then: Callable[[], None] = lambda: None
@@ -337,8 +335,8 @@ class Supervised:
         self.platform = Scripted(self, turns)
         self.audience = Told(self.log)
         self.past = Past()
-        restart = Restart.ONE if replays and script is None else Restart.ALL
-        self.workload = Trained(self, restart, script or Deaths(), lives)
+        policy = script or Deaths(Restart.ONE if replays else Restart.ALL)
+        self.workload = Trained(self, policy, lives)
         self._supervisor = Supervisor(
             workload=self.workload,
             platform=self.platform,

@@ -26,7 +26,7 @@ def dead(outcome: Outcome, what: str = "", worker: int = 0) -> Ended:
 
 HUNGRY, OLD, HIT = dead(OOM), dead(LIFETIME), dead(KILLED, "SIGKILL")
 WIRE = end(0, RAISED, "WaitTimeout: late", step=5)
-GONE = GenerationEnd.of([], WireError("gone"), frontier=7)
+GONE = GenerationEnd([], WireError("gone"), frontier=7)
 
 #: Deaths as (how a function ended, completed steps), a second apart, and at which of them the run
 #: fails, if at all.
@@ -67,7 +67,7 @@ TABLE: dict[str, tuple[list[tuple[Ended, int]], int | None]] = {
 @pytest.mark.parametrize("name", list(TABLE))
 def test_the_policy(name: str) -> None:
     rows, fails_at = TABLE[name]
-    deaths = Deaths(PATIENCE)
+    deaths = Deaths(patience=PATIENCE)
     found = [deaths.died(ended, step, float(now)) for now, (ended, step) in enumerate(rows)]
     failed = [number for number, decision in enumerate(found) if decision.failure is not None]
     assert failed[:1] == ([] if fails_at is None else [fails_at])
@@ -80,7 +80,7 @@ def test_a_reclaim_of_a_thousand_functions_is_no_reason_to_wait_or_to_give_up() 
 
 
 def test_starts_of_one_worker_come_later_and_later_until_there_is_progress() -> None:
-    deaths = Deaths(PATIENCE)
+    deaths = Deaths(patience=PATIENCE)
     steps = [3, 3, 3, 3, 3, 3, 4, 4]
     found = [deaths.died(HIT, step, 0.0).pause_s for step in steps]
     assert found == [0.0, 1.0, 2.0, 4.0, 5.0, 5.0, 0.0, 1.0]
@@ -114,13 +114,13 @@ def test_each_worker_counts_for_itself() -> None:
 
 
 def test_a_channel_fails_a_run_at_the_third_failure_or_after_too_long() -> None:
-    deaths = Deaths(PATIENCE)
+    deaths = Deaths(patience=PATIENCE)
     found = [deaths.all_ended(GONE, 0.0) for _ in range(3)]
     assert [decision.pause_s for decision in found[:2]] == [0.0, 1.0]
     assert str(found[2].failure) == (
         "the channel failed in step 7, 3 times in a row without a completed step: WireError: gone"
     )
-    deaths = Deaths(PATIENCE)
+    deaths = Deaths(patience=PATIENCE)
     deaths.died(HIT, 7, 0.0)
     late = deaths.all_ended(GONE, 10.5).failure
     assert "the last of 2 deaths in 10 s without a completed step" in str(late)

@@ -13,7 +13,6 @@ from dayfly.life.ends import (
     GenerationEnd,
     own_deaths,
     patience_s,
-    redone_steps,
 )
 from dayfly.life.platforms.base import Ended, Outcome
 from tests.life.ends import end
@@ -90,9 +89,7 @@ class Ends:
     def after(
         self, *ends: Ended, failure: WireError | None = None, checkpoint_step: int = 4
     ) -> Decision:
-        end = GenerationEnd.of(
-            ends, failure, checkpoint_step=checkpoint_step, frontier=self.frontier
-        )
+        end = GenerationEnd(ends, failure, checkpoint_step=checkpoint_step, frontier=self.frontier)
         return self._deaths.all_ended(end, 0.0)
 
 
@@ -166,12 +163,19 @@ def test_a_channel_that_fails_again_and_again_fails_the_run() -> None:
 def test_a_generation_ends_of_its_first_cause(
     ends: list[Ended], failure: WireError | None, words: str
 ) -> None:
-    assert GenerationEnd.of(ends, failure).in_words == words
+    assert GenerationEnd(ends, failure).in_words == words
 
 
-def test_steps_are_redone_unless_every_worker_kept_its_own_state() -> None:
+@pytest.mark.parametrize(
+    ("workers", "checkpoint_step", "redone"),
+    [(2, 8, 0), (3, 8, 3), (2, 4, 7)],
+    ids=["all", "one has not", "of a later round than the checkpoint"],
+)
+def test_steps_are_redone_unless_every_worker_kept_its_own_state(
+    workers: int, checkpoint_step: int, redone: int
+) -> None:
     both = [handed_over(rank, 8, "worker") for rank in range(2)]
-    assert redone_steps(both, 11, 8, 2) == 0
-    assert redone_steps(both, 11, 8, 3) == 3
-    assert redone_steps(both, 11, 4, 2) == 7, "of a later round than the checkpoint"
-    assert redone_steps([KILLED], 11, 11, 2) == 0
+    end = GenerationEnd(
+        [KILLED, *both], checkpoint_step=checkpoint_step, reached=11, world_size=workers
+    )
+    assert end.redone_steps == redone

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
-from dayfly.life.deaths import Deaths
+from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.generation import (
     STOP_GRACE_S,
@@ -27,7 +27,9 @@ from dayfly.life.generation import (
 )
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import Report
-from dayfly.life.workload import Restart
+from dayfly.life.restarts import Restarts
+from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.generations import GenerationPlan, RankPlan
 from tests.life.ends import end
 from tests.life.supervised import caught_up, part, part_of
 
@@ -49,14 +51,10 @@ WIRE = end(0, Outcome.RAISED, "WireError: rank 1 is gone")
 
 def begun(restart: Restart, *, in_order: bool = True) -> Generation:
     """Two workers that run, from the checkpoint before step 0, at 0 s."""
-    generation = Generation(
-        restart=restart,
-        policy=Deaths(),
-        world_size=2,
-        first_step=0,
-        stops_in_order=in_order,
-        past=Past(),
-    )
+    workers = [RankPlan(spec=FunctionSpec(), replica=rank) for rank in range(2)]
+    plan = GenerationPlan(number=0, platform="", channel="", store="", layout=workers)
+    policy = Deaths(restart) if in_order else Restarts(0)
+    generation = Generation(plan, policy, Past())
     assert list(generation.begins(0.0)) == [
         Pass(0, "begin"),
         Start(0, 0, 0),
@@ -107,13 +105,11 @@ def test_what_follows_from_ends(
 
 
 @pytest.mark.parametrize(
-    ("in_order", "now", "over"),
-    [(True, 1.0, None), (True, 0.9 + STOP_GRACE_S, None), (True, 1.0 + STOP_GRACE_S, "stopped")],
+    ("now", "over"),
+    [(1.0, None), (0.9 + STOP_GRACE_S, None), (1.0 + STOP_GRACE_S, "stopped")],
 )
-def test_workers_that_stop_in_order_have_time_to(
-    in_order: bool, now: float, over: str | None
-) -> None:
-    generation = begun(ONE, in_order=in_order)
+def test_workers_that_stop_in_order_have_time_to(now: float, over: str | None) -> None:
+    generation = begun(ONE)
     assert look(generation, stop_asked=True) == [AskToStop()]
     assert look(generation, stop_asked=True, now=now) == []
     assert generation.over == over
@@ -121,7 +117,7 @@ def test_workers_that_stop_in_order_have_time_to(
 
 def test_others_have_none() -> None:
     generation = begun(ALL, in_order=False)
-    assert look(generation, KILLED, stop_asked=True) == [AskToStop()]
+    assert look(generation, KILLED, stop_asked=True) == []
     assert generation.over == "stopped"
     assert list(generation.untold()) == [Tell(KILLED, death=False)]
 

@@ -19,17 +19,28 @@ OLD = end(2, Outcome.LIFETIME, detail="killed at the end of its lifetime of 5 s"
 HIT = end(1, Outcome.KILLED, detail="killed by SIGKILL from outside")
 
 
+def decided(
+    restarts: Restarts, end: GenerationEnd, *, kept: bool = False, now: float = 0.0
+) -> Decision:
+    """What follows from a generation. kept: whether anything was written in it."""
+    written = 0
+    restarts.written = lambda: written
+    restarts.begins()
+    written += kept
+    return restarts.all_ended(end, now)
+
+
 def after(
     restarts: Restarts, end: GenerationEnd, *, kept: bool = False, now: float = 0.0
 ) -> str | None:
     """Why the run fails, if it does."""
-    failure = restarts.after(end, kept=kept, where="DIR", now=now).failure
+    failure = decided(restarts, end, kept=kept, now=now).failure
     return None if failure is None else str(failure)
 
 
-DIED = GenerationEnd.of([RAISED, OTHER])
-LIVED = GenerationEnd.of([OLD])
-KILLED = GenerationEnd.of([OTHER, HIT])
+DIED = GenerationEnd([RAISED, OTHER])
+LIVED = GenerationEnd([OLD])
+KILLED = GenerationEnd([OTHER, HIT])
 
 
 def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> None:
@@ -43,7 +54,7 @@ def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> 
 
 
 def test_lifetimes_are_not_counted_as_deaths_unless_nothing_is_kept() -> None:
-    restarts = Restarts(0)
+    restarts = Restarts(0, where="DIR")
     assert [after(restarts, LIVED, kept=True) for _ in range(9)] == [None] * 9
     assert [after(restarts, LIVED, kept=False) for _ in range(2)] == [None] * 2
     assert after(restarts, LIVED, kept=True) is None
@@ -80,12 +91,12 @@ def test_a_death_between_them_counts_as_one_and_lives_in_vain_are_counted_anew()
     ],
 )
 def test_memory_has_a_remedy(refused: str, words: str) -> None:
-    died = GenerationEnd.of([end(0, Outcome.OUT_OF_MEMORY, detail=refused)])
+    died = GenerationEnd([end(0, Outcome.OUT_OF_MEMORY, detail=refused)])
     assert after(Restarts(0), died) == words
 
 
 def test_a_channel_that_fails_is_a_death_of_its_own() -> None:
-    died = GenerationEnd.of([OTHER], WireError("no server"))
+    died = GenerationEnd([OTHER], WireError("no server"))
     assert died.in_words == "the channel failed: WireError: no server"
     assert after(Restarts(0), died) == (
         "the channel failed: WireError: no server (no restart, as --max-restarts 0 allows)\n"
@@ -104,8 +115,8 @@ def test_whom_the_coordinator_ended_did_not_end_by_himself() -> None:
 
 def test_the_same_exception_twice_with_nothing_written_between_is_a_mistake() -> None:
     restarts = Restarts(9)
-    assert restarts.after(DIED, kept=False, where="", now=0.0) == Decision()
-    failure = restarts.after(DIED, kept=False, where="", now=0.0).failure
+    assert decided(restarts, DIED, kept=False, now=0.0) == Decision()
+    failure = decided(restarts, DIED, kept=False, now=0.0).failure
     assert isinstance(failure, SureToFail)
     assert str(failure).startswith(
         "worker 1 raised ValueError: no (twice in a row, and nothing was written in between)"
@@ -115,7 +126,7 @@ def test_the_same_exception_twice_with_nothing_written_between_is_a_mistake() ->
 def elsewhere(**changes: Any) -> GenerationEnd:
     """As `DIED`, but for what is given."""
     told: dict[str, Any] = {"worker": 1, "error": "ValueError: no", "place": "job.py:3", **changes}
-    return GenerationEnd.of([end(outcome=Outcome.RAISED, **told)])
+    return GenerationEnd([end(outcome=Outcome.RAISED, **told)])
 
 
 @pytest.mark.parametrize(
@@ -146,16 +157,16 @@ def test_what_came_between_them_makes_it_none(between: tuple[GenerationEnd, bool
 @pytest.mark.parametrize("first", [OTHER, end(1, Outcome.EXITED)])
 def test_what_may_pass_is_no_mistake(first: Ended) -> None:
     restarts = Restarts(2)
-    died = GenerationEnd.of([first])
+    died = GenerationEnd([first])
     assert [after(restarts, died) for _ in range(3)][:2] == [None, None]
     assert restarts.deaths == 2
 
 
 def test_kills_from_outside_are_not_counted_and_wait_longer_and_longer() -> None:
     restarts = Restarts(0, Patience(first_pause_s=1.0, longest_pause_s=5.0))
-    told = [restarts.after(KILLED, kept=False, where="", now=0.0) for _ in range(6)]
+    told = [decided(restarts, KILLED, kept=False, now=0.0) for _ in range(6)]
     assert told == [Decision(pause_s=pause_s) for pause_s in (0.0, 1.0, 2.0, 4.0, 5.0, 5.0)]
-    assert restarts.after(KILLED, kept=True, where="", now=0.0) == Decision()
+    assert decided(restarts, KILLED, kept=True, now=0.0) == Decision()
     assert restarts.deaths == 0
 
 

@@ -49,6 +49,11 @@ def check_rollbacks(run: dayfly.Run, deaths: int, workers: int) -> None:
     assert small.history(run)["rollbacks"] == deaths
     assert json.loads((run.directory / "run.json").read_text())["generation"] == deaths
     back = of_kind(run.directory, "rolled back")
+    begun = of_kind(run.directory, "generation")
+    assert [(e["number"], e["workers"]) for e in begun] == [
+        (number, workers) for number in range(deaths + 1)
+    ]
+    assert [e["first_step"] for e in begun] == [0, *(e["to_step"] for e in back)]
     assert all(e["from_step"] - e["to_step"] == e["redone_steps"] >= 0 for e in back)
     assert all("was killed from outside" in e["cause"] for e in back)
     outcomes = [e["used"]["outcome"] for e in of_kind(run.directory, "ended")]

@@ -10,7 +10,10 @@ Whatever the causes, a run fails that got no step further for a quarter of an ho
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from dayfly.errors import RunFailed, SureToFail, in_short
 from dayfly.life.ends import GenerationEnd, in_words
@@ -45,6 +48,14 @@ class Patience:
 
 PATIENCE = Patience()
 
+
+class Restart(Enum):
+    """Who starts again after a worker's death."""
+
+    ONE = "one"  # the dead one, which catches up from what the channel kept
+    ALL = "all"  # all, in the next generation
+
+
 _REMEDIES = {
     Outcome.OUT_OF_MEMORY: (
         "raise --memory or --stage-memory, lower the batch size, use more --micro-batches, "
@@ -67,6 +78,37 @@ class Decision:
     pause_s: float = 0.0
 
 
+class Policy(ABC):
+    """Who starts again after a death, whether and when. It counts, and reads no clock.
+
+    restart: who. planned: outcomes of functions that are no deaths. stops_in_order: whether workers
+    that are asked to stop end by themselves, after a checkpoint; else they are killed.
+    """
+
+    restart: Restart
+    planned: Sequence[Outcome] = ()
+    stops_in_order = True
+
+    @abstractmethod
+    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
+        """Counts a death, and decides what follows, where one starts again.
+
+        Args:
+            ended: the function that died.
+            frontier: completed steps of the run so far.
+            now: seconds of a monotonic clock.
+        """
+
+    @abstractmethod
+    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+        """Counts the end of a generation before its work was done, and decides what follows.
+
+        Args:
+            end: how it ended.
+            now: seconds of a monotonic clock.
+        """
+
+
 @dataclass(slots=True)
 class Count:
     """Events in a row, without progress between them.
@@ -87,13 +129,14 @@ class Count:
 
 
 @dataclass(slots=True)
-class Deaths:
+class Deaths(Policy):
     """The deaths of a job's run so far: its policy. Hand-overs and cancelled functions are none.
 
     A hand-over that loses what was done, as all workers go back to a checkpoint before it, counts
     like a death here.
     """
 
+    restart: Restart = Restart.ONE
     patience: Patience = PATIENCE
     _all: Count = field(default_factory=Count)
     _by_function: dict[str, Count] = field(default_factory=dict)
@@ -102,13 +145,6 @@ class Deaths:
     _raised: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
 
     def died(self, ended: Ended, frontier: int, now: float) -> Decision:
-        """Counts a death, and decides what follows.
-
-        Args:
-            ended: the function that died.
-            frontier: completed steps of the run so far.
-            now: seconds of a monotonic clock.
-        """
         self._all.add(frontier, now)
         if self._came_before(ended, frontier):
             return Decision(failure=SureToFail(_same_again(ended, frontier)))
@@ -122,18 +158,13 @@ class Deaths:
         return Decision(pause_s=self.patience.pause_s(deaths))
 
     def all_ended(self, end: GenerationEnd, now: float) -> Decision:
-        """Counts what made all workers go back to a checkpoint; as `died`."""
-        if end.failure is not None:
-            return self._channel_failed(in_short(end.failure), end.frontier, now)
+        if end.first is None and end.lost is not None:
+            return self._channel_failed(in_short(end.lost), end.frontier, now)
         counted = end.causes or [one for one in end.hand_overs if _is_lost(one, end)]
         found = [self.died(one, end.frontier, now) for one in counted]
         failing = (one for one in found if one.failure is not None)
         pause_s = max((one.pause_s for one in found), default=0.0)
         return next(failing, Decision(pause_s=pause_s))
-
-    def is_death(self, cause: Ended) -> bool:
-        """Whether a function that ended by a cause of its own died: here each did."""
-        return True
 
     def _channel_failed(self, error: str, frontier: int, now: float) -> Decision:
         self._all.add(frontier, now)

@@ -28,71 +28,67 @@ OWN_S = 30.0
 CAUSE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GenerationEnd:
     """How a generation ended before its work was done.
 
     Args:
-        causes: deaths that have a cause of their own, the first first.
-        others: hand-overs, and what died of others' ends.
-        failure: of the channel itself, if no death explains it.
+        ends: of functions, without those that the supervisor killed.
+        lost: why the channel failed, if it did.
         checkpoint_step: of the checkpoint that counts.
-        reached: completed steps in this generation; frontier: in the whole run.
-        redone_steps: that all do again, at most.
+        reached: completed steps in this generation.
+        frontier: completed steps in the whole run.
+        world_size: number of workers.
     """
 
-    causes: tuple[Ended, ...] = ()
-    others: tuple[Ended, ...] = ()
-    failure: WireError | None = None
+    ends: Sequence[Ended]
+    lost: WireError | None = None
     checkpoint_step: int = 0
     reached: int = 0
     frontier: int = 0
-    redone_steps: int = 0
+    world_size: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        ends: Sequence[Ended],
-        failure: WireError | None = None,
-        *,
-        checkpoint_step: int = 0,
-        reached: int = 0,
-        frontier: int = 0,
-        world_size: int = 0,
-    ) -> GenerationEnd:
-        """Sorts out who ended of what. ends: without those that the supervisor killed."""
-        causes = own_deaths(ends, explained=failure is not None)
-        return cls(
-            causes=tuple(causes),
-            others=tuple(
-                one
-                for one in ends
-                if (one.outcome is not Outcome.RETURNED or is_hand_over(one))
-                and not any(one is cause for cause in causes)
-            ),
-            failure=None if causes else failure,
-            checkpoint_step=checkpoint_step,
-            reached=reached,
-            frontier=frontier,
-            redone_steps=redone_steps(ends, reached, checkpoint_step, world_size),
-        )
+    @property
+    def causes(self) -> list[Ended]:
+        """Deaths that have a cause of their own, in order."""
+        return own_deaths(self.ends, explained=self.lost is not None)
+
+    @property
+    def first(self) -> Ended | None:
+        """The first of the causes, if there is one: then no channel that failed was it."""
+        return next(iter(self.causes), None)
+
+    @property
+    def consequences(self) -> list[Ended]:
+        """What died of other ends."""
+        causes = self.causes
+        dead = [one for one in self.ends if one.outcome is not Outcome.RETURNED]
+        return [one for one in dead if not any(one is cause for cause in causes)]
 
     @property
     def hand_overs(self) -> list[Ended]:
         """Workers that ended as planned, and are to go on."""
-        return [one for one in self.others if is_hand_over(one)]
+        return [one for one in self.ends if is_hand_over(one)]
 
     @property
     def planned(self) -> bool:
         """Whether it was the end of a lifetime, which nobody died of who keeps what he did."""
-        return bool(self.causes) and self.causes[0].outcome is Outcome.LIFETIME
+        return self.first is not None and self.first.outcome is Outcome.LIFETIME
+
+    @property
+    def redone_steps(self) -> int:
+        """How many steps are done again, at most; none if every worker kept its own state."""
+        own = {"step": self.checkpoint_step, "kept": KEPT_BY_WORKER}
+        results = [one.result.items() for one in self.ends if one.result is not None]
+        kept = sum(own.items() <= result for result in results)
+        return self.reached - self.checkpoint_step if kept < self.world_size else 0
 
     @property
     def in_words(self) -> str:
         """What ended it, in a line: `worker 1 raised ValueError: no`."""
-        if self.failure is not None:
-            return f"the channel failed: {in_short(self.failure)}"
-        return in_a_line((*self.causes, *self.hand_overs)[0])
+        if self.first is None and self.lost is not None:
+            return f"the channel failed: {in_short(self.lost)}"
+        return in_a_line(self.first or self.hand_overs[0])
 
 
 def is_wire_error(ended: Ended) -> bool:
@@ -145,15 +141,6 @@ def patience_s(
     if kept:
         return OWN_S if (KEPT_BY_WORKER, checkpoint_step) in kept else 0.0
     return CAUSE_S
-
-
-def redone_steps(
-    ends: Sequence[Ended], from_step: int, checkpoint_step: int, world_size: int
-) -> int:
-    """How many steps are done again, at most; none if every worker kept its own state."""
-    own = {"step": checkpoint_step, "kept": KEPT_BY_WORKER}
-    kept = [one for one in ends if one.result is not None and own.items() <= one.result.items()]
-    return from_step - checkpoint_step if len(kept) < world_size else 0
 
 
 def in_words(ended: Ended) -> str:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life.commits import Part, Uncommitted
-from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, own_deaths, patience_s
+from dayfly.life.deaths import Decision, Policy, Restart
+from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
-from dayfly.life.workload import Policy, Restart
+from dayfly.specs.generations import GenerationPlan
 
 #: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
 STOP_GRACE_S = 10.0
@@ -128,45 +129,31 @@ class WorkerState:
 class Generation:
     """The state of one generation.
 
-    Args:
-        restart: who starts again after a death.
-        policy: whether, and when.
-        world_size: number of workers.
-        first_step: of the checkpoint that they start from.
-        stops_in_order: whether workers end by themselves when they are asked to stop.
-        past: of the generations before; it goes on with this one.
+    plan: of it. policy: who starts again, whether and when. past: of the generations before; it
+    goes on with this one.
+
+    ended: functions that ended, and nothing has followed from it yet. killed: names of those that
+    the supervisor ended. over: how the generation ended, once it has.
     """
 
-    def __init__(
-        self,
-        *,
-        restart: Restart,
-        policy: Policy,
-        world_size: int,
-        first_step: int,
-        stops_in_order: bool,
-        past: Past,
-    ) -> None:
-        self._restart = restart
+    def __init__(self, plan: GenerationPlan, policy: Policy, past: Past) -> None:
+        self.ended: list[Ended] = []
+        self.killed: set[str] = set()
+        self.over: Over | None = None
         self._policy = policy
+        self._one = policy.restart is Restart.ONE
         self._past = past
-        self._grace_s = STOP_GRACE_S if stops_in_order else 0.0
         self._workers = [
-            WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(world_size)
+            WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(plan.world_size)
         ]
-        self._checkpoint_step = self._trimmed_step = self._reached = first_step
-        self._uncommitted = Uncommitted(world_size, first_step)
+        self._checkpoint_step = self._trimmed_step = self._reached = plan.first_step
+        self._uncommitted = Uncommitted(plan.world_size, plan.first_step)
         self._last: str | None = None  # how the run ends after the checkpoint that was committed
         self._failure: str | None = None  # of the run, as the first worker says that found it out
         self._fail_by = math.inf
         self._stop_by: float | None = None
         self._ending_since: float | None = None  # all are to be ended
         self._lost: WireError | None = None  # the channel
-        #: Functions that ended, and nothing has followed from it yet.
-        self.ended: list[Ended] = []
-        #: Functions that the supervisor ended.
-        self.killed: set[str] = set()
-        self.over: Over | None = None
 
     @property
     def complete(self) -> bool:
@@ -203,28 +190,25 @@ class Generation:
     def saw(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
         """A look at what `ended`, which may be nothing; the functions of `running` live."""
         self._note_failure(now)
+        if self.over is None and self._ending_since is None:
+            yield from self._note_ends(now)
         if self.over is not None:
             return
-        if self._restart is Restart.ONE:
-            yield from self._restart_ended(now)
-            if self.over is not None:
-                return
-        elif self._ending_since is None:
-            yield from self._tell_returned()
         if not self.ended:
             yield from self._trim()
         if stop_asked and self._stop_by is None and not self.complete:
-            self._stop_by = now + self._grace_s
-            yield AskToStop()
-        if self._stop_overdue(now) and self._ending_since is None and not self.complete:
-            self.over = STOPPED
-        elif self.ended:
+            self._stop_by = now + (STOP_GRACE_S if self._policy.stops_in_order else 0.0)
+            if self._policy.stops_in_order:
+                yield AskToStop()
+        if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)
         elif self.complete:
             statuses = {worker.status for worker in self._workers}
             self.over = DONE if statuses == {DONE} else STOPPED
             if self._failure is not None:
                 self.over = SureToFail(self._failure)
+        elif self._stop_overdue(now):
+            self.over = STOPPED
         else:
             yield from self._start_due(now)
 
@@ -235,7 +219,7 @@ class Generation:
 
     def gone(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
         """All were ended so that others follow; but for those of `running`, that did not end."""
-        early = by_themselves(self.ended, self.killed)
+        end = self._end()
         yield from self.untold()
         if running:
             left = ", ".join(running)
@@ -245,32 +229,33 @@ class Generation:
         elif self._last is not None:
             self.over = self._last
         else:
-            end = GenerationEnd.of(
-                early,
-                self._lost,
-                checkpoint_step=self._checkpoint_step,
-                reached=self._reached,
-                frontier=self._past.frontier,
-                world_size=len(self._workers),
-            )
             decision = self._policy.all_ended(end, now)
             self._past.pause_s = decision.pause_s
-            self.over = decision.failure or end
-            if decision.failure is None and (self._stop_by is not None or stop_asked):
+            if decision.failure is not None:
+                self.over = decision.failure
+            elif self._stop_by is not None or stop_asked:
                 self.over = STOPPED  # to start all again would only redo what was done
-            elif decision.failure is None:
+            else:
                 yield Pass(self._checkpoint_step, "roll back")
+                self.over = end
 
     def untold(self) -> Iterator[Action]:
         """Tell of what ended, and nothing else will follow from."""
+        causes = [] if self._ending_since is None else self._end().causes
         ended, self.ended = self.ended, []
-        causes: Sequence[Ended] = ()
-        if self._ending_since is not None:
-            early = by_themselves(ended, self.killed)
-            causes = own_deaths(early, explained=self._lost is not None)
         for one in ended:
-            own = any(one is cause for cause in causes)
-            yield Tell(one, death=own and self._policy.is_death(one))
+            cause = any(one is cause for cause in causes)
+            yield Tell(one, death=cause and one.outcome not in self._policy.planned)
+
+    def _end(self) -> GenerationEnd:
+        return GenerationEnd(
+            by_themselves(self.ended, self.killed),
+            self._lost,
+            checkpoint_step=self._checkpoint_step,
+            reached=self._reached,
+            frontier=self._past.frontier,
+            world_size=len(self._workers),
+        )
 
     def _note_failure(self, now: float) -> None:
         """The run fails with what a worker found out, once the others had time to end, too."""
@@ -281,34 +266,29 @@ class Generation:
         if self._failure is not None and now > self._fail_by:
             self.over = SureToFail(self._failure)
 
-    def _restart_ended(self, now: float) -> Iterator[Action]:
-        """Tell of all that ended first, as the run may end with any of them."""
-        ended, self.ended = self.ended, []
-        for one in ended:
-            yield Tell(one, death=one.outcome is not Outcome.RETURNED)
-        for one in ended:
-            worker = self._workers[rank_of(one)]
-            worker.status = status_after(one, self._last)
-            if worker.status is not None:
-                continue
-            pause_s = 0.0
-            if one.outcome is not Outcome.RETURNED:
-                decision = self._policy.died(one, self._past.frontier, now)
-                if decision.failure is not None:
-                    self.over = decision.failure
-                    return
-                pause_s = decision.pause_s
-            yield Pass(self._checkpoint_step, "again")
-            worker.start_at = now + pause_s
+    def _note_ends(self, now: float) -> Iterator[Action]:
+        """Tell of ends, before the run ends with any of them, and start again whom that is for.
 
-    def _tell_returned(self) -> Iterator[Action]:
-        """Tell of workers that ended in their time, which may be all that ended."""
+        Where all start again, those who have to stay in `ended`.
+        """
+        again: list[Ended] = []
         for one in list(self.ended):
             worker = self._workers[rank_of(one)]
             worker.status = status_after(one, self._last)
-            if worker.status is not None:
-                self.ended.remove(one)
-                yield Tell(one, death=one.outcome is not Outcome.RETURNED)
+            if worker.status is None and not self._one:
+                continue
+            self.ended.remove(one)
+            again += [one] * (worker.status is None)
+            yield Tell(one, death=one.outcome is not Outcome.RETURNED)
+        for one in again:
+            decision = Decision()
+            if one.outcome is not Outcome.RETURNED:
+                decision = self._policy.died(one, self._past.frontier, now)
+            if decision.failure is not None:
+                self.over = decision.failure
+                return
+            yield Pass(self._checkpoint_step, "again")
+            self._workers[rank_of(one)].start_at = now + decision.pause_s
 
     def _end_all(self, running: Sequence[str], now: float) -> Iterator[Action]:
         """End all at once, or once there is nothing more to wait for."""

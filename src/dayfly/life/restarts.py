@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail
-from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, from_outside
+from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, Policy, Restart, from_outside
 from dayfly.life.ends import GenerationEnd, in_a_line
 from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
@@ -27,7 +27,7 @@ LIVES_IN_VAIN = 3
 
 
 @dataclass(slots=True)
-class Restarts:
+class Restarts(Policy):
     """Counts the restarts of a script's run: its policy.
 
     max_restarts: after deaths from inside; lifetimes that end are planned, and kills from outside
@@ -36,6 +36,10 @@ class Restarts:
     lives in a row that kept nothing. mistake: the exception of the life before, if that kept
     nothing.
     """
+
+    restart = Restart.ALL
+    planned = (Outcome.LIFETIME,)
+    stops_in_order = False
 
     max_restarts: int
     patience: Patience = PATIENCE
@@ -52,38 +56,21 @@ class Restarts:
         """A generation begins: what is written from now on is kept of it."""
         self._before = self.written()
 
-    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
-        """Counts the end of a generation, and decides what follows."""
-        kept = self.written() != self._before
-        return self.after(end, kept=kept, where=self.where, now=now)
-
     def died(self, ended: Ended, frontier: int, now: float) -> Decision:
-        """As of all: none is started alone."""
-        return self.all_ended(GenerationEnd.of([ended]), now)
+        return self.all_ended(GenerationEnd([ended]), now)  # none is started alone
 
-    def is_death(self, cause: Ended) -> bool:
-        """The end of a lifetime is planned, for whoever keeps what it did."""
-        return cause.outcome is not Outcome.LIFETIME
-
-    def after(self, end: GenerationEnd, *, kept: bool, where: str, now: float) -> Decision:
-        """Counts the end of a life, and decides what follows.
-
-        Args:
-            end: how the life ended.
-            kept: whether anything was written in it.
-            where: where that was looked for, for people.
-            now: seconds of a monotonic clock.
-        """
+    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+        kept = self.written() != self._before
         self._kept += kept
         if end.planned:
             self.in_vain = 0 if kept else self.in_vain + 1
             self.mistake = None
             if self.in_vain < LIVES_IN_VAIN:
                 return Decision()
-            return Decision(failure=RunFailed(_in_vain(end, where)))
+            return Decision(failure=RunFailed(_in_vain(end, self.where)))
         self.in_vain = 0
         before, self.mistake = self.mistake, None if kept else _mistake(end)
-        if end.causes and from_outside(end.causes[0]):
+        if end.first is not None and from_outside(end.first):
             return self._after_kill(end, now)
         if self.mistake is not None and self.mistake == before:
             text = _given_up(end, "twice in a row, and nothing was written in between")
@@ -114,11 +101,11 @@ def _in_vain(end: GenerationEnd, where: str) -> str:
 
 def _mistake(end: GenerationEnd) -> tuple[str, ...] | None:
     """What a script raised by itself, and where: it would most likely do so again."""
-    first = end.causes[0] if end.causes else None
-    failure = None if first is None else first.failure
-    if first is None or failure is None or failure.origin is not Origin.JOB:
+    if end.first is None or (failure := end.first.failure) is None:
         return None
-    return first.invocation.function, failure.kind, failure.place or ""
+    if failure.origin is not Origin.JOB:
+        return None
+    return end.first.invocation.function, failure.kind, failure.place or ""
 
 
 def _how_often(restarts: int, max_restarts: int) -> str:
@@ -129,21 +116,14 @@ def _how_often(restarts: int, max_restarts: int) -> str:
 
 def _given_up(end: GenerationEnd, how_often: str) -> str:
     """The cause with its traceback first, then the others in a line each."""
-    text = end.in_words
-    first = end.causes[0] if end.causes else None
+    text, trace, first = end.in_words, "", end.first
     if first is not None and first.outcome is Outcome.OUT_OF_MEMORY:
         text += ": raise --memory, lower the batch size, or use more workers"
-    elif first is not None and os.strerror(errno.ENOSPC) in (first.error or ""):
-        text += ": make room where it writes, or, for its output, in the run's directory"
-    text += f" ({how_often})"
-    if first is not None:
-        text += "".join(f"\n\n{trace}" for trace in _traceback(first))
-    others = (*end.causes[1:], *end.others)
-    return text + "".join(f"\nalso: {in_a_line(one)}" for one in others)
-
-
-def _traceback(ended: Ended) -> Iterator[str]:
-    if ended.outcome is Outcome.RAISED and ended.detail:
-        yield ended.detail
-    elif ended.outcome is Outcome.OUT_OF_MEMORY and "\n" in ended.detail:
-        yield ended.detail.partition("\n")[2]
+        trace = first.detail.partition("\n")[2]
+    elif first is not None and first.outcome is Outcome.RAISED:
+        trace = first.detail
+        if os.strerror(errno.ENOSPC) in (first.error or ""):
+            text += ": make room where it writes, or, for its output, in the run's directory"
+    others = [in_a_line(one) for one in (*end.causes[1:], *end.consequences)]
+    also = "".join(f"\nalso: {line}" for line in others)
+    return f"{text} ({how_often})" + f"\n\n{trace}" * bool(trace) + also

@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from dayfly.errors import DayflyError, RunFailed, WireError
 from dayfly.life import checkpoints
 from dayfly.life.audience import Audience
 from dayfly.life.commits import Checkpoint, Part
+from dayfly.life.deaths import Restart
 from dayfly.life.faults import Faults
 from dayfly.life.generation import (
     FOLLOWED_S,
@@ -36,7 +38,7 @@ from dayfly.life.generation import (
 )
 from dayfly.life.platforms.base import Invocation, Platform
 from dayfly.life.reports import STOP, STOPPED, read_reports, trimmed
-from dayfly.life.workload import Restart, Workload
+from dayfly.life.workload import Workload
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
@@ -51,6 +53,7 @@ _BUSY_S = 1.0
 LAST_S = 5.0
 
 
+@dataclass(slots=True, kw_only=True)
 class Supervisor:
     """All generations of a run that one process supervises.
 
@@ -64,30 +67,19 @@ class Supervisor:
         past: what is known of earlier generations.
     """
 
-    def __init__(
-        self,
-        *,
-        workload: Workload,
-        platform: Platform,
-        store: Store,
-        stop_asked: Callable[[], bool],
-        audience: Audience,
-        faults: Faults,
-        past: Past,
-    ) -> None:
-        self._workload = workload
-        self._platform = platform
-        self._store = store
-        self._stop_asked = stop_asked
-        self._audience = audience
-        self._faults = faults
-        self._past = past
-        self._plan: GenerationPlan
-        self._channel: Channel
-        self._generation: Generation
-        self._checkpoint: Checkpoint  # the latest that was committed here
-        self._read_next_s = 0.0
-        self._busy_until_s = 0.0
+    workload: Workload
+    platform: Platform
+    store: Store
+    stop_asked: Callable[[], bool]
+    audience: Audience
+    faults: Faults
+    past: Past
+    _plan: GenerationPlan = field(init=False)
+    _channel: Channel = field(init=False)
+    _generation: Generation = field(init=False)
+    _checkpoint: Checkpoint = field(init=False)  # the latest that was committed here
+    _read_next_s: float = 0.0
+    _busy_until_s: float = 0.0
 
     def run(self) -> str:
         """One generation after another, until the run is over; returns "done" or "stopped".
@@ -96,33 +88,27 @@ class Supervisor:
         ended.
         """
         while True:
-            over = self._live(self._workload.plan())
+            over = self._live(self.workload.plan())
             if isinstance(over, RunFailed):
                 raise over
             if isinstance(over, str):
                 return over
-            self._workload.starts_again(over)
-            if self._stop_asked():
+            self.workload.starts_again(over)
+            if self.stop_asked():
                 return STOPPED
 
     def _live(self, plan: GenerationPlan) -> Over:
         """One generation, of which nothing runs afterwards."""
-        self._audience.begins(plan)
-        with self._workload.open(plan) as self._channel:
+        self.audience.begins(plan)
+        with self.workload.open(plan) as self._channel:
             self._plan = plan
             self._read_next_s = self._busy_until_s = 0.0
-            self._generation = generation = Generation(
-                restart=self._workload.restart,
-                policy=self._workload.policy,
-                world_size=plan.world_size,
-                first_step=plan.first_step,
-                stops_in_order=self._workload.stops_in_order,
-                past=self._past,
-            )
+            generation = Generation(plan, self.workload.policy, self.past)
+            self._generation = generation
             try:
                 return self._watch()
             except WireError as failure:
-                if self._workload.restart is Restart.ONE:
+                if self.workload.policy.restart is Restart.ONE:
                     raise
                 generation.lose_channel(failure, time.monotonic())
                 return self._end_all()
@@ -138,10 +124,10 @@ class Supervisor:
         self._carry_out(generation.begins(time.monotonic()))
         while generation.over is None:
             busy = time.monotonic() < self._busy_until_s
-            ended = self._platform.wait(_BUSY_TICK_S if busy else TICK_S)
+            ended = self.platform.wait(_BUSY_TICK_S if busy else TICK_S)
             generation.ended += ended
             self._hear(at_once=bool(ended))  # what ended has said all by now
-            running, stop_asked = self._platform.running(), self._stop_asked()
+            running, stop_asked = self.platform.running(), self.stop_asked()
             now = time.monotonic()
             self._carry_out(generation.saw(running=running, stop_asked=stop_asked, now=now))
         if generation.complete:
@@ -153,42 +139,41 @@ class Supervisor:
             match action:
                 case Start(rank, attempt, trimmed_step):
                     invocation = self._invocation(rank, attempt, trimmed_step)
-                    self._audience.invoked(rank, invocation)
-                    self._platform.invoke(invocation)
+                    self.audience.invoked(rank, invocation)
+                    self.platform.invoke(invocation)
                 case Tell(ended, death):
-                    self._audience.ended(rank_of(ended), ended, death=death)
+                    self.audience.ended(rank_of(ended), ended, death=death)
                 case Commit(step, parts):
                     self._commit(step, parts)
                 case Trim(step):
                     self._channel.trim(step)
-                    self._faults.at(step, "trim")
-                    checkpoints.discard_others(self._store, self._checkpoint)
+                    self.faults.at(step, "trim")
+                    checkpoints.discard_others(self.store, self._checkpoint)
                     self._channel.tell(trimmed(step))
                 case AskToStop():
-                    if self._workload.stops_in_order:
-                        self._channel.tell(STOP)
-                        self._audience.stopping()
+                    self._channel.tell(STOP)
+                    self.audience.stopping()
                 case EndAll():
                     self._end_all()
                 case Pass(step, place):
-                    self._faults.at(step, place)
+                    self.faults.at(step, place)
 
     def _invocation(self, rank: int, attempt: int, trimmed_step: int) -> Invocation:
         return Invocation(
             function=f"worker-{rank}",
             attempt=attempt,
-            handler=self._workload.handler,
-            payload=self._workload.payload(self._plan, rank, attempt, trimmed_step),
+            handler=self.workload.handler,
+            payload=self.workload.payload(self._plan, rank, attempt, trimmed_step),
             spec=self._plan.layout[rank].spec,
         )
 
     def _commit(self, step: int, parts: Sequence[Part]) -> None:
         """Commit the checkpoint before `step`: first durably, then for all who go by it."""
-        self._faults.at(step, "commit")
-        self._checkpoint = checkpoints.commit(self._store, step, parts)
-        self._workload.committed(self._checkpoint)
-        self._faults.at(step, "committed")
-        self._audience.committed(self._checkpoint)
+        self.faults.at(step, "commit")
+        self._checkpoint = checkpoints.commit(self.store, step, parts)
+        self.workload.committed(self._checkpoint)
+        self.faults.at(step, "committed")
+        self.audience.committed(self._checkpoint)
 
     def _hear(self, *, at_once: bool) -> None:
         """Act on what workers say; if not at once, no more often than listings are cheap."""
@@ -198,8 +183,8 @@ class Supervisor:
             keys = self._channel.waiting(COORDINATOR)
         for report in read_reports(self._channel, keys):
             self._carry_out(self._generation.heard(report))
-            self._audience.reported(report)
-        if self._workload.serve(keys):
+            self.audience.reported(report)
+        if self.workload.serve(keys):
             self._busy_until_s = time.monotonic() + _BUSY_S
 
     def _end_all(self) -> Over:
@@ -210,7 +195,7 @@ class Supervisor:
             self._hear(at_once=True)  # what they had said: parts, steps, traffic
         except WireError as failure:
             generation.lose_channel(failure, time.monotonic())
-        running, stop_asked = self._platform.running(), self._stop_asked()
+        running, stop_asked = self.platform.running(), self.stop_asked()
         now = time.monotonic()
         self._carry_out(generation.gone(running=running, stop_asked=stop_asked, now=now))
         assert generation.over is not None, "all are gone"
@@ -221,14 +206,14 @@ class Supervisor:
 
         What runs after `timeout_s` is left.
         """
-        running = self._platform.running()
+        running = self.platform.running()
         for function in running:
             self._generation.killed.add(function)
-            self._platform.cancel(function)
+            self.platform.cancel(function)
         until = time.monotonic() + timeout_s
-        while self._platform.running() and time.monotonic() < until:
+        while self.platform.running() and time.monotonic() < until:
             try:
-                self._generation.ended += self._platform.wait(TICK_S)
+                self._generation.ended += self.platform.wait(TICK_S)
             except RunFailed:
                 time.sleep(TICK_S)  # it starts nothing any more, but still tells what ended
         return bool(running)

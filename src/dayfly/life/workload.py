@@ -5,36 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from dayfly.life.commits import Checkpoint
-from dayfly.life.deaths import Decision
+from dayfly.life.deaths import Policy
 from dayfly.life.ends import GenerationEnd
-from dayfly.life.platforms.base import Ended
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
-
-
-class Restart(Enum):
-    """Who starts again after a worker's death."""
-
-    ONE = "one"  # the dead one, which catches up from what the channel kept
-    ALL = "all"  # all, in the next generation
-
-
-class Policy(Protocol):
-    """Whether and when workers start again. It counts, and reads no clock."""
-
-    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
-        """One worker died and is to start again. frontier: completed steps of the run."""
-
-    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
-        """A generation ended before its work was done, and all are to start again."""
-
-    def is_death(self, cause: Ended) -> bool:
-        """Whether a function that ended by a cause of its own died; else its end was planned."""
 
 
 class Workload(ABC):
@@ -43,14 +21,11 @@ class Workload(ABC):
     Methods are called by the supervisor's thread, for each generation in this order: `plan`,
     `open`, `payload` and the others while it lives, and `starts_again` if another one follows.
 
-    handler: of its functions. restart: who starts again after a death. policy: whether, and when.
-    stops_in_order: whether workers that are asked to stop end by themselves, after a checkpoint.
+    handler: of its functions. policy: of this run.
     """
 
     handler: str
-    restart: Restart
     policy: Policy
-    stops_in_order: bool
 
     @abstractmethod
     def plan(self) -> GenerationPlan:

@@ -16,11 +16,10 @@ from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
-from dayfly.life.deaths import Deaths
+from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
 from dayfly.life.generation import Past
-from dayfly.life.workload import Restart
 from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
 from dayfly.runs.home import WEIGHTS, Home
@@ -53,7 +52,6 @@ class OneLife(RunLife[Recorder, Run]):
     handler = "dayfly.runs.worker:main"
     inputs = ("data", "faults", PRIVATE)
     recorder_kind = Recorder
-    stops_in_order = True
 
     _record: Record
     _settings: Settings
@@ -73,8 +71,7 @@ class OneLife(RunLife[Recorder, Run]):
         self._plan = plan
         self._log_rounds: int | None = None
         self._replays = replays(self._settings, self._channel_url)
-        self.restart = Restart.ONE if self._replays else Restart.ALL
-        self.policy = Deaths()
+        self.policy = Deaths(Restart.ONE if self._replays else Restart.ALL)
         try:
             committed = checkpoints.latest(self._store)
         except DayflyError as error:

@@ -16,7 +16,6 @@ from dayfly.life.faults import Fault
 from dayfly.life.generation import Past
 from dayfly.life.platforms.base import Ended
 from dayfly.life.restarts import Restarts
-from dayfly.life.workload import Restart
 from dayfly.runs.allotment import check_payload
 from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
@@ -71,8 +70,6 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder
-    restart = Restart.ALL
-    stops_in_order = False
 
     _record: ScriptRecord
     _settings: ScriptSettings
