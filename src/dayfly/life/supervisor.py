@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from dayfly.errors import DayflyError, RunFailed, WireError
+from dayfly.errors import RunFailed, WireError
 from dayfly.life import checkpoints
 from dayfly.life.audience import Audience
 from dayfly.life.commits import Checkpoint, Part
@@ -42,7 +42,7 @@ from dayfly.life.workload import Workload
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.stores.base import Store
+from dayfly.wire.stores.base import Store, StoreError
 
 #: Longest sleep of the loop, in seconds; and while workers ask something, until `_BUSY_S` seconds
 #: after an answer.
@@ -114,7 +114,7 @@ class Supervisor:
                 return self._end_all()
             finally:
                 if self._kill(LAST_S) and generation.over == STOPPED:
-                    with suppress(DayflyError):  # it stops anyway
+                    with suppress(WireError, StoreError):  # it stops anyway
                         self._hear(at_once=True)
                 self._carry_out(generation.untold())
 
