@@ -18,7 +18,7 @@ import torch
 
 from dayfly.life import supervisor
 from dayfly.life.commits import Checkpoint, Part, digest_of, folder_of
-from dayfly.life.deaths import Deaths, Policy, Restart
+from dayfly.life.deaths import Deaths, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
 from dayfly.life.generation import Past
@@ -266,7 +266,7 @@ class Trained(Workload):
 
     handler = "m:f"
 
-    def __init__(self, run: Supervised, policy: Policy, lives: int) -> None:
+    def __init__(self, run: Supervised, policy: RestartPolicy, lives: int) -> None:
         self.policy = policy
         self.checkpoint = Checkpoint(0, (part_of(0, "part"),))
         self.number = 0

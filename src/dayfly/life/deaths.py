@@ -78,7 +78,7 @@ class Decision:
     pause_s: float = 0.0
 
 
-class Policy(ABC):
+class RestartPolicy(ABC):
     """Who starts again after a death, whether and when. It counts, and reads no clock.
 
     restart: who. planned: outcomes of functions that are no deaths. stops_in_order: whether workers
@@ -129,7 +129,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Deaths(Policy):
+class Deaths(RestartPolicy):
     """The deaths of a job's run so far: its policy. Hand-overs and cancelled functions are none.
 
     A hand-over that loses what was done, as all workers go back to a checkpoint before it, counts

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life.commits import Part, Uncommitted
-from dayfly.life.deaths import Decision, Policy, Restart
+from dayfly.life.deaths import Decision, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
@@ -136,7 +136,7 @@ class Generation:
     the supervisor ended. over: how the generation ended, once it has.
     """
 
-    def __init__(self, plan: GenerationPlan, policy: Policy, past: Past) -> None:
+    def __init__(self, plan: GenerationPlan, policy: RestartPolicy, past: Past) -> None:
         self.ended: list[Ended] = []
         self.killed: set[str] = set()
         self.over: Over | None = None

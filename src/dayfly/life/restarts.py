@@ -17,7 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail
-from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, Policy, Restart, from_outside
+from dayfly.life.deaths import (
+    PATIENCE,
+    Count,
+    Decision,
+    Patience,
+    Restart,
+    RestartPolicy,
+    from_outside,
+)
 from dayfly.life.ends import GenerationEnd, in_a_line
 from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
@@ -27,7 +35,7 @@ LIVES_IN_VAIN = 3
 
 
 @dataclass(slots=True)
-class Restarts(Policy):
+class Restarts(RestartPolicy):
     """Counts the restarts of a script's run: its policy.
 
     max_restarts: after deaths from inside; lifetimes that end are planned, and kills from outside

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from dayfly.life.commits import Checkpoint
-from dayfly.life.deaths import Policy
+from dayfly.life.deaths import RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
@@ -25,7 +25,7 @@ class Workload(ABC):
     """
 
     handler: str
-    policy: Policy
+    policy: RestartPolicy
 
     @abstractmethod
     def plan(self) -> GenerationPlan:
