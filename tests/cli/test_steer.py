@@ -68,3 +68,31 @@ def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path)
     (tmp_path / "runs" / "bad" / "run.json").write_text("{}")
     (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
     assert (row["run_id"], row["status"]) == ("bad", "damaged")
+
+
+@pytest.mark.long
+def test_a_detached_run_goes_on_alone_and_is_followed_to_its_end(
+    fast: Path, tmp_path: Path
+) -> None:
+    asked = ("train", fast, "--workers", 2, "--detach", "--json")
+    done = command.run(*asked, cwd=tmp_path)
+    begun = command.last_json(done.stdout)
+    assert (done.returncode, begun["status"]) == (0, "running"), done.stderr
+    followed = command.run("follow", begun["run_id"], cwd=tmp_path)
+    assert followed.returncode == 0, followed.stderr
+    *epochs, last = followed.stdout.splitlines()
+    numbers = [line.partition(":")[0] for line in epochs if line.startswith("epoch")]
+    assert numbers == [f"epoch {number}" for number in range(1, len(numbers) + 1)] != []
+    assert last.endswith("is done")
+    log = Path(begun["directory"]) / "logs" / "coordinator.log"
+    command.eventually("the summary", lambda: '"status": "done"' in log.read_text())
+
+
+@pytest.mark.long
+def test_a_wrong_request_is_refused_as_without_detach(fast: Path, tmp_path: Path) -> None:
+    refused = command.run("train", fast, "--workers", 0, "--detach", "--json", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert command.last_json(refused.stdout)["error"] in refused.stderr
+    assert not (tmp_path / "runs").exists()
+    none = command.run("follow", "nothing", cwd=tmp_path)
+    assert (none.returncode, none.stdout) == (2, "")

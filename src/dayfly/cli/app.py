@@ -7,7 +7,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from dayfly.cli.flags import (
     Compress,
     Cpu,
     Cut,
+    Detach,
     Downlink,
     Epochs,
     Gpu,
@@ -57,6 +58,9 @@ from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor
+
+if TYPE_CHECKING:
+    from dayfly.cli.detached import Detached
 
 app = typer.Typer(
     name="dayfly",
@@ -171,12 +175,14 @@ def train(
             "--allow-changed-job", help="With --resume: go on with JOB.py as it is by now."
         ),
     ] = False,
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train the job in JOB.py on short-lived functions, or go on with a run (--resume DIR)."""
+    """Train the job in JOB.py on short-lived functions, or go on with a run (--resume RUN)."""
     from dayfly.cli.warm import warm_up
     from dayfly.runs import preloads
 
+    apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.JOB)
     from dayfly.cli.outcome import conclude
     from dayfly.errors import RequestError
@@ -187,7 +193,7 @@ def train(
     from dayfly.runs.shipping import load_job_file
 
     of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
-    display = display_for(StandardError())
+    display = apart or display_for(StandardError())
 
     def action() -> Run:
         given = function_settings(context, resumed=resume is not None)
@@ -287,12 +293,14 @@ def run(
     own: Own = None,
     run_dir: RunDir = None,
     resume: Resume = None,
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an unmodified torch.distributed script on short-lived functions, as torchrun would."""
     from dayfly.cli.warm import warm_up
     from dayfly.runs import preloads
 
+    apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.script import run_script
@@ -310,10 +318,18 @@ def run(
             run_dir=run_dir,
             resume=resume,
             as_json=as_json,
+            display=apart,
             asked_at=asked_at,
         )
 
     raise typer.Exit(conclude(action, as_json=as_json))
+
+
+def _apart(*, as_json: bool) -> Detached:
+    """Goes on in a process of its own, before anything is started in this one."""
+    from dayfly.cli.detached import detach
+
+    return detach(as_json=as_json)
 
 
 @app.command()

@@ -28,6 +28,12 @@ Resume = Annotated[
     str | None,
     typer.Option(metavar="RUN", help="Go on with a run: its directory, or its URL in a store."),
 ]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Return once the run has begun; it goes on without this terminal."
+    ),
+]
 Own = Annotated[
     Path | None,
     typer.Option(

@@ -9,6 +9,7 @@ from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.recorder import Display
 from dayfly.runs.scripts import launch
 from dayfly.runs.scripts.run import ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings
@@ -23,6 +24,7 @@ def run_script(
     run_dir: Path | None,
     resume: str | None,
     as_json: bool,
+    display: Display | None = None,
     asked_at: float,
 ) -> ScriptRun:
     """Begin a run, or go on with one. Raises RequestError for what cannot be.
@@ -30,7 +32,7 @@ def run_script(
     What the functions print goes to standard output, but with --json to standard error. asked_at:
     since when the user waits, in Unix seconds.
     """
-    display = Lines(StandardError())
+    display = display or Lines(StandardError())
     output = sys.stderr if as_json else sys.stdout
     if resume is not None:
         refused = {"SCRIPT.py": script, "-m": module or None, "--run-dir": run_dir}

@@ -16,6 +16,8 @@ from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.life.control import ask
 from dayfly.life.leadership import is_gone, leader_of
 from dayfly.runs.directory import RECORD, holder
+from dayfly.runs.displays import Lines
+from dayfly.runs.following import DirectoryEvents, StoreEvents, Teller
 from dayfly.runs.home import USUAL, found, record_in
 from dayfly.runs.record import read_record
 from dayfly.wire.stores import open_store
@@ -99,6 +101,26 @@ def stop(run: str, timeout_s: float) -> None:
             )
         time.sleep(_FAR_LOOK_S if kept.directory is None else _LOOK_S)
     print(f"{kept.name} is {kept.record()['status']}")
+
+
+def follow(run: str) -> str:
+    """Show what happens in a run until nobody runs it any more; returns its status.
+
+    Raises RequestError if there is no such run.
+    """
+    kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
+    kept.record()
+    directory = kept.directory
+    events = StoreEvents(kept.store) if directory is None else DirectoryEvents(directory / "events")
+    teller = Teller(Lines(Console()))
+    while True:
+        goes_on = kept.runner is not None  # asked first: what is written until then is shown
+        for event in events.look():
+            teller.tell(event)
+        if not goes_on:
+            status = kept.record()["status"]
+            return "lost" if status == "running" else str(status)
+        time.sleep(_FAR_LOOK_S if directory is None else _LOOK_S)
 
 
 def list_runs(place: str, *, as_json: bool) -> None:

@@ -29,6 +29,22 @@ def stop(
 
 
 @steering.command()
+def follow(run: AnyRun) -> None:
+    """Show a run's epochs and what happens in it, until it ends; 1 if it failed or was lost."""
+    from dayfly.cli import steer
+    from dayfly.cli.outcome import DONE, FAILED, shown
+
+    ended: list[str] = []
+
+    def action() -> None:
+        ended.append(steer.follow(run))
+        print(f"{run} is {ended[0]}")
+
+    code = shown(action)
+    raise typer.Exit(code or (DONE if ended[0] in ("done", "stopped") else FAILED))
+
+
+@steering.command()
 def runs(
     place: Annotated[
         str, typer.Argument(metavar="PLACE", help="Where the runs are: a directory, or a URL.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -28,6 +29,9 @@ class Silent(Display):
     """Shows nothing."""
 
     def preparing(self) -> None:
+        return None
+
+    def begun(self, run_id: str, directory: Path) -> None:
         return None
 
     def started(self, done: int, steps: int) -> None:

@@ -54,6 +54,9 @@ class Display(Protocol):
     def preparing(self) -> None:
         """The request is being checked."""
 
+    def begun(self, run_id: str, directory: Path) -> None:
+        """There is a run from now on, whatever becomes of its request."""
+
     def started(self, done: int, steps: int) -> None:
         """The run begins, or goes on, after `done` of `steps` steps."""
 

@@ -93,6 +93,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             with being_prepared(self._workplace.directory):
                 self._record.save(self._store)
                 is_a_run_now(self._workplace.directory)
+            self._display.begun(self._record.run_id, self._workplace.directory)
             return self.run(so_far)
 
     def check(self) -> None:
