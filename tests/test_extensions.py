@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dayfly.catalogue import lookup
 from dayfly.errors import RequestError
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.registry import Registry
@@ -57,6 +59,13 @@ class Steps(Bsp):
 
 
 PROTOCOL = ProtocolDescription(name="mine", step="theirs:Steps")
+PRICES = Path(__file__).with_name("prices.toml")
+"""
+PRICES = """
+[usd_per_machine_hour]
+value = 3600
+source = "their contract"
+as_of = "2026-11"
 """
 ENTRIES = """
 [dayfly.platforms]
@@ -67,6 +76,8 @@ mine = theirs:KIND
 mine = theirs:SUM
 [dayfly.protocols]
 mine = theirs:PROTOCOL
+[dayfly.prices]
+mine = theirs:PRICES
 """
 JOB = """
 import torch
@@ -91,13 +102,28 @@ def site(tmp_path: Path) -> Path:
     information = tmp_path / "site" / "theirs-1.dist-info"
     information.mkdir(parents=True)
     (tmp_path / "site" / "theirs.py").write_text(THEIRS)
+    (tmp_path / "site" / "prices.toml").write_text(PRICES)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
     (information / "entry_points.txt").write_text(ENTRIES)
     return tmp_path / "site"
 
 
+def typed(command: list[str], directory: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """A command that does its work, beside their package."""
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.mark.long
-def test_a_run_on_their_platform_over_their_channel_by_their_protocol_and_collective(
+def test_a_run_on_their_platform_over_their_channel_by_their_protocol_collective_and_prices(
     site: Path, tmp_path: Path
 ) -> None:
     """With options of dayfly.toml beside the job, and of a flag, which counts instead."""
@@ -111,21 +137,20 @@ def test_a_run_on_their_platform_over_their_channel_by_their_protocol_and_collec
         *("--platform-option", "most=3", "--channel", f"mine://{tmp_path}/messages"),
         *("--collective", "mine", "--sync", "mine", "--workers", "2", "--run-dir", "run"),
     ]
-    done = subprocess.run(
-        command,
-        cwd=work,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = typed(command, work, site)
     assert note.read_text() == "3"
     settings = json.loads((work / "run" / "run.json").read_text())["settings"]
     assert (settings["platform"], settings["collective"]) == ("mine", "mine")
     assert settings["sync"] == "mine"
     assert "a step of theirs: 0" in (work / "run" / "logs" / "worker-1.log").read_text()
     assert settings["platform_options"] == {"note": str(note), "most": "3"}
+    report = [*(sys.executable, "-m", "dayfly", "report", "run", "--prices", "mine")]
+    told = typed(report, work, site).stdout
+    assert "bill as on mine" in told
+    # A dollar a second, from each function's request to its end.
+    seconds = json.loads(done.stdout.splitlines()[-1])["billed_s"]
+    (dollars,) = re.findall(r"^ all +([\d.]+) *$", told, re.MULTILINE)
+    assert float(dollars) == pytest.approx(seconds)
 
 
 def test_they_cannot_take_a_name_of_dayflys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +167,19 @@ def test_they_cannot_take_a_name_of_dayflys(site: Path, monkeypatch: pytest.Monk
         found.check("neither")
     with pytest.raises(RequestError, match="'broken', which is nowhere:Gone, cannot be imported"):
         found["broken"]
+
+
+def test_a_price_list_that_is_no_file_is_refused(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr(
+        lookup, "_BROUGHT", {"platforms": Registry("price list", "dayfly.prices", {})}
+    )
+    text = "[dayfly.prices]\naws-lambda = theirs:PRICES\nwrong = theirs:KIND\n"
+    (site / "theirs-1.dist-info" / "entry_points.txt").write_text(text)
+    known = lookup.Catalogue()
+    assert "wrong" in known.platforms()
+    assert known.platform("aws-lambda").memory_max_mib == 10240  # dayfly's own
+    with pytest.raises(RequestError, match="'wrong' of another package is MyFiles: it must be the"):
+        known.platform("wrong")

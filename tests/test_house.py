@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"errors"},
     "job": {"errors"},
     "models": set(),
-    "catalogue": {"errors", *_READING},
+    "catalogue": {"errors", "registry", *_READING},
     "wire": WIRE,
     "specs": SPECS,
     "life": LIFE,

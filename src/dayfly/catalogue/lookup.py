@@ -1,6 +1,12 @@
 """Finds a platform or a store by its name: in the built-in data files, under the user's own.
 
 platforms/aws-lambda.toml    stores/s3.toml    ...
+
+Another package brings a price list as an entry point: its name is what `--prices` takes, its value
+where the data file is, a path or what `importlib.resources.files` gives.
+
+    [project.entry-points."dayfly.prices"]
+    basement = "my_package:BASEMENT"
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from dayfly.catalogue.prices import FunctionPrices, PriceFigures
 from dayfly.catalogue.rows import Row, kinds, read_rows
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.registry import Registry
 
 #: Folder to the rows that its files may have.
 _KNOWN: Mapping[str, Mapping[str, str]] = {
@@ -25,6 +32,11 @@ _KNOWN: Mapping[str, Mapping[str, str]] = {
     "stores": kinds(StoreFacts),
 }
 
+#: What other packages bring, by folder. A name that is built in stays dayfly's own.
+_BROUGHT: Mapping[str, Registry[Traversable]] = {
+    "platforms": Registry("price list", "dayfly.prices", {}),
+    "stores": Registry("price list of a store", "dayfly.store_prices", {}),
+}
 
 #: No data file is larger.
 _LARGEST_BYTES = 2**20
@@ -90,41 +102,52 @@ class Catalogue:
             raise RequestError(
                 f"the catalogue has no {what} {name!r}: give one of {', '.join(names)}"
             )
-        for file, own in self._files(folder):
-            if file.name == f"{name}.toml":
-                place = str(file) if own else f"{folder}/{file.name}"
-                try:
-                    with file.open("rb") as opened:
-                        text = opened.read(_LARGEST_BYTES).decode()
-                except (OSError, UnicodeDecodeError) as error:
-                    raise RequestError(f"{place} cannot be read: {error}") from error
-                found |= _parsed(text, place, folder, own)
+        for file, own in self._files(folder, name):
+            place = str(file) if own else f"{folder}/{file.name}"
+            try:
+                with file.open("rb") as opened:
+                    text = opened.read(_LARGEST_BYTES).decode()
+            except (OSError, UnicodeDecodeError) as error:
+                raise RequestError(f"{place} cannot be read: {error}") from error
+            found |= _parsed(text, place, folder, own)
         return found
 
     def _names(self, folder: str) -> list[str]:
-        return sorted({file.name.removesuffix(".toml") for file, _ in self._files(folder)})
+        return sorted({*_built_in(folder), *_BROUGHT[folder], *self._own_files(folder)})
 
-    def _files(self, folder: str) -> Iterator[tuple[Traversable, bool]]:
-        """Data files, and whether they are the user's; the built-in ones come first."""
-        yield from ((file, False) for file in _built_in(folder))
-        if self.own is not None:
-            yield from ((file, True) for file in _data_files(self.own / folder))
+    def _files(self, folder: str, name: str) -> Iterator[tuple[Traversable, bool]]:
+        """Data files of an entry, and whether they are the user's, which come last."""
+        if (built_in := _built_in(folder).get(name)) is not None:
+            yield built_in, False
+        elif (file := _BROUGHT[folder].get(name)) is not None:
+            if not isinstance(file, Traversable):
+                raise RequestError(
+                    f"price list {name!r} of another package is {type(file).__name__}: it must be "
+                    "the path of its data file"
+                )
+            yield file, False
+        if (file := self._own_files(folder).get(name)) is not None:
+            yield file, True
+
+    def _own_files(self, folder: str) -> Mapping[str, Traversable]:
+        return {} if self.own is None else _data_files(self.own / folder)
 
 
 @cache
-def _built_in(folder: str) -> tuple[Traversable, ...]:
+def _built_in(folder: str) -> Mapping[str, Traversable]:
     """Kept, as a choice among plans asks hundreds of times."""
     return _data_files(resources.files(__package__).joinpath(folder))
 
 
-def _data_files(place: Traversable) -> tuple[Traversable, ...]:
+def _data_files(place: Traversable) -> Mapping[str, Traversable]:
+    """By the names of their entries."""
     if not place.is_dir():
-        return ()
-    return tuple(
-        file
+        return {}
+    return {
+        file.name.removesuffix(".toml"): file
         for file in place.iterdir()
         if file.name.endswith(".toml") and not file.name.startswith(".")
-    )
+    }
 
 
 @lru_cache(maxsize=64)
