@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,69 +18,15 @@ from dayfly.errors import RequestError
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.registry import Registry
 
-THEIRS = """
-from dataclasses import dataclass, replace
-from pathlib import Path
-
-from dayfly.life.platforms.local import LocalOptions, LocalPlatform
-from dayfly.wire.channels.kinds.files import Files
-from dayfly.runs.protocols.bsp import Bsp
-from dayfly.specs.protocols import ProtocolDescription
-from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
-
-
-@dataclass(frozen=True)
-class Options:
-    note: str = "none"
-    most: int = 9
-
-
-class Mine(LocalPlatform):
-    name = "mine"
-    Options = Options
-
-    @classmethod
-    def open(cls, opening, options):
-        Path(options.note).write_text(str(options.most))
-        return super().open(opening, LocalOptions())
-
-
-class MyFiles(Files):
-    schemes = ("mine",)
-    usage = "mine:///path"
-
-
-KIND = MyFiles()
-SUM = replace(SCATTER_REDUCE, most_chunks=1)
-
-
-class Steps(Bsp):
-    def take(self, step):
-        print(f"a step of theirs: {step}", flush=True)
-        return super().take(step)
-
-
-PROTOCOL = ProtocolDescription(name="mine", step="theirs:Steps")
-PRICES = Path(__file__).with_name("prices.toml")
-"""
-PRICES = """
-[usd_per_machine_hour]
-value = 3600
-source = "their contract"
-as_of = "2026-11"
-"""
-ENTRIES = """
-[dayfly.platforms]
-mine = theirs:Mine
-[dayfly.channels]
-mine = theirs:KIND
-[dayfly.collectives]
-mine = theirs:SUM
-[dayfly.protocols]
-mine = theirs:PROTOCOL
-[dayfly.prices]
-mine = theirs:PRICES
-"""
+ROOT = Path(__file__).parents[1]
+#: The page that shows how: files of a package `theirs`, and its entry points.
+PAGE = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding a part")[2]
+FILES = dict(re.findall(r"`(\w+\.(?:py|toml))`[^`]*:\n\n```\w+\n(.*?)```", PAGE, re.DOTALL))
+ENTRIES: dict[str, dict[str, str]] = tomllib.loads(
+    re.findall(r"```toml\n(\[project.*?)```", PAGE, re.DOTALL)[0]
+)["project"]["entry-points"]
+#: About ten lines each, as the page shows them.
+MOST_LINES = 20
 JOB = """
 import torch
 from torch import nn
@@ -96,16 +44,36 @@ job = dayfly.Job(
 """
 
 
+def install(site: Path, entries: dict[str, dict[str, str]]) -> None:
+    """Entry points of their package, as pip would leave them."""
+    information = site / "theirs-1.dist-info"
+    information.mkdir(parents=True, exist_ok=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    lines = [
+        line
+        for group, points in entries.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))
+    ]
+    (information / "entry_points.txt").write_text("\n".join(lines))
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A directory with their package, as pip would leave it."""
-    information = tmp_path / "site" / "theirs-1.dist-info"
-    information.mkdir(parents=True)
-    (tmp_path / "site" / "theirs.py").write_text(THEIRS)
-    (tmp_path / "site" / "prices.toml").write_text(PRICES)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (information / "entry_points.txt").write_text(ENTRIES)
-    return tmp_path / "site"
+    """A directory with their package, as the page has it."""
+    package = tmp_path / "site" / "theirs"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for name, text in FILES.items():
+        (package / name).write_text(text)
+    install(package.parent, ENTRIES)
+    return package.parent
+
+
+def test_the_page_has_each_kind_in_few_lines() -> None:
+    modules = {value.partition(":")[0] for points in ENTRIES.values() for value in points.values()}
+    assert {f"{module.removeprefix('theirs.')}.py" for module in modules} <= FILES.keys()
+    long = {name for name, text in FILES.items() if len(text.splitlines()) > MOST_LINES}
+    assert long == set()
 
 
 def typed(command: list[str], directory: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -122,40 +90,51 @@ def typed(command: list[str], directory: Path, site: Path) -> subprocess.Complet
     return done
 
 
+def trained(directory: Path, site: Path, *flags: str) -> tuple[dict[str, Any], bytes]:
+    """What a run of two workers says of itself, and its weights."""
+    name = "theirs" if flags else "ours"
+    command = [
+        *(sys.executable, "-m", "dayfly", "train", "job.py", "--workers", "2", "--json"),
+        *("--run-dir", name, *flags),
+    ]
+    result = json.loads(typed(command, directory, site).stdout.splitlines()[-1])
+    return result, (directory / name / "weights.safetensors").read_bytes()
+
+
 @pytest.mark.long
-def test_a_run_on_their_platform_over_their_channel_by_their_protocol_collective_and_prices(
-    site: Path, tmp_path: Path
-) -> None:
+def test_a_run_with_each_of_their_parts_has_the_same_bits(site: Path, tmp_path: Path) -> None:
     """With options of dayfly.toml beside the job, and of a flag, which counts instead."""
-    work, note = tmp_path / "work", tmp_path / "note"
+    work, note, store = tmp_path / "work", tmp_path / "note", tmp_path / "store"
     work.mkdir()
+    store.mkdir()
     (work / "job.py").write_text(JOB)
     table = f"[platform.mine]\nnote = {json.dumps(str(note))}\nmost = 2\n"
     (work / "dayfly.toml").write_text(table)
-    command = [
-        *(sys.executable, "-m", "dayfly", "train", "job.py", "--platform", "mine", "--json"),
-        *("--platform-option", "most=3", "--channel", f"mine://{tmp_path}/messages"),
-        *("--collective", "mine", "--sync", "mine", "--workers", "2", "--run-dir", "run"),
-    ]
-    done = typed(command, work, site)
-    assert note.read_text() == "3"
-    settings = json.loads((work / "run" / "run.json").read_text())["settings"]
-    assert (settings["platform"], settings["collective"]) == ("mine", "mine")
-    assert settings["sync"] == "mine"
-    assert "a step of theirs: 0" in (work / "run" / "logs" / "worker-1.log").read_text()
+    _, expected = trained(work, site)
+    result, weights = trained(
+        *(work, site, "--platform", "mine", "--platform-option", "most=3"),
+        *("--channel", f"shelf://{tmp_path}/messages", "--store", f"shelf://{store}"),
+        *("--collective", "everybody", "--sync", "noted"),
+    )
+    assert weights == expected
+    assert note.read_text() == "at most 3"
+    assert (store / result["run_id"] / "run.json").is_file()
+    settings = json.loads((work / "theirs" / "run.json").read_text())["settings"]
+    assert (settings["platform"], settings["collective"]) == ("mine", "everybody")
+    assert settings["sync"] == "noted"
     assert settings["platform_options"] == {"note": str(note), "most": "3"}
-    report = [*(sys.executable, "-m", "dayfly", "report", "run", "--prices", "mine")]
+    assert "step 0" in (work / "theirs" / "logs" / "worker-1.log").read_text()
+    report = [*(sys.executable, "-m", "dayfly", "report", "theirs", "--prices", "basement")]
     told = typed(report, work, site).stdout
-    assert "bill as on mine" in told
-    # A dollar a second, from each function's request to its end.
-    seconds = json.loads(done.stdout.splitlines()[-1])["billed_s"]
+    assert "bill as on basement" in told
+    # From each function's request to its end.
     (dollars,) = re.findall(r"^ all +([\d.]+) *$", told, re.MULTILINE)
-    assert float(dollars) == pytest.approx(seconds)
+    assert float(dollars) == pytest.approx(result["billed_s"] * 0.36 / 3600, abs=1e-8)
 
 
 def test_they_cannot_take_a_name_of_dayflys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "[dayfly.platforms]\nlocal = theirs:Mine\nbroken = nowhere:Gone\n"
-    (site / "theirs-1.dist-info" / "entry_points.txt").write_text(text)
+    points = {"local": "theirs.platform:Mine", "broken": "nowhere:Gone"}
+    install(site, {"dayfly.platforms": points})
     monkeypatch.syspath_prepend(site)
     found: Registry[type] = Registry(
         "platform", "dayfly.platforms", {"local": "dayfly.life.platforms.local:LocalPlatform"}
@@ -176,10 +155,10 @@ def test_a_price_list_that_is_no_file_is_refused(
     monkeypatch.setattr(
         lookup, "_BROUGHT", {"platforms": Registry("price list", "dayfly.prices", {})}
     )
-    text = "[dayfly.prices]\naws-lambda = theirs:PRICES\nwrong = theirs:KIND\n"
-    (site / "theirs-1.dist-info" / "entry_points.txt").write_text(text)
+    points = {"aws-lambda": "theirs.prices:BASEMENT", "wrong": "theirs.shelf_channel:KIND"}
+    install(site, {"dayfly.prices": points})
     known = lookup.Catalogue()
     assert "wrong" in known.platforms()
     assert known.platform("aws-lambda").memory_max_mib == 10240  # dayfly's own
-    with pytest.raises(RequestError, match="'wrong' of another package is MyFiles: it must be the"):
+    with pytest.raises(RequestError, match="'wrong' of another package is Shelf: it must be the"):
         known.platform("wrong")
