@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> FileStore:
 
 
 def test_a_stop_is_seen_at_the_next_look_and_stays(store: FileStore, clock: Clock) -> None:
-    control = Control(store, clock)
+    control = Control(store, now=clock)
     assert not control.stop_asked()
     assert ask(store, "stop") == f"{FOLDER}/000000"
     assert not control.stop_asked(), "between two looks nothing is listed"
@@ -40,7 +40,7 @@ def test_a_stop_is_seen_at_the_next_look_and_stays(store: FileStore, clock: Cloc
 
 def test_what_was_asked_of_an_earlier_life_is_passed_over(store: FileStore, clock: Clock) -> None:
     ask(store, "stop")
-    control = Control(store, clock)
+    control = Control(store, now=clock)
     clock.now += LOOK_EVERY_S
     assert not control.stop_asked()
     assert ask(store, "stop") == f"{FOLDER}/000001"
@@ -50,7 +50,7 @@ def test_what_was_asked_of_an_earlier_life_is_passed_over(store: FileStore, cloc
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"{}", b'{"kind": "dance"}'])
 def test_what_is_no_request_asks_for_nothing(store: FileStore, clock: Clock, data: bytes) -> None:
-    control = Control(store, clock)
+    control = Control(store, now=clock)
     store.put(f"{FOLDER}/000000", data)
     clock.now += LOOK_EVERY_S
     assert not control.stop_asked()

@@ -1,7 +1,7 @@
 """Requests to a run under way, such as to stop: left in its store from any terminal or program.
 
     whoever asks    control/000000  <- {"kind": "stop"}     the first put of a number wins
-    coordinator     looks every two seconds, and ends the run in order
+    coordinator     looks every few seconds, and ends the run in order
 
 No process needs the address of another. Requests that were there before the coordinator started
 are ignored.
@@ -20,8 +20,9 @@ from dayfly.wire.stores.base import ObjectMissing, Store
 
 #: The folder of requests in the run's store.
 FOLDER = "control"
-#: Seconds between two looks: each is a request, which a store of objects is paid for.
-LOOK_EVERY_S = 2.0
+#: Seconds between two looks in a directory, and in a store where each is a request to be paid for:
+#: 4e-7 dollars over S3.
+LOOK_EVERY_S, FAR_LOOK_S = 2.0, 10.0
 #: The most requests that one run can hold.
 _MOST = 1_000_000
 
@@ -33,20 +34,27 @@ class Control:
 
     Args:
         store: the run's.
+        every_s: seconds between two looks, at least.
         now: a clock in seconds that never goes back.
     """
 
-    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        every_s: float = LOOK_EVERY_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
+        self._every_s = every_s
         self._now = now
         self._next = _next_number(store)
         self._stop = False
-        self._next_s = now() + LOOK_EVERY_S
+        self._next_s = now() + every_s
 
     def stop_asked(self) -> bool:
-        """Whether a stop was requested. Asks the store at most every `LOOK_EVERY_S` seconds."""
+        """Whether a stop was requested. Asks the store at most every `every_s`."""
         if not self._stop and self._now() >= self._next_s:
-            self._next_s = self._now() + LOOK_EVERY_S
+            self._next_s = self._now() + self._every_s
             self._look()
         return self._stop
 

@@ -25,8 +25,9 @@ from dayfly.wire.stores.base import Store
 Json = Mapping[str, Any]
 
 FOLDER = "events"
-#: Seconds between two puts: 5e-6 dollars each over S3, 1% of a function of 512 MiB.
-EVERY_S = 60.0
+#: Seconds between two puts: with looks for requests every `FAR_LOOK_S`, 1% of the price of a
+#: function of 512 MiB on AWS Lambda, over S3.
+EVERY_S = 120.0
 #: Records that are put at once, with all before them: what a person or the next life needs to know.
 URGENT = frozenset({"begun", "checkpoint", "rolled back", "started again", "stopping", "over"})
 #: What an event file may be called, without its suffix.

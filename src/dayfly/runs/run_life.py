@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
-from dayfly.life.control import Control
+from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.generation import Past
 from dayfly.life.leadership import Deposed
@@ -129,7 +129,8 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             None if self._home.leadership is None else EventSegments(self._store),
         )
         status, error = "failed", None
-        self._control = Control(self._store)
+        kept_far = self._home.leadership is not None
+        self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
         with self._signals.patiently():
             try:
                 recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
