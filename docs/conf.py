@@ -39,6 +39,12 @@ autodoc_typehints_format = "short"
 maximum_signature_line_length = 88
 python_display_short_literal_types = True
 napoleon_numpy_docstring = False
+# As docstrings mean it: `code`, and after `Returns:` are sentences, without a type.
+default_role = "code"
+napoleon_custom_sections = ["Returns"]
+# Quotes stay as they are written.
+smartquotes_action = "D"
+highlight_language = "text"
 # A name of another package is no target here, and a name of dayfly's own inside is none of the
 # reference's: links in pages are all checked.
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -69,6 +75,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     """Sphinx reads a page: gives it the text that stands elsewhere, and leads its links."""
     page = (DOCS / name).with_suffix(".md")
     file = ELSEWHERE.get(name, page)
+    app.env.note_dependency(file)
     source[0] = led_home(file.read_text(), file.parent, page)
 
 
@@ -79,7 +86,22 @@ def signed(
     return (signature.replace("<factory>", "..."), result) if signature else None
 
 
+def drawn(
+    app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]
+) -> None:
+    """A docstring's drawing, which is indented, is shown as it stands."""
+    shown: list[str] = []
+    for line in lines:
+        said = next((one for one in reversed(shown) if one.strip()), "")
+        after_text = bool(shown) and not shown[-1].strip() and not said.startswith((" ", ".", ":"))
+        if line.startswith("    ") and after_text:
+            shown += ["::", ""]
+        shown.append(line)
+    lines[:] = shown
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx begins."""
     app.connect("source-read", read)
     app.connect("autodoc-process-signature", signed)
+    app.connect("autodoc-process-docstring", drawn)

@@ -55,6 +55,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
     reference = (site / "reference" / "api.html").read_text()
     assert 'id="dayfly.train"' in reference
+    interfaces = (site / "reference" / "interfaces.html").read_text()
+    assert re.search(r"<pre>.*s3://bucket/runs/digits-1", interfaces)  # a drawing, as it stands
     # Links out of the folder of the docs lead to the site's pages.
     assert 'href="contributing.html"' in (site / "architecture.html").read_text()
     assert 'href="benchmarks.html#planning"' in (site / "speed.html").read_text()

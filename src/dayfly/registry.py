@@ -54,11 +54,21 @@ class Registry(Mapping[str, T]):
         return len(self._built_in) + len(self._others)
 
     def check(self, name: str, option: str | None = None) -> None:
-        """Raise RequestError, with the names that there are, for one that is not known.
+        """Checks that a name is known; nothing is imported.
 
         Args:
-            name: asked for; nothing is imported.
-            option: by which it was given, such as "--collective"; None: what it names.
+            name: asked for.
+            option: by which it was given, such as `--collective`; None: what it names.
+
+        Raises:
+            RequestError: it is not; with the names that there are.
+
+        Examples:
+            >>> from dayfly.life.platforms.registry import PLATFORMS
+            >>> PLATFORMS.check("lokal")
+            Traceback (most recent call last):
+            ...
+            dayfly.errors.RequestError: platform 'lokal' is not known: give one of local
         """
         if name not in self:
             raise RequestError(
