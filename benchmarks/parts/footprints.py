@@ -28,7 +28,7 @@ from dayfly import models
 from dayfly.life.sessions import Session
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.profile import Profile
-from dayfly.runs.event_records import Ended
+from dayfly.specs.events import Ended
 from dayfly.runs.events import coordinator_events
 from dayfly.runs.planning import Wanted, configuration
 from dayfly.runs.profiling.measuring import profile

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.dataclass_json import read
-from dayfly.runs.event_records import Event, StepTold, Told, event_of, told_of
 from dayfly.runs.report import passes
 from dayfly.runs.report.passes import Work
 from dayfly.runs.report.timeline import Timeline
 from dayfly.runs.report.timeline import timeline as made_of_records
 from dayfly.runs.settings import Settings
+from dayfly.specs.events import Event, StepTold, Told, event_of, told_of
 
 Json = dict[str, Any]
 BEGAN = 1_000_000.0

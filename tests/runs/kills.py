@@ -31,6 +31,7 @@ from dayfly.runs import launch
 from dayfly.runs.directory import RECORD
 from dayfly.runs.displays import Silent
 from dayfly.runs.events import Events
+from dayfly.runs.home import Home
 from dayfly.runs.job_record import Record
 from dayfly.runs.one_life import OneLife
 from dayfly.runs.recorder import Recorder
@@ -107,9 +108,9 @@ def end(data: Path, run_dir: Path) -> None:
         StopSignals() as signals,
     ):
         workplace = Workplace(session, platform, signals, run_dir)
-        life = OneLife(job, record, store, Silent(), (), workplace)
+        life = OneLife(job, record, Home(store, run_dir), Silent(), (), workplace)
         so_far = Events.read(run_dir / "events")
-        recorder = Recorder(run_dir, record.generation, Silent(), platform.log_place, so_far)
+        recorder = Recorder(run_dir, record.generation, lambda source, event: None, so_far)
         result = life._write_results(life._summary("done", None), recorder)
         assert result.status == "done", result.error
 

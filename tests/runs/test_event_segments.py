@@ -10,9 +10,9 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.life.leadership import Deposed
-from dayfly.runs.event_records import Begun, EpochTold
 from dayfly.runs.event_segments import EVERY_S, EventSegments, as_files
 from dayfly.runs.following import DirectoryEvents, StoreEvents
+from dayfly.specs.events import Begun, EpochTold
 from dayfly.wire.stores.files import FileStore
 
 
@@ -57,7 +57,7 @@ def test_the_next_life_goes_on_and_the_one_before_is_refused(tmp_path: Path) -> 
     with pytest.raises(Deposed, match="events/000001"):
         first.add("coordinator", [record("over")])
     events = StoreEvents(store)
-    assert [one.asked_at for one in events.look() if isinstance(one, Begun)] == [1.0, 2.0]
+    assert [one.asked_at for _, one in events.look() if isinstance(one, Begun)] == [1.0, 2.0]
     second.add("coordinator", [record("over")])
     assert len(list(events.look())) == 1, "from the position on"
 
@@ -74,7 +74,7 @@ def test_a_line_that_is_still_written_is_read_when_it_is_whole(tmp_path: Path) -
     events, file = DirectoryEvents(tmp_path), tmp_path / "worker-0.jsonl"
     line = json.dumps(EPOCH) + "\n"
     file.write_text(line + line[:20])
-    assert [type(one) for one in events.look()] == [EpochTold]
+    assert [type(one) for _, one in events.look()] == [EpochTold]
     assert list(events.look()) == []
     file.write_text(line + line)
     assert len(list(events.look())) == 1

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from dayfly.runs.event_records import (
+from dayfly.runs.events import Events
+from dayfly.runs.phases import Phases, phases
+from dayfly.specs.events import (
     Begun,
     Event,
     Invoked,
@@ -17,8 +19,6 @@ from dayfly.runs.event_records import (
     Told,
     Traffic,
 )
-from dayfly.runs.events import Events
-from dayfly.runs.phases import Phases, phases
 
 
 def invoked(at: float, rank: int = 0, attempt: int = 0) -> Invoked:

@@ -11,12 +11,11 @@ import pytest
 
 from dayfly.life.commits import Checkpoint
 from dayfly.runs import recorder
-from dayfly.runs.displays import Silent
 from dayfly.runs.recorder import Recorder
 
 
 def recorder_of(directory: Path) -> Recorder:
-    return Recorder(directory, 0, Silent(), lambda function: directory / function)
+    return Recorder(directory, 0, lambda source, event: None)
 
 
 def test_each_commit_is_one_event_with_what_the_channel_held(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import RequestError
+from dayfly.runs.display import Display
 from dayfly.runs.displays import Lines, StandardError
-from dayfly.runs.recorder import Display
 from dayfly.runs.scripts import launch
 from dayfly.runs.scripts.run import ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings

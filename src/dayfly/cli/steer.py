@@ -19,7 +19,8 @@ from dayfly.runs.directory import RECORD, holder
 from dayfly.runs.displays import Lines
 from dayfly.runs.following import DirectoryEvents, StoreEvents, Teller
 from dayfly.runs.home import USUAL, found, record_in
-from dayfly.runs.record import read_record
+from dayfly.runs.record import SCRIPT, read_record
+from dayfly.specs.events import Ended
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store, StoreError
 from dayfly.wire.stores.files import FileStore
@@ -109,14 +110,14 @@ def follow(run: str) -> str:
     Raises RequestError if there is no such run.
     """
     kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
-    kept.record()
+    untold = (Ended,) if kept.record().get("kind") == SCRIPT else ()
     directory = kept.directory
     events = StoreEvents(kept.store) if directory is None else DirectoryEvents(directory / "events")
-    teller = Teller(Lines(Console()))
+    teller = Teller(Lines(Console()), untold)
     while True:
         goes_on = kept.runner is not None  # asked first: what is written until then is shown
-        for event in events.look():
-            teller.tell(event)
+        for source, event in events.look():
+            teller.tell(source, event)
         if not goes_on:
             status = kept.record()["status"]
             return "lost" if status == "running" else str(status)

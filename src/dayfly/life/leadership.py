@@ -27,7 +27,7 @@ from typing import Annotated, Self
 
 from dayfly.closing import Closing
 from dayfly.dataclass_json import Range, dump, read
-from dayfly.errors import DayflyError, RequestError
+from dayfly.errors import RequestError
 from dayfly.json_files import parse
 from dayfly.life.platforms.processes import started_at
 from dayfly.wire.stores.base import ObjectMissing, Store, StoreError, Version
@@ -44,8 +44,11 @@ _LOOK_S = 2.0
 _TRIES = 5
 
 
-class Deposed(DayflyError):
-    """Another coordinator leads the run by now."""
+class Deposed(Exception):
+    """Another coordinator leads the run by now; its bearer writes nothing any more.
+
+    No DayflyError: what goes on after those may not go on after this.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from dayfly.runs.further import stored_job
 from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
+from dayfly.runs.listeners import Listener, chosen
 from dayfly.runs.planning import settings_of
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run
@@ -37,6 +38,7 @@ def train(
     run_dir: str | Path | None = None,
     store: str | None = None,
     progress: bool = True,
+    listeners: Sequence[str | Listener] = (),
     faults: Sequence[Fault] = (),
     **settings: Unpack[SettingKeywords],
 ) -> Run:
@@ -53,6 +55,8 @@ def train(
         store: URL of a store that keeps the run, below its id, such as `s3://bucket/runs`:
             `resume` goes on with its URL from any machine, and `run_dir` is a copy to look at.
         progress: show it on standard error.
+        listeners: functions of (source, event), or names of such that packages bring: each hears
+            from a thread of its own what happens (`dayfly.specs.events`), and stalls nobody.
         faults: for tests.
         settings: such as `workers` (1 without a plan), `memory_mib`, `lifetime_s`, `channel`; see
             `dayfly.runs.settings.Settings`. None: as if it was not given.
@@ -83,6 +87,7 @@ def train(
             code=main_directory(),
             plan=carried,
             display=_display(progress),
+            listeners=chosen(listeners),
             faults=faults,
         )
     )
@@ -95,6 +100,7 @@ def resume(
     run_dir: str | Path | None = None,
     epochs: int | None = None,
     progress: bool = True,
+    listeners: Sequence[str | Listener] = (),
     **changes: Unpack[SettingKeywords],
 ) -> Run:
     """Goes on with a run that was stopped, failed, lost its coordinator or is to have more epochs.
@@ -105,6 +111,8 @@ def resume(
         epochs: the epoch to which it goes; None: as before. A run that is done is returned as it
             is, unless it is to go on to a later epoch.
         progress: show it on standard error.
+        listeners: functions of (source, event), or names of such that packages bring: each hears
+            from a thread of its own what happens (`dayfly.specs.events`), and stalls nobody.
         changes: settings that override the run's from now on, such as `workers`; None: as before.
 
     Returns:
@@ -127,6 +135,7 @@ def resume(
             directory=None if run_dir is None else Path(run_dir),
             epochs=epochs,
             display=_display(progress),
+            listeners=chosen(listeners),
             **changes,
         )
     )

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dayfly.runs.recorder import Display
+from dayfly.runs.display import Display
 
 Json = Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 from dayfly.catalogue.metering import Moved, Used
 from dayfly.errors import RequestError
 from dayfly.json_files import parse
-from dayfly.runs.event_records import (
+from dayfly.specs.events import (
     Committed,
     Ended,
     Event,

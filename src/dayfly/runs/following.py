@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from dayfly.runs.event_records import (
+from dayfly.runs.display import Display
+from dayfly.runs.event_segments import read_segments
+from dayfly.runs.events import COORDINATOR, is_cut, worker_files
+from dayfly.specs.events import (
     Ended,
     EpochTold,
     Event,
     NotFinite,
+    OtherCpu,
     RolledBack,
     StartedAgain,
+    StepTold,
     Stopping,
-    event_of,
-    told_of,
+    event_from,
 )
-from dayfly.runs.event_segments import read_segments
-from dayfly.runs.events import COORDINATOR, is_cut, worker_files
-from dayfly.runs.recorder import Display
 from dayfly.wire.stores.base import Store
-
-_COORDINATOR = COORDINATOR.removesuffix(".jsonl")
 
 
 class DirectoryEvents:
@@ -37,8 +35,8 @@ class DirectoryEvents:
         self._directory = directory
         self._read: dict[Path, int] = {}
 
-    def look(self) -> Iterator[Event]:
-        """Yields the records that are new, each file's in order."""
+    def look(self) -> Iterator[tuple[str, Event]]:
+        """Yields the records that are new, each file's in order, with who told them."""
         for file in (self._directory / COORDINATOR, *worker_files(self._directory).values()):
             if not file.exists():
                 continue
@@ -48,7 +46,7 @@ class DirectoryEvents:
                     if is_cut(line):
                         break
                     self._read[file] = self._read.get(file, 0) + len(line)
-                    yield _event(file.stem, json.loads(line), str(file))
+                    yield file.stem, event_from(file.stem, json.loads(line), str(file))
 
 
 class StoreEvents:
@@ -62,41 +60,66 @@ class StoreEvents:
         self._store = store
         self._after = ""
 
-    def look(self) -> Iterator[Event]:
-        """Yields the records that are new, in order."""
+    def look(self) -> Iterator[tuple[str, Event]]:
+        """Yields the records that are new, in order, with who told them."""
         for name, records in read_segments(self._store, self._after):
             self._after = name
             for of, record in records:
-                yield _event(of, record, f"{self._store}/{name}")
+                yield of, event_from(of, record, f"{self._store}/{name}")
 
 
 class Teller:
-    """Tells a display what a run's events say: epochs, deaths, and what followed from them."""
+    """Tells a display what a run's events say: steps, epochs, deaths, and what followed from them.
 
-    def __init__(self, display: Display) -> None:
+    Args:
+        display: shows them.
+        untold: kinds of events that are not told.
+        log_place: where people find a function's log; None: it is not said.
+    """
+
+    def __init__(
+        self,
+        display: Display,
+        untold: tuple[type[Event], ...] = (),
+        log_place: Callable[[str], str] | None = None,
+    ) -> None:
         self._display = display
+        self._untold = untold
+        self._log_place = log_place
+        self._next_step = 0
         self._epoch = 0
-        self._not_finite = False
+        self._said: set[str] = set()
 
-    def tell(self, event: Event) -> None:
-        """Shows an event, if it is one for people; an epoch that several report, once."""
+    def tell(self, source: str, event: Event) -> None:
+        """Shows an event, if it is one for people; what several workers report, once."""
+        if isinstance(event, self._untold):
+            return
         match event:
+            case StepTold() if event.step >= self._next_step:
+                self._next_step = event.step + 1
+                self._display.step(event.step, event.loss)
             case EpochTold() if event.epoch > self._epoch:
                 self._epoch = event.epoch
                 self._display.epoch(event.record)
-            case NotFinite() if not self._not_finite:
-                self._not_finite = True
-                self._display.note(event.text)
+            case NotFinite() if NotFinite.kind not in self._said:
+                self._said.add(NotFinite.kind)
+                self._display.note(f"{event.text}; it goes on (--on-nan warn)")
+            case OtherCpu() if event.text not in self._said:
+                self._said.add(event.text)
+                self._display.note(f"{source.replace('-', ' ')}: {event.text}")
             case Ended() if event.death:
-                why = event.error or event.used.outcome
-                self._display.note(f"worker {event.rank} died: {why}")
+                why = event.error or event.detail or event.used.outcome
+                log = self._log_place and f" (log: {self._log_place(event.used.function)})"
+                self._display.note(f"worker {event.rank} died: {why}{log or ''}")
             case RolledBack():
-                self._display.note(f"all workers go back to step {event.to_step}: {event.cause}")
+                steps = event.redone_steps
+                again = f", and do {steps} step{'s' * (steps != 1)} again" if steps else ""
+                self._display.note(
+                    f"all workers go back to step {event.to_step}{again}: {event.cause}"
+                )
             case StartedAgain():
                 self._display.note(f"all workers start again: {event.cause}")
             case Stopping():
-                self._display.note("stopping with a checkpoint")
-
-
-def _event(of: str, record: Mapping[str, Any], place: str) -> Event:
-    return event_of(record, place) if of == _COORDINATOR else told_of(record, place)
+                self._display.note(
+                    "stopping with a checkpoint; a second Ctrl-C where it runs ends it at once"
+                )

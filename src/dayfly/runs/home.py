@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dayfly.dataclass_json import Name, read
-from dayfly.errors import RequestError
-from dayfly.life.leadership import Leadership
+from dayfly.errors import RequestError, RunFailed
+from dayfly.life.leadership import Deposed, Leadership
 from dayfly.life.led_store import CHANGING, LedStore
 from dayfly.life.platforms.base import Logs
 from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
@@ -76,6 +76,7 @@ def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterat
 
     Raises:
         RequestError: another coordinator leads the run.
+        RunFailed: in the end, if another one came to lead it meanwhile.
     """
     if url is None:
         yield Home(FileStore(directory), directory)
@@ -86,8 +87,11 @@ def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterat
     except StoreError as error:
         raise RequestError(f"--store {url}: {error}") from error
     with leadership:
-        led_store = LedStore(store, leadership, FileStore(directory))
-        yield Home(led_store, directory, leadership)
+        try:
+            led_store = LedStore(store, leadership, FileStore(directory))
+            yield Home(led_store, directory, leadership)
+        except Deposed as lost:
+            raise RunFailed(str(lost)) from lost
 
 
 @contextmanager

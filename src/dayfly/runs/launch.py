@@ -16,15 +16,16 @@ from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
+from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
 from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.home import copy, found, fresh, home_of, led, place_in
 from dayfly.runs.job_record import Record
+from dayfly.runs.listeners import Listener
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import OneLife
 from dayfly.runs.planned import carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
-from dayfly.runs.recorder import Display, shown
 from dayfly.runs.recutting import recut, refitted
 from dayfly.runs.run import Run
 from dayfly.runs.settings import WARN_OF_NAN, Settings
@@ -44,6 +45,7 @@ def begin(
     code: Path | None = None,
     plan: Plan | None = None,
     display: Display,
+    listeners: Sequence[Listener] = (),
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
     store: str | None = None,
@@ -99,7 +101,7 @@ def begin(
                 began_at=asked_at,
                 store=url,
             )
-        return OneLife(job, record, home, display, faults, workplace, plan).start()
+        return OneLife(job, record, home, display, faults, workplace, plan, listeners).start()
 
 
 def resume(
@@ -110,6 +112,7 @@ def resume(
     job_file: Path | None = None,
     allow_changed_job: bool = False,
     display: Display,
+    listeners: Sequence[Listener] = (),
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
     **changes: Any,
@@ -188,4 +191,5 @@ def resume(
                 f"{before.settings.algorithm} so far, {record.settings.algorithm} from here on, "
                 "which sum in different orders: the bits may be others"
             )
-        return OneLife(job, record, home, display, faults, workplace, plan).start(before, so_far)
+        life = OneLife(job, record, home, display, faults, workplace, plan, listeners)
+        return life.start(before, so_far)

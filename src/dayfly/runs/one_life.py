@@ -22,13 +22,15 @@ from dayfly.life.faults import Fault
 from dayfly.life.generation import Past
 from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
+from dayfly.runs.display import Display
 from dayfly.runs.home import WEIGHTS, Home
 from dayfly.runs.job_record import Record
+from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import channel_plan, log_rounds, replays
 from dayfly.runs.measured import check_gathering
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols.local_sgd import PRIVATE
-from dayfly.runs.recorder import Display, Recorder
+from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.results import write_results
 from dayfly.runs.run import Run
@@ -65,8 +67,9 @@ class OneLife(RunLife[Recorder, Run]):
         faults: Sequence[Fault],
         workplace: Workplace,
         plan: Plan | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
-        super().__init__(record, home, display, faults, workplace)
+        super().__init__(record, home, display, faults, workplace, listeners)
         self._job = job
         self._plan = plan
         self._log_rounds: int | None = None

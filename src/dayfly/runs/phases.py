@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from dayfly.runs.event_records import Begun, Event, Invoked, RoundTold, StepTold
 from dayfly.runs.events import Events
+from dayfly.specs.events import Begun, Event, Invoked, RoundTold, StepTold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

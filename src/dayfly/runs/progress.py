@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from dayfly.runs.event_records import epochs_from_1
+from dayfly.specs.events import epochs_from_1
 from dayfly.training.state import decode, encode
 
 #: One epoch: epoch (from 1), train_loss, val_loss, val_accuracy (None: not measured), metrics.

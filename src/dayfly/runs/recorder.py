@@ -13,32 +13,29 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dayfly.catalogue.metering import Moved, Used
 from dayfly.life.audience import Audience
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
-from dayfly.runs import event_records
-from dayfly.runs.event_records import (
-    EpochTold,
-    NotFinite,
-    OtherCpu,
+from dayfly.runs.event_segments import EventSegments
+from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
+from dayfly.runs.step_ranges import StepRanges
+from dayfly.specs import events as event_records
+from dayfly.specs.events import (
+    Event,
     RolledBack,
     RoundTold,
     StepTold,
     Told,
     Traffic,
-    told_of,
+    event_from,
 )
-from dayfly.runs.event_segments import EventSegments
-from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
-from dayfly.runs.step_ranges import StepRanges
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.stores.files import Home, cannot_write
 
@@ -48,45 +45,11 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-class Display(Protocol):
-    """Shows a run to a person while it goes on."""
-
-    def preparing(self) -> None:
-        """The request is being checked."""
-
-    def begun(self, run_id: str, directory: Path) -> None:
-        """There is a run from now on, whatever becomes of its request."""
-
-    def started(self, done: int, steps: int) -> None:
-        """The run begins, or goes on, after `done` of `steps` steps."""
-
-    def step(self, step: int, loss: float | None) -> None:
-        """A step is done."""
-
-    def epoch(self, record: Json) -> None:
-        """An epoch is done."""
-
-    def note(self, text: str) -> None:
-        """Something that a person wants to know happened: a death, a hand-over."""
-
-    def finished(self) -> None:
-        """The run is over."""
-
-
-@contextmanager
-def shown(display: Display) -> Iterator[None]:
-    """While a request is checked, and its run goes on."""
-    display.preparing()
-    try:
-        yield
-    finally:
-        display.finished()
-
-
 class Recorder(Audience):
     """The audience of one life's coordinator, and the memory of the lives before it.
 
     generation: of the workers whose records come in.
+    publish: told each event, with who tells it, once it is written.
     before: events of the lives before; None: it is the first.
     segments: where events go besides the directory; None: nowhere.
     cause: why all workers started again last, in this life.
@@ -98,8 +61,7 @@ class Recorder(Audience):
         self,
         directory: Path,
         generation: int,
-        display: Display,
-        log_place: Callable[[str], str],
+        publish: Callable[[str, Event], None],
         before: Events | None = None,
         segments: EventSegments | None = None,
     ) -> None:
@@ -108,8 +70,7 @@ class Recorder(Audience):
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
         self.generation = generation
-        self._display = display
-        self._log_place = log_place
+        self._publish = publish
         self.used: list[Used] = []
         self.restarts = 0
         self.rollbacks = 0
@@ -121,9 +82,6 @@ class Recorder(Audience):
         self._traffic: dict[tuple[int, int, int], Counter[str]] = {}
         self.stored_bytes = 0
         self._size_bytes: Callable[[], int] | None = None
-        self._shown_epochs = 0
-        self._not_finite = False
-        self._other_cpus: set[str] = set()  # what was said of them
         self._committed_at = time.monotonic()
         if before is not None:
             self._take_up(before)
@@ -194,18 +152,12 @@ class Recorder(Audience):
             kind="ended",
             death=death,
             error=ended.error,
+            detail=ended.detail,
             place=None if ended.failure is None else ended.failure.place,
             result=ended.result,
             peak_mib=ended.peak_mib,
             used=asdict(used),
         )
-        if death:
-            self._say_death(rank, ended)
-
-    def _say_death(self, rank: int, ended: Ended) -> None:
-        why = ended.error or ended.detail or ended.outcome.value
-        log = self._log_place(ended.invocation.function)
-        self._display.note(f"worker {rank} died: {why} (log: {log})")
 
     def reported(self, report: Report) -> None:
         life = {"generation": self.generation, "attempt": report.attempt}
@@ -214,9 +166,9 @@ class Recorder(Audience):
             {"at": time.time(), **record, **life}
             for record in ({"kind": "traffic", **report.traffic}, *report.records)
         ]
-        self._append(name, records)
-        for record in records:
-            self._note(report.rank, told_of(record, f"a report of {name}"), show=True)
+        for event in self._append(name, records):
+            assert isinstance(event, Told)
+            self._note(report.rank, event)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
@@ -226,9 +178,6 @@ class Recorder(Audience):
 
     def stopping(self) -> None:
         self.write("coordinator", kind="stopping")
-        self._display.note(
-            "stopping with a checkpoint; a second Ctrl-C ends it at once, without one"
-        )
 
     def rolled_back(self, from_step: int, to_step: int, redone_steps: int, cause: str) -> None:
         """All workers go back to the checkpoint before `to_step`; `from_step` steps were done."""
@@ -242,41 +191,23 @@ class Recorder(Audience):
             redone_steps=redone_steps,
             cause=cause,
         )
-        plural = "s" * (redone_steps != 1)
-        again = f", and do {redone_steps} step{plural} again" if redone_steps else ""
-        self._display.note(f"all workers go back to step {to_step}{again}: {cause}")
 
-    def _note(self, rank: int, record: Told, *, show: bool) -> None:
+    def _note(self, rank: int, record: Told) -> None:
         match record:
             case Traffic():
                 self._traffic[rank, record.generation, record.attempt] = record.counters
             case StepTold():
-                self._note_step(rank, record, show=show)
+                self._note_step(rank, record)
             case RoundTold():
                 self._note_round(rank, record)
-            case NotFinite() if not self._not_finite:
-                self._not_finite = True
-                if show:
-                    self._display.note(f"{record.text}; it goes on (--on-nan warn)")
-            case OtherCpu() if record.text not in self._other_cpus:
-                self._other_cpus.add(record.text)
-                if show:
-                    self._display.note(f"worker {rank}: {record.text}")
-            case EpochTold() if record.epoch > self._shown_epochs:
-                self._shown_epochs = record.epoch
-                if show:
-                    self._display.epoch(record.record)
 
-    def _note_step(self, rank: int, record: StepTold, *, show: bool) -> None:
+    def _note_step(self, rank: int, record: StepTold) -> None:
         step = record.step
-        new = step not in self.losses
         self.losses[step] = record.loss
         if record.computed:
             self.redone_steps += not self._computed[rank].add(step)
             if rank == 0:
                 self._step_s[step] = record.step_s
-        if new and show:
-            self._display.step(step, record.loss)
 
     def _note_round(self, rank: int, record: RoundTold) -> None:
         """Local SGD: what workers knew of their own slices is known of the batches now."""
@@ -292,8 +223,8 @@ class Recorder(Audience):
         """
         self._append(name, [{"at": time.time(), **fields}])
 
-    def _append(self, name: str, records: Sequence[Json]) -> None:
-        """Adds records to the event file of a name, opened once for all of them."""
+    def _append(self, name: str, records: Sequence[Json]) -> list[Event]:
+        """Adds records to the event file of a name, opened once for all of them; tells of them."""
         records = [plain(record) for record in records]
         text = "".join(f"{json.dumps(record)}\n" for record in records)
         path = self._directory / f"{name}.jsonl"
@@ -306,6 +237,10 @@ class Recorder(Audience):
             raise cannot_write(path, error) from error
         if self._segments is not None:
             self._segments.add(name, records)
+        events = [event_from(name, record, f"a record of {name}") for record in records]
+        for event in events:
+            self._publish(name, event)
+        return events
 
     def _take_up(self, before: Events) -> None:
         """Goes on with what the lives before this one left."""
@@ -313,7 +248,7 @@ class Recorder(Audience):
             _mend_last_line(file)
         for rank, records in before.workers.items():
             for record in records:
-                self._note(rank, record, show=False)
+                self._note(rank, record)
         self.used.extend(before.used)
         self.stored_bytes = before.stored_bytes
         self.restarts += sum(

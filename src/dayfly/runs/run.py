@@ -11,8 +11,8 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.runs.directory import RECORD
-from dayfly.runs.event_records import epochs_from_1
 from dayfly.runs.result import Result
+from dayfly.specs.events import epochs_from_1
 from dayfly.training.replica import build_model
 
 # What reads a run is imported where it is asked for: a run that starts shall not wait for it.

@@ -18,21 +18,23 @@ from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.generation import Past
-from dayfly.life.leadership import Deposed
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
 from dayfly.runs.allotment import Allotment, allotment, in_words
 from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
-from dayfly.runs.event_records import Begun, Over
+from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import Events
+from dayfly.runs.following import Teller
 from dayfly.runs.home import Home
+from dayfly.runs.listeners import Listener, Listeners
 from dayfly.runs.record import RunRecord
-from dayfly.runs.recorder import Display, Recorder
+from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
+from dayfly.specs.events import Begun, Event, Over
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
@@ -47,11 +49,12 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     """One coordinator's part of a run.
 
     inputs: names in the run's store that a run which is done needs no more. recorder_kind: of the
-    recorder that `run` makes.
+    recorder that `run` makes. untold: events that people are told in another way.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("faults",)
     recorder_kind: type[AnyRecorder]
+    untold: ClassVar[tuple[type[Event], ...]] = ()
     _recorder: AnyRecorder
 
     def __init__(
@@ -61,6 +64,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         display: Display,
         faults: Sequence[Fault],
         workplace: Workplace,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self._record = record
         self._settings = record.settings
@@ -71,6 +75,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._faults = tuple(faults)
         self._own_faults = Faults(self._faults, COORDINATOR, self._store)
         self._workplace = workplace
+        self._listeners = tuple(listeners)
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
@@ -120,37 +125,41 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
 
     def run(self, so_far: Events | None = None) -> AnyRun:
         """Until the run is done, stopped or failed; the directory has the results then."""
+        kept_far = self._home.leadership is not None
+        self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
+        teller = Teller(self._display, self.untold, self._workplace.platform.log_place)
+        with (
+            self._signals.patiently(),
+            Listeners(teller.tell, self._listeners, self._display.note) as listeners,
+        ):
+            return self._over(self._run(listeners, so_far))
+
+    def _run(self, listeners: Listeners, so_far: Events | None) -> Result:
         self._recorder = recorder = self.recorder_kind(
             self._workplace.directory,
             self._record.generation,
-            self._display,
-            self._workplace.platform.log_place,
+            listeners.publish,
             so_far,
             None if self._home.leadership is None else EventSegments(self._store),
         )
         status, error = "failed", None
-        kept_far = self._home.leadership is not None
-        self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
-        with self._signals.patiently():
-            try:
-                recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
-                status = self._generations(self._past())
-            except (RunFailed, StoreError) as failure:
-                error = str(failure)
-                self._sure_to_fail = isinstance(failure, SureToFail)
-            except (DayflyError, OSError) as failure:
-                error = f"{type(failure).__name__}: {failure}"
-            except Stopped:
-                status = "stopped"
-            except Deposed as lost:  # the run is the other's: nothing of it is written here
-                return self._over(self._summary("failed", str(lost)))
-            result = self._write_results(self._summary(status, error), recorder)
-            with suppress(StoreError):  # what came of the run is written
-                recorder.write("coordinator", kind=Over.kind)
-                functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
-                generation = self._record.generation
-                self._home.keep_logs(self._workplace.platform, functions, generation)
-        return self._over(result)
+        try:
+            recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
+            status = self._generations(self._past())
+        except (RunFailed, StoreError) as failure:
+            error = str(failure)
+            self._sure_to_fail = isinstance(failure, SureToFail)
+        except (DayflyError, OSError) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        except Stopped:
+            status = "stopped"
+        result = self._write_results(self._summary(status, error), recorder)
+        with suppress(StoreError):  # what came of the run is written
+            recorder.write("coordinator", kind=Over.kind)
+            functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
+            generation = self._record.generation
+            self._home.keep_logs(self._workplace.platform, functions, generation)
+        return result
 
     @classmethod
     def discard_inputs(cls, store: Store) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Self
 from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction
 from dayfly.runs.directory import PLAN
-from dayfly.runs.event_records import Begun, Ended, Event, Invoked, RolledBack, Told
 from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.planned import Planned
 from dayfly.runs.records import JobFacts, read_any
@@ -19,6 +18,7 @@ from dayfly.runs.report.spans import joined
 from dayfly.runs.report.step_parts import PARTS, step_parts
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
+from dayfly.specs.events import Begun, Ended, Event, Invoked, RolledBack, Told
 
 Json = Mapping[str, Any]
 

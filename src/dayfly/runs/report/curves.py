@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.runs.event_records import EpochTold, Measured, RoundTold, StepTold, Told, epochs_from_1
+from dayfly.specs.events import EpochTold, Measured, RoundTold, StepTold, Told, epochs_from_1
 
 Json = Mapping[str, Any]
 Losses = Sequence[float | None]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dayfly.runs.event_records import Event, Invoked, StartedAgain
 from dayfly.runs.report import tables
 from dayfly.runs.report.timeline import Timeline
 from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.specs.events import Event, Invoked, StartedAgain
 
 _LAST = {
     "done": "done",

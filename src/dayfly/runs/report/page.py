@@ -13,7 +13,6 @@ from typing import Any
 
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
-from dayfly.runs.event_records import Begun, Measured, epochs_from_1
 from dayfly.runs.events import Json
 from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
@@ -25,6 +24,7 @@ from dayfly.runs.report.reading import History, RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
 from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.specs.events import Begun, Measured, epochs_from_1
 
 _SCRIPTS = (
     "errors.js",

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dayfly.runs.event_records import StepTold, Told
 from dayfly.runs.report.spans import caught_up_s, joined
 from dayfly.runs.spans import without
+from dayfly.specs.events import StepTold, Told
 
 Pairs = Sequence[Sequence[float]]
 Passes = Sequence[tuple[str, int, float, float]]

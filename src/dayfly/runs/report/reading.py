@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from dayfly.dataclass_json import Real, read
 from dayfly.json_files import parse, read_bytes
-from dayfly.runs.event_records import Measured, check_epoch
 from dayfly.runs.events import Events, Json
 from dayfly.runs.record import RunRecord
 from dayfly.runs.records import read_any
 from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.specs.events import Measured, check_epoch
 
 T = TypeVar("T")
 #: What to do about damage.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dayfly.runs.event_records import Ended, Event, Invoked
 from dayfly.runs.record import RunRecord
 from dayfly.runs.records import SimulationRecord
 from dayfly.runs.report.markup import shown
+from dayfly.specs.events import Ended, Event, Invoked
 
 
 def lead(record: SimulationRecord) -> str:

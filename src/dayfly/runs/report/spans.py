@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dayfly.runs.event_records import PartTold, RoundTold, StepTold, Told
+from dayfly.specs.events import PartTold, RoundTold, StepTold, Told
 
 #: Kinds of spans, each with the row of a worker's band in which it is drawn.
 ROWS: Mapping[str, str] = {

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from dayfly.runs.event_records import RoundTold, StepTold, Told
 from dayfly.runs.report.spans import joined
 from dayfly.runs.spans import without
+from dayfly.specs.events import RoundTold, StepTold, Told
 
 PARTS = ("compute", "overhead", "transfer", "sync")
 _COMPUTE = ("compute", "forward", "backward")

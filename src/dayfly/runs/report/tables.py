@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dayfly.runs.event_records import Measured
 from dayfly.runs.events import Events
 from dayfly.runs.report.markup import (
     NOTHING,
@@ -21,6 +20,7 @@ from dayfly.runs.report.markup import (
 )
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline
+from dayfly.specs.events import Measured
 
 Json = Mapping[str, Any]
 

@@ -13,7 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dayfly.runs.event_records import (
+from dayfly.runs.report.passes import Pass, passes_of
+from dayfly.runs.report.spans import APART_S, Span, Step, joined, spans_of, step_of
+from dayfly.specs.events import (
     Committed,
     Ended,
     Event,
@@ -24,8 +26,6 @@ from dayfly.runs.event_records import (
     Told,
     Traffic,
 )
-from dayfly.runs.report.passes import Pass, passes_of
-from dayfly.runs.report.spans import APART_S, Span, Step, joined, spans_of, step_of
 
 #: A time in which no function lived is drawn this wide at most, in seconds: a run may be resumed
 #: after days.

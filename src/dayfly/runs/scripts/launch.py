@@ -12,10 +12,10 @@ from dayfly.life.faults import Fault
 from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
+from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
 from dayfly.runs.home import led
 from dayfly.runs.made_with import going_on, made_here, variables
-from dayfly.runs.recorder import Display, shown
 from dayfly.runs.scripts.one_life import ScriptLife
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.runs.scripts.run import FILES, ScriptRun

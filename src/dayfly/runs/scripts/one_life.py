@@ -14,12 +14,12 @@ from dayfly.errors import RunFailed
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
 from dayfly.life.generation import Past
-from dayfly.life.platforms.base import Ended
 from dayfly.life.restarts import Restarts
 from dayfly.runs.allotment import check_payload
+from dayfly.runs.display import Display
 from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
-from dayfly.runs.recorder import Display, Recorder
+from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.results import with_bill
 from dayfly.runs.run_life import RunLife
@@ -30,6 +30,7 @@ from dayfly.runs.scripts.run import FILES, ScriptRun
 from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.task import ScriptTask
 from dayfly.runs.workplace import Workplace
+from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
@@ -61,15 +62,13 @@ class _ScriptRecorder(Recorder):
         self.cause = cause
         self.write("coordinator", kind="started again", cause=cause, died=died)
 
-    def _say_death(self, rank: int, ended: Ended) -> None:
-        return None
-
 
 class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     """A script's. output: where the functions' output is shown."""
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder
+    untold = (Ended, StartedAgain)  # one line says both
 
     _record: ScriptRecord
     _settings: ScriptSettings

@@ -93,13 +93,17 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Event):
-    """A function ended. death: and was not to. peak_mib: most memory; None: nobody measured it."""
+    """A function ended. death: and was not to. peak_mib: most memory; None: nobody measured it.
+
+    error: what it raised; detail: how it ended otherwise, in words.
+    """
 
     kind: ClassVar[str] = "ended"
 
     used: Used
     death: bool
     error: str | None = None
+    detail: str | None = None
     result: Returned | None = None
     peak_mib: float | None = None
 
@@ -298,6 +302,8 @@ class OtherCpu(Told):
     text: str
 
 
+#: Who tells the events that are no worker's: the name of its event file, without its suffix.
+COORDINATOR = "coordinator"
 _COORDINATOR: Mapping[str, type[Event]] = {
     one.kind: one
     for one in (
@@ -324,6 +330,11 @@ def told_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> T
 def others_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> OthersTraffic:
     """A record of `others.jsonl`. Raises RequestError, naming the place, for what is none."""
     return read(OthersTraffic, tree, place, remedy=remedy)
+
+
+def event_from(source: str, tree: Mapping[str, Any], place: str) -> Event:
+    """A record of an event file, as `event_of` or `told_of`. source: the file's name."""
+    return (event_of if source == COORDINATOR else told_of)(tree, place)
 
 
 def rank_of(function: str) -> int:
