@@ -28,11 +28,11 @@ from dayfly import models
 from dayfly.life.sessions import Session
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.profile import Profile
-from dayfly.specs.events import Ended
 from dayfly.runs.events import coordinator_events
 from dayfly.runs.planning import Wanted, configuration
 from dayfly.runs.profiling.measuring import profile
 from dayfly.runs.settings import Settings
+from dayfly.specs.events import Ended
 
 Json = dict[str, Any]
 #: Of a function: more than any of these needs.
