@@ -17,7 +17,31 @@ Status = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The JSON line of a run; times in seconds, null (None) where never measured."""
+    """What came of a run, as its JSON line has it. None: never measured.
+
+    Attributes:
+        run_id: None if nothing began.
+        status: running, done, stopped, failed or simulated.
+        error: why it failed, else None.
+        epochs: passes over the data that were completed.
+        steps: steps that were completed.
+        workers: functions at once, at the end.
+        restarts: deaths; planned hand-overs are not counted.
+        train_loss: of the last epoch.
+        val_loss: of the last epoch.
+        val_accuracy: of the last epoch, 0 to 1.
+        wall_s: from the command to its end, over all lives of the coordinator.
+        step_s: the median step.
+        billed_s: billed seconds of all functions.
+        gb_s: GB-seconds of all functions.
+        cost_usd: dollars under `price_list`.
+        price_list: the platform whose prices count.
+        bytes_up: of all workers' messages.
+        bytes_down: of all workers' messages.
+        requests: of all workers to the channel.
+        predicted_step_s: None without a plan.
+        predicted_cost_usd: None without a plan.
+    """
 
     run_id: str | None
     status: Status

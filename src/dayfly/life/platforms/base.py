@@ -3,8 +3,8 @@
 A function is started with a small payload, runs one handler, and ends with a small result or dies.
 It has a memory limit and a lifetime that bite, writes a log, and is billed by time. What it gets is
 described by a `FunctionSpec`, the same for every platform; a platform's own settings are its
-`Options`. Platforms have names in a registry (registry.py), and the conformance suite in
-`tests/platforms` runs over all of them.
+`Options`. Platforms have names in a registry (registry.py), and the conformance suite
+(conformance.py) runs over all of them.
 
 Delivery is at least once on real platforms, so handlers are idempotent; an invocation carries its
 attempt, which fences late duplicates.
@@ -35,9 +35,12 @@ Handler = Callable[[Json, "Context"], Json]
 class Invocation:
     """One call of a function.
 
-    function: name in logs and errors, such as `worker-3` (letters, digits, hyphens).
-    attempt: 0 for the first; with the function's name it identifies the invocation.
-    handler: `package.module:attribute` of a `Handler`, importable where the function runs.
+    Args:
+        function: name in logs and errors, such as `worker-3` (letters, digits, hyphens).
+        attempt: 0 for the first; with the function's name it identifies the invocation.
+        handler: `package.module:attribute` of a `Handler`, importable where the function runs.
+        payload: a JSON object. It has the coordinator's token, and is not shown.
+        spec: what the function gets.
     """
 
     function: str
@@ -49,10 +52,15 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handler is told about its own life, as Lambda's context object tells it.
+    """What a handler is told about its own lifetime, as Lambda's context object tells it.
 
-    started_at, deadline: begin and end of its lifetime, `time.monotonic()` of this machine;
-    deadline None: no lifetime imposed. gpu_share: of the one GPU that it sees; None: it has none.
+    Args:
+        function: its name.
+        attempt: of its invocation.
+        started_at: begin of its lifetime, `time.monotonic()` of this machine.
+        deadline: end of its lifetime; None: no lifetime imposed.
+        memory_mib: its memory limit in MiB; None: not limited.
+        gpu_share: of the one GPU that it sees; None: it has none.
     """
 
     function: str
@@ -63,7 +71,7 @@ class Context:
     gpu_share: float | None = None
 
     def remaining_s(self) -> float:
-        """Seconds until the platform kills this function; infinite without a lifetime."""
+        """Returns the seconds until the platform kills this function; infinite if it never does."""
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
 
 
@@ -83,11 +91,17 @@ class Outcome(Enum):
 class Ended:
     """An invocation that is over.
 
-    detail: for people: a traceback, `exit code 3`, `signal SIGSEGV`, `256 MiB limit, peak 251 MiB`.
-    failure: for RAISED: what was raised, and where; else None.
-    init_s: seconds from the request until the handler began; run_s: from there to the end. Both
-    are billed. peak_mib: the most memory that it held, where the platform can tell. on_gpu: for
-    OUT_OF_MEMORY, whether it was the GPU's.
+    Args:
+        invocation: which one.
+        outcome: how it ended.
+        result: for RETURNED: a JSON object; else None.
+        failure: for RAISED: what was raised, and where; else None.
+        detail: for people: a traceback, `exit code 3`, `signal SIGSEGV`, `256 MiB limit, peak 251
+            MiB`.
+        init_s: seconds from the request until the handler began; billed.
+        run_s: seconds from there to the end; billed.
+        peak_mib: the most memory that it held; None: the platform cannot tell.
+        on_gpu: for OUT_OF_MEMORY, whether it was the GPU's.
     """
 
     invocation: Invocation
@@ -102,7 +116,7 @@ class Ended:
 
     @property
     def error(self) -> str | None:
-        """For RAISED: the exception in one line, such as `ValueError: no`; else None."""
+        """The exception of RAISED in one line, type and text; None for other outcomes."""
         return None if self.failure is None else self.failure.line
 
 
@@ -130,7 +144,12 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class LogText:
-    """What a function printed. position: where to read on; only the platform knows its form."""
+    """What a function printed.
+
+    Args:
+        text: bytes of standard output and error.
+        position: where to read on; only the platform knows its form.
+    """
 
     text: bytes
     position: str
@@ -169,61 +188,78 @@ class Platform(Closing):
     @classmethod
     @abstractmethod
     def open(cls, opening: Opening, options: Any) -> Self:
-        """A platform for a run's functions. options: an object of `Options`.
+        """Returns a platform for a run's functions.
 
-        Raises RequestError for options that cannot be had here.
+        Args:
+            opening: the run's side of it.
+            options: an object of `Options`.
+
+        Raises:
+            RequestError: options that cannot be had here.
         """
 
     @abstractmethod
     def check(self, specs: Sequence[FunctionSpec]) -> Sequence[str]:
-        """Check a request for so many functions at once, before any is started.
+        """Checks a request for so many functions at once, before any is started.
 
-        Returns sentences for the user about what is kept in another way than asked for. Raises
-        RequestError, with a remedy, for what cannot be had here.
+        Args:
+            specs: one a function.
+
+        Returns:
+            Sentences for the user about what is kept in another way than asked for.
+
+        Raises:
+            RequestError: a function cannot be had here; with a remedy.
         """
 
     def prepare(self) -> None:
-        """Begin with what makes later starts quick and is not billed; returns at once.
+        """Begins to prepare quick starts, which is not billed; returns at once.
 
-        A checked image, a process with torch in it. By default there is nothing.
+        Such as a checked image, or a process with torch in it. By default there is nothing.
         """
         return None
 
     def keep_warm(self) -> None:
-        """Leave what `prepare` made to the next platform of this process, when this is closed."""
+        """Leaves the result of `prepare` to the process's next platform, when this is closed."""
         return None
 
     @abstractmethod
     def least_memory_mib(self) -> int:
-        """The smallest memory size that a function can have here, in MiB."""
+        """Returns the smallest memory size that a function can have here, in MiB."""
 
     @abstractmethod
     def invoke(self, invocation: Invocation) -> None:
-        """Start a function; returns as soon as the request is taken.
+        """Starts a function; returns as soon as the request is taken.
 
-        Raises ValueError if an invocation of this function is still running (one at a time by
-        name) or its payload is no JSON object or longer than its limit, RequestError as `check`
-        does, and RunFailed if the platform cannot start functions at all.
+        Raises:
+            ValueError: an invocation of this function is still running (one at a time by name), or
+                its payload is no JSON object or longer than its limit.
+            RequestError: as `check` does.
+            RunFailed: the platform cannot start functions at all.
         """
 
     @abstractmethod
     def wait(self, timeout_s: float) -> Sequence[Ended]:
-        """Invocations that ended since the last call; waits up to `timeout_s` for the first.
+        """Returns the invocations that ended since the last call.
 
-        Raises RunFailed if the platform cannot start functions any more.
+        Args:
+            timeout_s: longest wait for the first.
+
+        Raises:
+            RunFailed: the platform cannot start functions any more.
         """
 
     @abstractmethod
     def cancel(self, function: str) -> None:
-        """Kill a running function; `wait` reports it. One that has ended is passed over."""
+        """Kills a running function; `wait` reports it. One that has ended is passed over."""
 
     @abstractmethod
     def running(self) -> Sequence[str]:
-        """Names of the functions that have not been reported as ended, sorted."""
+        """Returns the names of the functions that have not been reported as ended, sorted."""
 
     @abstractmethod
     def log(self, function: str, after: str = "") -> LogText:
-        """Standard output and error of a function, all attempts one after another.
+        """Returns standard output and error of a function, all attempts one after another.
 
         Args:
             function: its name; of one that never ran there is nothing.
@@ -233,12 +269,12 @@ class Platform(Closing):
 
     @abstractmethod
     def log_end(self, function: str) -> str:
-        """The position after all that a function has printed so far."""
+        """Returns the position after all that a function has printed so far."""
 
     @abstractmethod
     def log_place(self, function: str) -> str:
-        """Where people find that log: a path or a URL."""
+        """Returns where people find that log: a path or a URL."""
 
     @abstractmethod
     def close(self) -> None:
-        """Kill what runs, wait for its end and remove everything. May be called twice."""
+        """Kills all functions, waits for their end and removes everything. May be called twice."""

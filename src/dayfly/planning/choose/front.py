@@ -30,10 +30,14 @@ DELTA = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Point(Generic[P]):
-    """A plan, what it takes, and what it costs.
+    """A plan, with its seconds and its dollars.
 
-    plan: anything, whose `str` is what texts call it. limits: words for what was asked for that
-    this plan is at the limit of, such as `10 functions at once`; more of it might be better.
+    Args:
+        seconds: time of the run.
+        usd: dollars of the run.
+        plan: anything, whose `str` is its name in texts.
+        limits: the limits asked for that this plan reaches, in words, such as `10 functions at
+            once`; a higher one might be better.
     """
 
     seconds: float
@@ -49,7 +53,11 @@ class Point(Generic[P]):
 class Front(Generic[P]):
     """Plans of which none dominates another, by rising seconds and falling dollars.
 
-    Raises ValueError for points that are not, and for none; `of` takes any points.
+    Args:
+        points: at least one; `of` takes any points.
+
+    Raises:
+        ValueError: the points are no front.
     """
 
     points: tuple[Point[P], ...]
@@ -61,7 +69,11 @@ class Front(Generic[P]):
 
     @classmethod
     def of(cls, points: Iterable[Point[P]]) -> Self:
-        """Of any plans; of equal ones the first. Raises ValueError if there is none."""
+        """Returns the Pareto front of plans; among equal plans it keeps the first.
+
+        Raises:
+            ValueError: there is no plan.
+        """
         found: list[Point[P]] = []
         for point in sorted(points, key=lambda one: (one.seconds, one.usd)):
             if not found or point.usd < found[-1].usd:
@@ -70,27 +82,31 @@ class Front(Generic[P]):
 
     @property
     def fastest(self) -> Point[P]:
-        """Of all."""
+        """The plan of the fewest seconds."""
         return self.points[0]
 
     @property
     def cheapest(self) -> Point[P]:
-        """Of all."""
+        """The plan of the fewest dollars."""
         return self.points[-1]
 
     def faster(self, point: Point[P]) -> Point[P] | None:
-        """The next plan of the front that takes less time than this one; None: it is the last."""
+        """Returns the front's next plan that takes less time than this one; None: there is none."""
         found = [one for one in self.points if one.seconds < point.seconds]
         return found[-1] if found else None
 
     def cheaper(self, point: Point[P]) -> Point[P] | None:
-        """The next plan of the front that costs less than this one; None: it is the last."""
+        """Returns the front's next plan that costs less than this one; None: there is none."""
         return next((one for one in self.points if one.usd < point.usd), None)
 
     def cheapest_within(self, deadline_s: float) -> Point[P]:
-        """The least dollars with so many seconds at most.
+        """Returns the cheapest plan that keeps a deadline.
 
-        Raises RequestError, with the nearest plan, if nothing is as fast.
+        Args:
+            deadline_s: most seconds of the run.
+
+        Raises:
+            RequestError: no plan is as fast; with the nearest one.
         """
         found = [one for one in self.points if one.seconds <= deadline_s]
         if not found:
@@ -102,9 +118,13 @@ class Front(Generic[P]):
         return found[-1]
 
     def fastest_within(self, budget_usd: float) -> Point[P]:
-        """The fewest seconds with so many dollars at most.
+        """Returns the fastest plan that keeps a budget.
 
-        Raises RequestError, with the nearest plan, if nothing is as cheap.
+        Args:
+            budget_usd: most dollars of the run.
+
+        Raises:
+            RequestError: no plan is as cheap; with the nearest one.
         """
         found = next((one for one in self.points if one.usd <= budget_usd), None)
         if found is None:
@@ -116,10 +136,17 @@ class Front(Generic[P]):
         return found
 
     def weighted(self, alpha1: float, alpha2: float) -> Point[P]:
-        """The least alpha1 dollars + alpha2 seconds (FuncPipe eq. 3a); of equal sums the cheapest.
+        """Returns the plan of the least alpha1 dollars + alpha2 seconds (FuncPipe eq. 3a).
 
-        (1, 0) and (0, 1) need no tie-break on a front: of plans that cost the same it has the
-        fastest, and the other way round. Raises RequestError for a weight below 0, or two of 0.
+        Among equal sums it is the cheapest. (1, 0) and (0, 1) need no tie-break on a front: of
+        plans that cost the same it has the fastest, and the other way round.
+
+        Args:
+            alpha1: weight of dollars.
+            alpha2: weight of seconds.
+
+        Raises:
+            RequestError: a weight is below 0, or both are 0.
         """
         if not (alpha1 >= 0 and alpha2 >= 0 and alpha1 + alpha2 > 0):
             raise RequestError(
@@ -129,7 +156,7 @@ class Front(Generic[P]):
         return min(reversed(self.points), key=lambda one: alpha1 * one.usd + alpha2 * one.seconds)
 
     def knee(self) -> Point[P]:
-        """Where the front bends most: beyond it either goal costs much of the other.
+        """Returns the plan where the front bends most: beyond it one goal costs much of the other.
 
         It is the point below the line between the front's ends that is furthest from it, both goals
         scaled to be 0 and 1 at the ends (I. Das, On characterizing the "knee" of the Pareto curve
@@ -148,13 +175,18 @@ class Front(Generic[P]):
         return min(reversed(self.points), key=above)
 
     def recommended(self, delta: float = DELTA) -> Point[P]:
-        """FuncPipe's recommendation: the fastest plan that is worth its price.
+        """Returns FuncPipe's recommendation: the fastest plan that is worth its price.
 
         With t_mc and c_mc of the cheapest plan, a plan of t_p and c_p is as efficient as
         (t_mc/t_p - 1) / (c_p/c_mc - 1): by how much it is faster over by how much it costs more.
         The fastest of delta or more is recommended, 0.8 in the paper (section 5.1); among all of
         the front, not only among what a few weights find. If there is none, the cheapest itself.
-        Raises RequestError for a delta below 0.
+
+        Args:
+            delta: least efficiency.
+
+        Raises:
+            RequestError: delta is below 0.
         """
         if not delta >= 0:
             raise RequestError(f"delta is {delta:g}: give 0 or more")

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 class Abilities:
     """What a kind of channel can do, so that the engine, protocols and plans can choose.
 
-    largest_bytes: the largest payload of a message; None: any. create_once: the first put of a key
-    wins, whoever else puts it at the same time. blocks: a get waits at the store; else it asks
-    again and again, and each time is a request. replays: messages can be read again until they are
-    dropped or trimmed, also by a worker that starts again. sums: it adds what is pushed to
-    `keys.SERVER`. direct: messages go from worker to worker, so one to everyone leaves its sender
-    once a reader. in_flight: requests at once, each way, with which one worker uses its link well.
-    chunk_bytes: what is worth a message of its own. list_every_s: least time between two listings
-    of a box that nothing calls for, as a store may bill them. authenticated: others can write to
-    where messages are, so each carries AES-GMAC (see `wire.authentication`); else a checksum.
+    Args:
+        largest_bytes: largest payload of a message; None: any.
+        create_once: the first put of a key wins, whoever else puts it at the same time.
+        blocks: a get waits at the store; else it polls, and each time is a request.
+        replays: messages can be read again until they are dropped or trimmed, also by a worker that
+            starts again.
+        sums: it adds the messages that are pushed to `keys.SERVER`.
+        direct: messages go from worker to worker, so one to everyone leaves its sender once a
+            reader.
+        in_flight: requests at once, each way, with which one worker uses its link well.
+        chunk_bytes: smallest message that is worth its request.
+        list_every_s: least time between two listings of a mailbox that nothing calls for, as a
+            store may bill them.
+        authenticated: others can write to where messages are, so each carries AES-GMAC (see
+            `wire.authentication`); else a checksum.
     """
 
     largest_bytes: int | None = None

@@ -46,9 +46,12 @@ class Namespace:
 class Messages(ABC):
     """Messages that some put and others get.
 
-    abilities: what its kind can do. immediate: whether a transfer is work of this processor alone,
-    as in memory, and not time of a link. lends: whether `hold` gives the message itself, which
-    takes no memory.
+    Attributes:
+        abilities: what its kind can do.
+        immediate: whether a transfer is work of this processor alone, as in memory, and not time of
+            a link.
+        lends: whether `hold` gives the message itself, which takes no memory.
+        traffic: requests and bytes so far.
     """
 
     abilities: Abilities = Abilities()
@@ -57,59 +60,83 @@ class Messages(ABC):
     traffic: Traffic
 
     def copies(self, key: Key) -> int:
-        """How often a message that is put leaves its sender: once, to a store."""
+        """Returns how often a message that is put leaves its sender: once, to a store."""
         return 1
 
     @abstractmethod
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        """Store a message; the first put wins.
+        """Stores a message; the first put wins. Readers see all of it or nothing.
 
-        Returns True if it was stored, False if the key was there already (the stored bytes stay;
-        a caller that needs to agree with its peers gets them). Readers see all of it or nothing.
-        Raises WireError (with the cause) if the channel cannot take it, and NoRoom where there
-        will be room once messages are dropped.
+        Args:
+            key: names the message.
+            header: dtype and shape of the payload.
+            payload: its bytes.
+
+        Returns:
+            True if it was stored, False if the key was there already. The stored bytes stay; a
+            caller that needs to agree with its peers gets them.
+
+        Raises:
+            WireError: the channel cannot take it; with the cause.
+            NoRoom: there will be room once messages are dropped.
         """
 
     @abstractmethod
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        """Wait for a message and read it into a contiguous CPU tensor; the message stays.
+        """Waits for a message and reads it; the message stays.
 
-        Returns the moment (`time.monotonic()`) at which the wait was over and the reading began.
-        Raises WaitTimeout, naming the key, if it is not there in time, and WireError, saying
-        what was expected and found, if operation, dtype, shape or checksum do not fit; what the
-        tensor holds then is not defined.
+        Args:
+            key: names the message.
+            into: a contiguous CPU tensor of its dtype and shape. After an error its content is not
+                defined.
+            timeout_s: longest wait.
+
+        Returns:
+            The moment (`time.monotonic()`) at which the wait was over and the reading began.
+
+        Raises:
+            WaitTimeout: the message is not there in time; names the key.
+            WireError: operation, dtype, shape or checksum do not fit; says which were expected and
+                found.
         """
 
     def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
-        """As `get`, giving a tensor that is to be read only, and only until the message is dropped.
+        """Waits for a message as `get` does, and lends it.
 
-        It may be the message itself, without a copy.
+        Args:
+            key: names the message.
+            expected: its dtype and shape.
+            timeout_s: longest wait.
+
+        Returns:
+            A tensor to be read only, until the message is dropped, and the moment as of `get`. It
+            may be the message itself, without a copy.
         """
         held = torch.empty(expected.shape, dtype=expected.dtype)
         return held, self.get(key, held, timeout_s)
 
     @abstractmethod
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        """As `get`, for a message of dtype uint8 and one dimension whose size is not known."""
+        """Returns a message of dtype uint8, of one dimension whose size is not known; as `get`."""
 
     @abstractmethod
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
-        """Those of the keys whose messages are there now."""
+        """Returns those of the keys whose messages are there now."""
 
     @abstractmethod
     def waiting(self, destination: int) -> Sequence[Key]:
-        """Keys of all messages in a destination's box, sorted."""
+        """Returns the keys of all messages to a destination, sorted."""
 
     @abstractmethod
     def drop(self, keys: Iterable[Key]) -> None:
-        """Remove messages; those that are not there are passed over."""
+        """Removes messages; those that are not there are passed over."""
 
     def wake(self) -> None:
-        """End gets that wait by asking again and again now; they raise WaitTimeout."""
+        """Ends gets that poll; they raise WaitTimeout."""
         return None
 
     def told(self, key: Key) -> bool:
-        """Whether a note of no bytes is there (see `tell`).
+        """Returns whether a note of no bytes is there (see `tell`).
 
         One that is not authentic is none; nor is one that cannot be read, as whoever goes on with
         such a channel is told why.
@@ -123,13 +150,13 @@ class Messages(ABC):
         return True
 
     def tell(self, key: Key) -> None:
-        """Put a note of no bytes, whose presence is all that it says; in place of a forged one."""
+        """Puts a note of no bytes, whose presence is all that it says; in place of a forged one."""
         if not self.put_bytes(key, b"") and not self.told(key):
             self.drop([key])
             self.put_bytes(key, b"")
 
     def put_bytes(self, key: Key, data: bytes) -> bool:
-        """`put` for plain bytes, such as a report in JSON."""
+        """Stores plain bytes, such as a report in JSON; as `put`."""
         return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))
 
 
@@ -142,24 +169,26 @@ class Channel(Messages, Closing):
 
     @abstractmethod
     def trim(self, before_step: int) -> None:
-        """Remove every message to ranks and to everyone of steps below `before_step`.
+        """Removes every message to ranks and to everyone of steps below `before_step`.
 
         Messages to the coordinator stay until it drops them.
         """
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """Bytes that the messages of this namespace take now."""
+        """Returns the bytes that the messages of this namespace take now."""
 
     def served_s(self) -> float | None:
-        """CPU seconds that the one thread behind all messages has taken so far, of all that it
-        serves; None: there is no such thread, or it does not tell."""
+        """Returns the CPU seconds of the one thread behind all messages so far.
+
+        None: there is no such thread, or it does not tell.
+        """
         return None
 
     @abstractmethod
     def destroy(self) -> None:
-        """Remove the run's messages of all generations. The coordinator's, at the end."""
+        """Removes the run's messages of all generations. The coordinator's, at the end."""
 
     def close(self) -> None:
-        """Let go of this process's handles; the messages stay. May be called twice."""
+        """Closes this process's handles; the messages stay. May be called twice."""
         return None

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 class Site:
     """Where a channel is: what its two ends need to meet.
 
-    url: as the user gave it, without secrets. rendezvous: a store in which processes that dayfly
-    starts, and workers that reach each other directly, leave their addresses. token: of the
-    coordinator, see `authentication`. password: of the store. Neither is ever written anywhere.
+    Args:
+        url: as the user gave it, without secrets.
+        namespace: whose messages.
+        rendezvous: a store in which processes that dayfly starts, and workers that reach each other
+            directly, leave their addresses.
+        token: of the coordinator, see `authentication`; never written anywhere.
+        password: of the store; never written anywhere.
     """
 
     url: str
@@ -48,8 +52,10 @@ class Site:
 class Plan:
     """What a channel is made for.
 
-    senders: ranks 0 to senders - 1 send. budget_bytes: bound of its messages, with all that it
-    takes to keep them. ahead_bytes: what a rank sends in a step, about.
+    Args:
+        senders: ranks 0 to senders - 1 send.
+        budget_bytes: bound of its messages, with all that it takes to keep them.
+        ahead_bytes: bytes that a rank sends in a step, about.
     """
 
     senders: int
@@ -59,9 +65,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a channel of a given budget holds: bytes of messages, and messages of one sender.
+    """What a channel of a given budget holds.
 
-    messages: None: any number.
+    Args:
+        nbytes: bytes of messages.
+        messages: messages of one sender; None: any number.
     """
 
     nbytes: int
@@ -73,28 +81,33 @@ class Ends(ABC):
 
     @abstractmethod
     def create(self, site: Site, plan: Plan) -> Channel:
-        """Make a channel and open the coordinator's end of it.
+        """Makes a channel and opens the coordinator's end of it.
 
-        Raises WireError if it cannot be made (naming where, and what to do), or is there already.
+        Raises:
+            WireError: it cannot be made (names where, and what to do), or is there already.
         """
 
     @abstractmethod
     def open(self, site: Site, reader: int) -> Channel:
-        """Open a channel that was made, for one reader (a rank). Raises WireError."""
+        """Opens a channel that was made, for one reader (a rank). Raises WireError."""
 
     @abstractmethod
     def remove(self, site: Site) -> None:
-        """Remove what is left of the run's messages, of any generation; there may be none.
+        """Removes what is left of the run's messages, of any generation; there may be none.
 
-        Raises WireError if the store cannot be reached.
+        Raises:
+            WireError: the store cannot be reached.
         """
 
 
 class ChannelKind(ABC):
     """One kind of channel: a file in `kinds`, and a line in `CHANNELS`.
 
-    schemes: of its URLs. usage: a URL of it, for help texts. abilities: of its channels.
-    immediate: as `Channel.immediate`.
+    Attributes:
+        schemes: of its URLs.
+        usage: a URL of it, for help texts.
+        abilities: of its channels.
+        immediate: as of `Channel`.
     """
 
     schemes: ClassVar[tuple[str, ...]]
@@ -104,14 +117,15 @@ class ChannelKind(ABC):
 
     @abstractmethod
     def check(self, url: str) -> None:
-        """Raise RequestError, in one sentence, unless the URL is one of this kind.
+        """Checks a URL of this kind, without connecting to anything.
 
-        Nothing is connected to. What the URL needs and is not installed is refused, too.
+        Raises:
+            RequestError: it is none, or needs a package that is not installed; in one sentence.
         """
 
     @abstractmethod
     def ends(self) -> Ends:
-        """What makes and opens its channels.
+        """Returns what makes and opens its channels.
 
         It is imported when somebody asks for it: that takes a second, as moving messages needs
         torch, and plans do without.
@@ -131,12 +145,16 @@ class ChannelKind(ABC):
 
     @abstractmethod
     def cost(self, nbytes: int) -> Cost:
-        """What a message of so many payload bytes costs."""
+        """Returns what a message of so many payload bytes costs."""
 
     def room(self, plan: Plan) -> Room:
-        """What the log of a channel made for `plan` holds. Raises WireError if it is too small."""
+        """Returns what the log of a channel made for `plan` holds.
+
+        Raises:
+            WireError: it is too small.
+        """
         return Room(nbytes=plan.budget_bytes)
 
     def directory(self, url: str) -> Path | None:
-        """Where on this machine the messages are kept, if anywhere: for its free space."""
+        """Returns where on this machine the messages are kept; None: they are not."""
         return None

@@ -10,11 +10,16 @@ from dayfly.wire.schedule import MOST_CHUNKS, Name, Schedule
 
 
 class MakeSchedule(Protocol):
-    """What `rank` does to sum `length` elements over `world_size` ranks.
+    """Returns what `rank` does to sum `length` elements over `world_size` ranks.
 
-    stored: sums that are in the channel already. A worker that starts again passes them: it gets
-    these as they are, and contributes to the others only. With all of them it only downloads.
-    chunk: elements that are worth a message.
+    Args:
+        rank: 0 to world_size - 1.
+        world_size: number of ranks.
+        length: elements of the flat buffer that every rank holds.
+        stored: sums that are in the channel already. A worker that starts again passes them: it
+            gets these as they are, and contributes to the others only. With all of them it only
+            downloads.
+        chunk: elements that are worth a message.
     """
 
     def __call__(
@@ -29,7 +34,7 @@ class MakeSchedule(Protocol):
 
 
 class Sums(Protocol):
-    """Names of the messages that, once all are stored, hold the whole result; see `Collective`."""
+    """Returns the names of the messages that together hold the result; see `Collective`."""
 
     def __call__(self, world_size: int, length: int, chunk: int) -> tuple[Name, ...]: ...
 
@@ -38,10 +43,13 @@ class Sums(Protocol):
 class Collective:
     """An all-reduce algorithm.
 
-    schedule: the pure function. sums: the messages that the message log keeps, from which a worker
-    that starts again takes the result; none if it keeps none, and then all workers go back to the
-    run checkpoint when one dies. server: whether it needs a channel that sums. most_chunks: that it
-    cuts a split into.
+    Args:
+        schedule: the pure function.
+        sums: the messages that the message log keeps, from which a worker that starts again takes
+            the result; none if it keeps none, and then all workers go back to the run checkpoint
+            when one dies.
+        server: whether it needs a channel that sums.
+        most_chunks: chunks that it cuts a split into, at most.
     """
 
     schedule: MakeSchedule
