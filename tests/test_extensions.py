@@ -97,8 +97,10 @@ def trained(directory: Path, site: Path, *flags: str) -> tuple[dict[str, Any], b
         *(sys.executable, "-m", "dayfly", "train", "job.py", "--workers", "2", "--json"),
         *("--run-dir", name, *flags),
     ]
-    result = json.loads(typed(command, directory, site).stdout.splitlines()[-1])
-    return result, (directory / name / "weights.safetensors").read_bytes()
+    *said, result = typed(command, directory, site).stdout.splitlines()
+    heard = [line for line in said if line.startswith("loss ")]
+    assert len(heard) == (1 if "losses" in flags else 0), "a listener, once an epoch"
+    return json.loads(result), (directory / name / "weights.safetensors").read_bytes()
 
 
 @pytest.mark.long
@@ -114,7 +116,7 @@ def test_a_run_with_each_of_their_parts_has_the_same_bits(site: Path, tmp_path: 
     result, weights = trained(
         *(work, site, "--platform", "mine", "--platform-option", "most=3"),
         *("--channel", f"shelf://{tmp_path}/messages", "--store", f"shelf://{store}"),
-        *("--collective", "everybody", "--sync", "noted"),
+        *("--collective", "everybody", "--sync", "noted", "--listen", "losses"),
     )
     assert weights == expected
     assert note.read_text() == "at most 3"

@@ -71,9 +71,9 @@ class Registry(Mapping[str, T]):
             dayfly.errors.RequestError: platform 'lokal' is not known: give one of local
         """
         if name not in self:
-            raise RequestError(
-                f"{option or self._what} {name!r} is not known: give one of {', '.join(self)}"
-            )
+            known = ", ".join(self)
+            remedy = f"give one of {known}" if known else "install the package that brings it"
+            raise RequestError(f"{option or self._what} {name!r} is not known: {remedy}")
 
     @cached_property
     def _others(self) -> Mapping[str, EntryPoint]:

@@ -80,7 +80,11 @@ def test_one_that_hangs_holds_nobody_up_and_what_it_missed_is_counted(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("nobody", "no listener 'nobody'"), (7, "a listener is a function")]
+    ("given", "words"),
+    [
+        ("nobody", "listener 'nobody' is not known: install the package"),
+        (7, "a listener is a function"),
+    ],
 )
 def test_what_is_none_is_refused(given: Listener | str, words: str) -> None:
     with pytest.raises(RequestError, match=words):

@@ -32,6 +32,7 @@ from dayfly.cli.flags import (
     K,
     Latency,
     Lifetime,
+    Listen,
     Memory,
     MicroBatches,
     OnNan,
@@ -175,6 +176,7 @@ def train(
             "--allow-changed-job", help="With --resume: go on with JOB.py as it is by now."
         ),
     ] = False,
+    listen: Listen = None,
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
@@ -189,6 +191,7 @@ def train(
     from dayfly.runs import launch
     from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.displays import StandardError, display_for
+    from dayfly.runs.listeners import chosen
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
 
@@ -218,6 +221,7 @@ def train(
                 job_file=job_file,
                 allow_changed_job=allow_changed_job,
                 display=display,
+                listeners=chosen(listen or ()),
                 asked_at=asked_at,
                 **given,
             )
@@ -243,6 +247,7 @@ def train(
             code=job_file.resolve().parent,
             plan=carried,
             display=display,
+            listeners=chosen(listen or ()),
             asked_at=asked_at,
         )
 

@@ -28,6 +28,14 @@ Resume = Annotated[
     str | None,
     typer.Option(metavar="RUN", help="Go on with a run: its directory, or its URL in a store."),
 ]
+Listen = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A listener of an installed package, which hears what happens; several times.",
+        show_default="none",
+    ),
+]
 Detach = Annotated[
     bool,
     typer.Option(

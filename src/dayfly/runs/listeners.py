@@ -69,12 +69,8 @@ def chosen(named: Sequence[str | Listener]) -> list[Listener]:
     found: list[Listener] = []
     for one in named:
         if isinstance(one, str):
-            if (make := LISTENERS.get(one)) is None:
-                raise RequestError(
-                    f"there is no listener {one!r}: give one of {', '.join(LISTENERS) or 'none'}, "
-                    "or install the package that has it"
-                )
-            found.append(make())
+            LISTENERS.check(one)
+            found.append(LISTENERS[one]())
         elif callable(one):
             found.append(one)
         else:
