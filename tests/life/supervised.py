@@ -334,7 +334,6 @@ class Supervised:
         self.store = FailingFiles(root, self.log)
         self.platform = Scripted(self, turns)
         self.audience = Told(self.log)
-        self.past = Past()
         policy = script or Deaths(Restart.ONE if replays else Restart.ALL)
         self.workload = Trained(self, policy, lives)
         self._supervisor = Supervisor(
@@ -344,7 +343,6 @@ class Supervised:
             stop_asked=lambda: self.stop_asked,
             audience=self.audience,
             faults=Passed(self.log),
-            past=self.past,
         )
 
     def to_end(self) -> str:
@@ -357,6 +355,11 @@ class Supervised:
             return AGAIN
         finally:
             supervisor.time = before
+
+    @property
+    def past(self) -> Past:
+        """What its generations share."""
+        return self._supervisor._past
 
     @property
     def later(self) -> list[str]:

@@ -8,20 +8,13 @@ from typing import Any
 import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
+from dayfly.life.actions import Action, AskToStop, Commit, EndAll, Pass, Start, Tell, Trim
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.generation import (
     STOP_GRACE_S,
-    Action,
-    AskToStop,
-    Commit,
-    EndAll,
     Generation,
-    Pass,
     Past,
-    Start,
-    Tell,
-    Trim,
     WorkerState,
     status_after,
 )

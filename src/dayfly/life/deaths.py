@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dayfly.errors import RunFailed, SureToFail, in_short
-from dayfly.life.ends import GenerationEnd, in_words
+from dayfly.life.ends import GenerationEnd, from_outside, in_words
 from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import KEPT_BY_WORKER
@@ -89,7 +89,6 @@ class RestartPolicy(ABC):
     planned: Sequence[Outcome] = ()
     stops_in_order = True
 
-    @abstractmethod
     def died(self, ended: Ended, frontier: int, now: float) -> Decision:
         """Counts a death, and decides what follows, where one starts again.
 
@@ -98,6 +97,7 @@ class RestartPolicy(ABC):
             frontier: completed steps of the run so far.
             now: seconds of a monotonic clock.
         """
+        return self.all_ended(GenerationEnd([ended], frontier=frontier), now)
 
     @abstractmethod
     def all_ended(self, end: GenerationEnd, now: float) -> Decision:
@@ -151,9 +151,10 @@ class Deaths(RestartPolicy):
         if not from_outside(ended):
             deaths = self._by_cause.setdefault(_kind(ended), Count()).add(frontier)
             if deaths >= DEATHS_OF_ONE_CAUSE:
-                return Decision(failure=RunFailed(cause(ended, frontier, _in_a_row(deaths))))
-        if (often := self._too_long(now)) is not None:
-            return Decision(failure=RunFailed(cause(ended, frontier, often)))
+                often = f"{deaths} times in a row"
+                return Decision(failure=RunFailed(cause(ended, frontier, often)))
+        if (too_long := self._too_long(now)) is not None:
+            return Decision(failure=RunFailed(cause(ended, frontier, too_long)))
         deaths = self._by_function.setdefault(ended.invocation.function, Count()).add(frontier)
         return Decision(pause_s=self.patience.pause_s(deaths))
 
@@ -169,14 +170,13 @@ class Deaths(RestartPolicy):
     def _channel_failed(self, error: str, frontier: int, now: float) -> Decision:
         self._all.add(frontier, now)
         failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), Count()).add(frontier)
-        often = _in_a_row(failures) if failures >= DEATHS_OF_ONE_CAUSE else self._too_long(now)
+        often = self._too_long(now)
+        if failures >= DEATHS_OF_ONE_CAUSE:
+            often = f"{failures} times in a row"
         if often is None:
             return Decision(pause_s=self.patience.pause_s(failures))
-        return Decision(
-            failure=RunFailed(
-                f"the channel failed in step {frontier}, {often} without a completed step: {error}"
-            )
-        )
+        text = f"the channel failed in step {frontier}, {often} without a completed step: {error}"
+        return Decision(failure=RunFailed(text))
 
     def _came_before(self, ended: Ended, frontier: int) -> bool:
         """Whether it is an exception of the job that this worker raised before, at the same place.
@@ -199,11 +199,6 @@ class Deaths(RestartPolicy):
         return f"the last of {self._all.number} deaths in {dead_s:.0f} s"
 
 
-def from_outside(ended: Ended) -> bool:
-    """Whether a function was killed by somebody else or its platform: no fault of the job's."""
-    return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED)
-
-
 def _is_lost(hand_over: Ended, end: GenerationEnd) -> bool:
     """Whether nothing is kept of it: what it did is redone, and that must not go on for ever."""
     assert hand_over.result is not None
@@ -221,10 +216,6 @@ def _same_again(ended: Ended, frontier: int) -> str:
         f"{in_words(ended)} in step {step}, twice at {failure.place}: it would come again, so the "
         f"run ends here\n\n{failure.traceback}"
     )
-
-
-def _in_a_row(deaths: int) -> str:
-    return f"{deaths} times in a row"
 
 
 def _kind(ended: Ended) -> tuple[str, Outcome, str]:

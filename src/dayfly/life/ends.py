@@ -61,9 +61,8 @@ class GenerationEnd:
     @property
     def consequences(self) -> list[Ended]:
         """What died of other ends."""
-        causes = self.causes
         dead = [one for one in self.ends if one.outcome is not Outcome.RETURNED]
-        return [one for one in dead if not any(one is cause for cause in causes)]
+        return [one for one in dead if one not in self.causes]
 
     @property
     def hand_overs(self) -> list[Ended]:
@@ -79,8 +78,7 @@ class GenerationEnd:
     def redone_steps(self) -> int:
         """How many steps are done again, at most; none if every worker kept its own state."""
         own = {"step": self.checkpoint_step, "kept": KEPT_BY_WORKER}
-        results = [one.result.items() for one in self.ends if one.result is not None]
-        kept = sum(own.items() <= result for result in results)
+        kept = sum(own.items() <= (one.result or {}).items() for one in self.ends)
         return self.reached - self.checkpoint_step if kept < self.world_size else 0
 
     @property
@@ -99,6 +97,11 @@ def is_wire_error(ended: Ended) -> bool:
 def is_hand_over(ended: Ended) -> bool:
     """Whether a worker ended as planned, before its work was done."""
     return ended.result is not None and ended.result["status"] == HANDED_OVER
+
+
+def from_outside(ended: Ended) -> bool:
+    """Whether a function was killed by somebody else or its platform: no fault of the job's."""
+    return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED)
 
 
 def by_themselves(ends: Sequence[Ended], killed: Collection[str]) -> list[Ended]:

@@ -12,10 +12,13 @@ one, and the state goes on once one is carried out. `over` says how the generati
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from dayfly.errors import RunFailed, SureToFail, WireError
+from dayfly.life import actions
+from dayfly.life.actions import Actions
 from dayfly.life.commits import Part, Uncommitted
 from dayfly.life.deaths import Decision, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
@@ -30,58 +33,6 @@ FAILED_GRACE_S = 5.0
 #: How long functions may take to be gone after they were killed so that others follow, in seconds.
 FOLLOWED_S = 60.0
 
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A rank's next attempt, which reads the message log from `trimmed_step` on."""
-
-    rank: int
-    attempt: int
-    trimmed_step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """A function ended."""
-
-    ended: Ended
-    death: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """The checkpoint before a step: all ranks' parts, in order."""
-
-    step: int
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """The message log before the checkpoint of a step is read by nobody."""
-
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class AskToStop:
-    """The workers, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndAll:
-    """Kill what runs; then the generation is to be told that all is `gone`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A place where tests kill the supervisor."""
-
-    step: int
-    place: str
-
-
-Action = Start | Tell | Commit | Trim | AskToStop | EndAll | Pass
 #: How a generation ended: with the run's status, its failure, or all are to start again.
 Over = str | RunFailed | GenerationEnd
 
@@ -143,6 +94,7 @@ class Generation:
         self._policy = policy
         self._one = policy.restart is Restart.ONE
         self._past = past
+        past.frontier = max(past.frontier, plan.first_step)
         self._workers = [
             WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(plan.world_size)
         ]
@@ -160,15 +112,15 @@ class Generation:
         """Whether nothing is left for any worker to do."""
         return all(worker.status is not None for worker in self._workers)
 
-    def begins(self, now: float) -> Iterator[Action]:
+    def begins(self, now: float) -> Actions:
         """All start, after the pause that the one before left."""
-        yield Pass(self._checkpoint_step, "begin")
+        yield actions.Pass(self._checkpoint_step, "begin")
         for worker in self._workers:
             worker.start_at = now + self._past.pause_s
         yield from self._start_due(now)
-        yield Pass(self._checkpoint_step, "invoked")
+        yield actions.Pass(self._checkpoint_step, "invoked")
 
-    def heard(self, report: Report) -> Iterator[Action]:
+    def heard(self, report: Report) -> Actions:
         """A worker's report came in."""
         worker = self._workers[report.rank]
         for record in report.records:
@@ -178,33 +130,36 @@ class Generation:
                     self._note_reached(record["step"])
                 case "step":
                     self._note_reached(record["step"] + 1)
-                    yield Pass(record["step"], "step")
+                    yield actions.Pass(record["step"], "step")
                 case "part":
                     step, parts = record["step"], tuple(Part(**part) for part in record["parts"])
                     whole = self._uncommitted.add(step, report.rank, parts)
                     if whole is not None:
-                        yield Commit(step, tuple(whole))
+                        yield actions.Commit(step, tuple(whole))
                         self._checkpoint_step, self._last = step, record["then"]
                         self._uncommitted.committed(step)
 
-    def saw(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
+    def saw(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Actions:
         """A look at what `ended`, which may be nothing; the functions of `running` live."""
         self._note_failure(now)
         if self.over is None and self._ending_since is None:
             yield from self._note_ends(now)
         if self.over is not None:
             return
-        if not self.ended:
-            yield from self._trim()
+        step = self._checkpoint_step
+        read = any(worker.reads_log_before(step) for worker in self._workers)
+        if step > self._trimmed_step and not self.ended and not read:
+            yield actions.Trim(step)
+            self._trimmed_step = step
         if stop_asked and self._stop_by is None and not self.complete:
             self._stop_by = now + (STOP_GRACE_S if self._policy.stops_in_order else 0.0)
             if self._policy.stops_in_order:
-                yield AskToStop()
+                yield actions.AskToStop()
         if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)
         elif self.complete:
-            statuses = {worker.status for worker in self._workers}
-            self.over = DONE if statuses == {DONE} else STOPPED
+            done = all(worker.status == DONE for worker in self._workers)
+            self.over = DONE if done else STOPPED
             if self._failure is not None:
                 self.over = SureToFail(self._failure)
         elif self._stop_overdue(now):
@@ -217,7 +172,7 @@ class Generation:
         self._lost = self._lost or error
         self._ending_since = now if self._ending_since is None else self._ending_since
 
-    def gone(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Iterator[Action]:
+    def gone(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Actions:
         """All were ended so that others follow; but for those of `running`, that did not end."""
         end = self._end()
         yield from self.untold()
@@ -236,16 +191,16 @@ class Generation:
             elif self._stop_by is not None or stop_asked:
                 self.over = STOPPED  # to start all again would only redo what was done
             else:
-                yield Pass(self._checkpoint_step, "roll back")
+                yield actions.Pass(self._checkpoint_step, "roll back")
                 self.over = end
 
-    def untold(self) -> Iterator[Action]:
+    def untold(self) -> Actions:
         """Tell of what ended, and nothing else will follow from."""
         causes = [] if self._ending_since is None else self._end().causes
         ended, self.ended = self.ended, []
         for one in ended:
-            cause = any(one is cause for cause in causes)
-            yield Tell(one, death=cause and one.outcome not in self._policy.planned)
+            death = one in causes and one.outcome not in self._policy.planned
+            yield actions.Tell(one, death=death)
 
     def _end(self) -> GenerationEnd:
         return GenerationEnd(
@@ -266,7 +221,7 @@ class Generation:
         if self._failure is not None and now > self._fail_by:
             self.over = SureToFail(self._failure)
 
-    def _note_ends(self, now: float) -> Iterator[Action]:
+    def _note_ends(self, now: float) -> Actions:
         """Tell of ends, before the run ends with any of them, and start again whom that is for.
 
         Where all start again, those who have to stay in `ended`.
@@ -279,7 +234,7 @@ class Generation:
                 continue
             self.ended.remove(one)
             again += [one] * (worker.status is None)
-            yield Tell(one, death=one.outcome is not Outcome.RETURNED)
+            yield actions.Tell(one, death=one.outcome is not Outcome.RETURNED)
         for one in again:
             decision = Decision()
             if one.outcome is not Outcome.RETURNED:
@@ -287,45 +242,32 @@ class Generation:
             if decision.failure is not None:
                 self.over = decision.failure
                 return
-            yield Pass(self._checkpoint_step, "again")
+            yield actions.Pass(self._checkpoint_step, "again")
             self._workers[rank_of(one)].start_at = now + decision.pause_s
 
-    def _end_all(self, running: Sequence[str], now: float) -> Iterator[Action]:
+    def _end_all(self, running: Sequence[str], now: float) -> Actions:
         """End all at once, or once there is nothing more to wait for."""
         if self._ending_since is None:
             self._ending_since = now
         living = {int(function.rpartition("-")[2]) for function in running}
-        longest_s = patience_s(
-            self.ended,
-            self._checkpoint_step,
-            lambda step: self._uncommitted.may_come(step, living),
-        )
+        may_come = partial(self._uncommitted.may_come, living=living)
+        longest_s = patience_s(self.ended, self._checkpoint_step, may_come)
         waited_s = now - self._ending_since
         if not running or waited_s >= longest_s or self._stop_overdue(now):
-            yield EndAll()
-
-    def _trim(self) -> Iterator[Action]:
-        """Drop the log before the checkpoint, unless a worker still reads it."""
-        step = self._checkpoint_step
-        if step > self._trimmed_step and not any(
-            worker.reads_log_before(step) for worker in self._workers
-        ):
-            yield Trim(step)
-            self._trimmed_step = step
+            yield actions.EndAll()
 
     def _stop_overdue(self, now: float) -> bool:
         """Whether the workers had their time to stop."""
         return self._stop_by is not None and now >= self._stop_by
 
-    def _start_due(self, now: float) -> Iterator[Action]:
+    def _start_due(self, now: float) -> Actions:
         """Start the functions whose time has come; while the run is to stop, all of them."""
+        latest = now if self._stop_by is None else math.inf
         for worker in self._workers:
-            if worker.start_at is not None and (
-                self._stop_by is not None or worker.start_at <= now
-            ):
+            if worker.start_at is not None and worker.start_at <= latest:
                 worker.starts(self._checkpoint_step)
                 self._past.attempts[worker.rank] = worker.attempt
-                yield Start(worker.rank, worker.attempt, self._trimmed_step)
+                yield actions.Start(worker.rank, worker.attempt, self._trimmed_step)
 
     def _note_reached(self, step: int) -> None:
         self._reached = max(self._reached, step)

@@ -17,18 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail
-from dayfly.life.deaths import (
-    PATIENCE,
-    Count,
-    Decision,
-    Patience,
-    Restart,
-    RestartPolicy,
-    from_outside,
-)
-from dayfly.life.ends import GenerationEnd, in_a_line
+from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, Restart, RestartPolicy
+from dayfly.life.ends import GenerationEnd, from_outside, in_a_line
 from dayfly.life.failure import Origin
-from dayfly.life.platforms.base import Ended, Outcome
+from dayfly.life.platforms.base import Outcome
 
 #: Lives in a row that ended at their lifetime, and kept nothing, that fail a run.
 LIVES_IN_VAIN = 3
@@ -63,9 +55,6 @@ class Restarts(RestartPolicy):
     def begins(self) -> None:
         """A generation begins: what is written from now on is kept of it."""
         self._before = self.written()
-
-    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
-        return self.all_ended(GenerationEnd([ended]), now)  # none is started alone
 
     def all_ended(self, end: GenerationEnd, now: float) -> Decision:
         kept = self.written() != self._before

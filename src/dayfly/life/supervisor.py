@@ -11,34 +11,19 @@ What follows from what it sees is decided by `Generation`; here it is carried ou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, WireError
-from dayfly.life import checkpoints
-from dayfly.life.audience import Audience
+from dayfly.life import actions, checkpoints
 from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.deaths import Restart
 from dayfly.life.faults import Faults
-from dayfly.life.generation import (
-    FOLLOWED_S,
-    Action,
-    AskToStop,
-    Commit,
-    EndAll,
-    Generation,
-    Over,
-    Pass,
-    Past,
-    Start,
-    Tell,
-    Trim,
-    rank_of,
-)
+from dayfly.life.generation import FOLLOWED_S, Generation, Over, Past, rank_of
 from dayfly.life.platforms.base import Invocation, Platform
 from dayfly.life.reports import STOP, STOPPED, read_reports, trimmed
-from dayfly.life.workload import Workload
+from dayfly.life.workload import Audience, Workload
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
@@ -64,7 +49,6 @@ class Supervisor:
         stop_asked: whether the run is to end.
         audience: is told what happens.
         faults: of this process.
-        past: what is known of earlier generations.
     """
 
     workload: Workload
@@ -73,7 +57,7 @@ class Supervisor:
     stop_asked: Callable[[], bool]
     audience: Audience
     faults: Faults
-    past: Past
+    _past: Past = field(default_factory=Past)
     _plan: GenerationPlan = field(init=False)
     _channel: Channel = field(init=False)
     _generation: Generation = field(init=False)
@@ -103,7 +87,7 @@ class Supervisor:
         with self.workload.open(plan) as self._channel:
             self._plan = plan
             self._read_next_s = self._busy_until_s = 0.0
-            generation = Generation(plan, self.workload.policy, self.past)
+            generation = Generation(plan, self.workload.policy, self._past)
             self._generation = generation
             try:
                 return self._watch()
@@ -134,38 +118,35 @@ class Supervisor:
             self._hear(at_once=True)
         return generation.over
 
-    def _carry_out(self, actions: Iterable[Action]) -> None:
-        for action in actions:
+    def _carry_out(self, found: actions.Actions) -> None:
+        for action in found:
             match action:
-                case Start(rank, attempt, trimmed_step):
-                    invocation = self._invocation(rank, attempt, trimmed_step)
+                case actions.Start(rank, attempt, trimmed_step):
+                    invocation = Invocation(
+                        function=f"worker-{rank}",
+                        attempt=attempt,
+                        handler=self.workload.handler,
+                        payload=self.workload.payload(self._plan, rank, attempt, trimmed_step),
+                        spec=self._plan.layout[rank].spec,
+                    )
                     self.audience.invoked(rank, invocation)
                     self.platform.invoke(invocation)
-                case Tell(ended, death):
+                case actions.Tell(ended, death):
                     self.audience.ended(rank_of(ended), ended, death=death)
-                case Commit(step, parts):
+                case actions.Commit(step, parts):
                     self._commit(step, parts)
-                case Trim(step):
+                case actions.Trim(step):
                     self._channel.trim(step)
                     self.faults.at(step, "trim")
                     checkpoints.discard_others(self.store, self._checkpoint)
                     self._channel.tell(trimmed(step))
-                case AskToStop():
+                case actions.AskToStop():
                     self._channel.tell(STOP)
                     self.audience.stopping()
-                case EndAll():
+                case actions.EndAll():
                     self._end_all()
-                case Pass(step, place):
+                case actions.Pass(step, place):
                     self.faults.at(step, place)
-
-    def _invocation(self, rank: int, attempt: int, trimmed_step: int) -> Invocation:
-        return Invocation(
-            function=f"worker-{rank}",
-            attempt=attempt,
-            handler=self.workload.handler,
-            payload=self.workload.payload(self._plan, rank, attempt, trimmed_step),
-            spec=self._plan.layout[rank].spec,
-        )
 
     def _commit(self, step: int, parts: Sequence[Part]) -> None:
         """Commit the checkpoint before `step`: first durably, then for all who go by it."""

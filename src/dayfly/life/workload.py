@@ -1,15 +1,17 @@
-"""What a supervisor keeps alive: a job that is trained, or a script of torch.distributed."""
+"""What a supervisor keeps alive, a job or a script of torch.distributed; and whom it tells."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import RestartPolicy
 from dayfly.life.ends import GenerationEnd
+from dayfly.life.platforms.base import Ended, Invocation
+from dayfly.life.reports import Report
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
@@ -59,3 +61,25 @@ class Workload(ABC):
     @abstractmethod
     def starts_again(self, end: GenerationEnd) -> None:
         """All workers start again: note it where a resumed run finds it. None runs any more."""
+
+
+class Audience(Protocol):
+    """Who wants to know what happens in the life of a run."""
+
+    def begins(self, plan: GenerationPlan) -> None:
+        """A generation begins."""
+
+    def invoked(self, rank: int, invocation: Invocation) -> None:
+        """A function was started."""
+
+    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+        """A function ended: it returned, or it died."""
+
+    def reported(self, report: Report) -> None:
+        """A worker sent records."""
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint counts from now on."""
+
+    def stopping(self) -> None:
+        """The workers were asked to stop."""

@@ -19,7 +19,6 @@ from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
-from dayfly.life.generation import Past
 from dayfly.planning.plan import Plan
 from dayfly.runs.directory import PLAN
 from dayfly.runs.display import Display
@@ -126,13 +125,10 @@ class OneLife(RunLife[Recorder, Run]):
         if self._settings.workers == 1 and self._settings.compress != "none":
             yield "with one worker nothing travels, so nothing is compressed"
 
-    def _generations(self, past: Past) -> str:
+    def _generations(self) -> str:
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps)
-        return super()._generations(past)
-
-    def _past(self) -> Past:
-        return Past(frontier=self._checkpoint.step)
+        return super()._generations()
 
     def plan(self) -> GenerationPlan:
         return replace(

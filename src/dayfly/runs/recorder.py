@@ -20,9 +20,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dayfly.catalogue.metering import Moved, Used
-from dayfly.life.audience import Audience
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
+from dayfly.life.workload import Audience
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
 from dayfly.runs.step_ranges import StepRanges

@@ -17,7 +17,6 @@ from typing import ClassVar, Generic, TypeVar
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Fault, Faults
-from dayfly.life.generation import Past
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
 from dayfly.runs.allotment import Allotment, allotment, in_words
@@ -145,7 +144,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         status, error = "failed", None
         try:
             recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
-            status = self._generations(self._past())
+            status = self._generations()
         except (RunFailed, StoreError) as failure:
             error = str(failure)
             self._sure_to_fail = isinstance(failure, SureToFail)
@@ -192,7 +191,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         """What to say of the request, of this kind of run."""
         yield from ()
 
-    def _generations(self, past: Past) -> str:
+    def _generations(self) -> str:
         """One after another, until one brings the run to its end; returns its status."""
         supervisor = Supervisor(
             workload=self,
@@ -201,13 +200,8 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             stop_asked=self._stop_asked,
             audience=self._recorder,
             faults=self._own_faults,
-            past=past,
         )
         return supervisor.run()
-
-    @abstractmethod
-    def _past(self) -> Past:
-        """What is known of the generations before this life."""
 
     def plan(self) -> GenerationPlan:
         return GenerationPlan(

@@ -13,7 +13,6 @@ from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
-from dayfly.life.generation import Past
 from dayfly.life.restarts import Restarts
 from dayfly.runs.allotment import check_payload
 from dayfly.runs.display import Display
@@ -108,10 +107,6 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     def _check_own(self) -> None:
         last = self._task(replace(super().plan(), number=10**6 - 1), self._settings.workers - 1)
         check_payload(last.dump(), self._allotment_of(0).spec.payload_bytes, "fewer arguments")
-
-    def _past(self) -> Past:
-        before = self._record.generation - 1
-        return Past(attempts=dict.fromkeys(range(self._settings.workers), before))
 
     def plan(self) -> GenerationPlan:
         if (changed := self._record.script.changed()) is not None:

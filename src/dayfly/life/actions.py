@@ -1,0 +1,63 @@
+"""What a supervisor is to do, as data: what a generation's decisions consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dayfly.life.commits import Part
+from dayfly.life.platforms.base import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A rank's next attempt, which reads the message log from `trimmed_step` on."""
+
+    rank: int
+    attempt: int
+    trimmed_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A function ended."""
+
+    ended: Ended
+    death: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The checkpoint before a step: all ranks' parts, in order."""
+
+    step: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """The message log before the checkpoint of a step is read by nobody."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskToStop:
+    """The workers, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndAll:
+    """Kill what runs; then the generation is to be told that all is `gone`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A place where tests kill the supervisor."""
+
+    step: int
+    place: str
+
+
+Action = Start | Tell | Commit | Trim | AskToStop | EndAll | Pass
+Actions = Iterator[Action]
