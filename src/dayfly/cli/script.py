@@ -21,6 +21,7 @@ def run_script(
     settings: Mapping[str, Any],
     *,
     module: bool,
+    store: str | None,
     run_dir: Path | None,
     resume: str | None,
     as_json: bool,
@@ -35,14 +36,19 @@ def run_script(
     display = display or Lines(StandardError())
     output = sys.stderr if as_json else sys.stdout
     if resume is not None:
-        refused = {"SCRIPT.py": script, "-m": module or None, "--run-dir": run_dir}
+        refused = {"SCRIPT.py": script, "-m": module or None, "--store": store}
         for name, value in refused.items():
             if value is not None:
                 raise RequestError(
                     f"--resume goes on with what is in the run's directory: leave out {name}"
                 )
         return launch.resume(
-            Path(resume), display=display, output=output, asked_at=asked_at, **settings
+            resume,
+            directory=run_dir,
+            display=display,
+            output=output,
+            asked_at=asked_at,
+            **settings,
         )
     if script is None:
         raise RequestError("no script: name a Python file, or --resume DIR")
@@ -51,6 +57,7 @@ def run_script(
         args,
         ScriptSettings(**settings),
         module=module,
+        store=store,
         directory=run_dir,
         display=display,
         output=output,

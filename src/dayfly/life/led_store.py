@@ -27,8 +27,10 @@ from dayfly.wire.stores.base import (
 from dayfly.wire.stores.files import FileStore
 from dayfly.wire.stores.wrapped import WrappedStore
 
+#: Which files of a script are kept.
+FILES = "files.json"
 #: What a run is: objects of JSON that change.
-CHANGING = ("run.json", "plan.json", "history.json", "bill.json", "checkpoint/latest.json")
+CHANGING = ("run.json", "plan.json", "history.json", "bill.json", "checkpoint/latest.json", FILES)
 #: How often a write is tried again that was refused though this leader leads: an earlier one was
 #: under way.
 _TRIES = 5

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,17 +17,18 @@ from dayfly.errors import RequestError, RunFailed
 from dayfly.life.leadership import Deposed, Leadership
 from dayfly.life.led_store import CHANGING, LedStore
 from dayfly.life.platforms.base import Logs
+from dayfly.runs import kept_files
 from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
 from dayfly.runs.event_segments import as_files
+from dayfly.runs.kept_files import pieces
 from dayfly.runs.record import REMEDY, RunRecord, read_record, record_of
 from dayfly.wire.stores import open_store
-from dayfly.wire.stores.base import Buffer, ObjectMissing, Pieces, Store, StoreError
+from dayfly.wire.stores.base import ObjectMissing, Pieces, Store, StoreError
 from dayfly.wire.stores.files import FileStore
 
 #: Where runs lie that have no place of their own.
 USUAL = Path("runs")
 WEIGHTS = "weights.safetensors"
-_PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,12 @@ class Home:
         """Puts a file of the directory into the store, if that is another place."""
         if self.leadership is not None:
             file = self.directory / name
-            self.store.put(name, Pieces(file.stat().st_size, lambda: _pieces(file)))
+            self.store.put(name, Pieces(file.stat().st_size, lambda: pieces(file)))
+
+    def keep_files(self, folder: str) -> None:
+        """Puts a script's files into the store, if that is another place. No worker may run."""
+        if self.leadership is not None:
+            kept_files.keep(self.store, self.directory / folder)
 
     def keep_logs(self, logs: Logs, functions: Iterable[str], generation: int) -> None:
         """Puts what functions printed into the store, if that is another place than the logs'."""
@@ -155,8 +160,13 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
 
 
 def copy(store: Store, directory: Path) -> None:
-    """Brings a run's directory up to date with its store: events, results, and `run.json` last."""
+    """Brings a run's directory up to date with its store: events, results, and `run.json` last.
+
+    A script's files here stay if they are of the generation that the store knows, and so newer.
+    """
     local = FileStore(directory)
+    if not (directory / RECORD).exists() or _generation(local) != _generation(store):
+        kept_files.take(store, directory / "files")
     as_files(store, directory / "events")
     for name in (PLAN, *CHANGING, RECORD):
         if "/" not in name:
@@ -164,18 +174,14 @@ def copy(store: Store, directory: Path) -> None:
                 local.put(name, store.get(name))
             except ObjectMissing:
                 local.delete([name])
-    try:
-        with store.open(WEIGHTS) as stream, (directory / f"{WEIGHTS}.tmp").open("wb") as file:
-            shutil.copyfileobj(stream, file, _PIECE_BYTES)
-    except ObjectMissing:
-        return
-    (directory / f"{WEIGHTS}.tmp").replace(directory / WEIGHTS)
+    beside = directory / f"{WEIGHTS}.tmp"
+    with suppress(ObjectMissing):
+        kept_files.download(store, WEIGHTS, beside)
+        beside.replace(directory / WEIGHTS)
 
 
-def _pieces(file: Path) -> Iterator[Buffer]:
-    with file.open("rb") as opened:
-        while piece := opened.read(_PIECE_BYTES):
-            yield piece
+def _generation(store: Store) -> object:
+    return record_in(store).get("generation")
 
 
 def record_in(store: Store) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
-from dayfly.runs.home import led
+from dayfly.runs.home import copy, found, fresh, led, place_in
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.scripts.one_life import ScriptLife
 from dayfly.runs.scripts.record import ScriptRecord
@@ -23,6 +23,7 @@ from dayfly.runs.scripts.settings import ScriptSettings
 from dayfly.runs.scripts.source import Script
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
+from dayfly.wire.stores import open_store
 
 
 def begin(
@@ -36,13 +37,15 @@ def begin(
     output: TextIO,
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
+    store: str | None = None,
 ) -> ScriptRun:
     """Check a request, make the run's directory and run the script on all workers.
 
     what: a file, or the name of a module. directory: default `runs/<run id>`. output: where the
     functions' output is shown. asked_at: since when the user waits, in Unix seconds; None: now.
-    Raises RequestError before any function is started, leaving nothing; a run that fails afterwards
-    is returned, with its error in the result.
+    store: URL of the store that keeps the run below its id; None: the directory keeps it. Raises
+    RequestError before any function is started, leaving nothing; a run that fails afterwards is
+    returned, with its error in the result.
     """
     asked_at = time.time() if asked_at is None else asked_at
     cwd = Path.cwd()
@@ -50,12 +53,13 @@ def begin(
     allotment(settings)  # before anything is made
     run_id = new_run_id(what.rpartition(".")[2] if module else Path(what).stem)
     directory = (directory or Path("runs") / run_id).absolute()
+    url = place_in(store, run_id)
     made = made_here()
     with (
         StopSignals() as signals,
         fresh_directory(directory),
         shown(display),
-        led(None, directory, display.note) as home,
+        fresh(url, directory, display.note) as home,
         Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
         with being_prepared(directory):
@@ -68,13 +72,15 @@ def begin(
                 cwd=str(cwd),
                 made_with=made,
                 began_at=asked_at,
+                store=url,
             )
         return ScriptLife(record, home, display, output, faults, workplace).start()
 
 
 def resume(
-    directory: Path,
+    run: str | Path,
     *,
+    directory: Path | None = None,
     display: Display,
     output: TextIO,
     faults: Sequence[Fault] = (),
@@ -83,13 +89,14 @@ def resume(
 ) -> ScriptRun:
     """Start the script of a run again, in the next generation; it has its files of before.
 
-    asked_at: see `begin`. changes: settings that are to be others from now on, such as
-    `lifetime_s`; None: as before. A run that is done is returned as it is, which is said. Raises
-    RequestError if the directory holds no run of a script, another process runs it, or the script
-    is another one by now.
+    run: its directory, or its URL in a store. directory: for a copy of a run in a store; None:
+    `runs/<run id>`. asked_at: see `begin`. changes: settings that are to be others from now on,
+    such as `lifetime_s`; None: as before. A run that is done is returned as it is, which is said.
+    Raises RequestError if the directory holds no run of a script, another process runs it, or the
+    script is another one by now.
     """
     asked_at = time.time() if asked_at is None else asked_at
-    directory = directory.absolute()
+    directory = found(run, directory)
     record = ScriptRecord.load(directory)
     if record.status == "done" and record.result is not None:
         display.note("it was done already: nothing was started")
@@ -105,9 +112,12 @@ def resume(
         StopSignals() as signals,
         locked(directory),
         shown(display),
-        led(None, directory, display.note) as home,
+        led(record.store, directory, display.note) as home,
         Workplace.open(directory, preloads.SCRIPT, signals, variables(made), settings) as workplace,
     ):
+        if record.store is not None:
+            copy(open_store(record.store), directory)  # others may have gone on with it since
+        (directory / FILES).mkdir(exist_ok=True)
         before = ScriptRecord.load(directory)
         so_far = Events.read(directory / "events")  # all, before anything is written
         record = before.next_life(so_far.heard_at, made, asked_at, **changes)

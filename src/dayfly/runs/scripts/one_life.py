@@ -140,6 +140,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         counted = f", restart {self.policy.deaths} of {self._settings.max_restarts}"
         self._display.note(f"{end.in_words}: all workers start again{counted * counts}")
         self._recorder.start_again(end.in_words, died=not end.planned)
+        self._home.keep_files(FILES)
         self._record = self._record.started_again(died=not end.planned)
         self._record.save(self._store)
 
@@ -186,6 +187,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     def _results(self, summary: Result, recorder: _ScriptRecorder) -> Result:
         billed = bill(recorder.used, self._priced_as, moved=recorder.moved)
+        self._home.keep_files(FILES)
         write_json(self._store, "bill.json", billed.dump())
         write_json(self._store, "history.json", {"epochs": [], "step_loss": []})
         return with_bill(summary, billed, recorder)
