@@ -46,8 +46,11 @@ _LARGEST_BYTES = 2**20
 class Catalogue:
     """All platforms and stores that are known.
 
-    own: a directory of the user's, of the same layout, whose rows go before the built-in ones.
-    Raises RequestError if it is not there, or holds something else.
+    Args:
+        own: a directory of the user's, of the same layout, whose rows override the built-in ones.
+
+    Raises:
+        RequestError: the directory is not there, or holds something else.
     """
 
     own: Path | None = None

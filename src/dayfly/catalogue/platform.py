@@ -19,19 +19,34 @@ from dayfly.errors import RequestError
 class FunctionPlatform:
     """Limits, speeds and prices of one platform's functions. A machine is a function of one size.
 
-    overridden: the rows that are the user's own. prices: None if no source gives any.
-
-    memory_min_mib, memory_max_mib, memory_step_mib: sizes that can be had. memory_steps_mib: pairs
-    (up to this size, in steps of so many MiB) where the step is not always the same.
-    lifetime_max_s: after which a function is ended. payload_sync_bytes, payload_async_bytes: of
-    an invocation. mib_per_vcpu: memory that comes with one vCPU. vcpus_by_memory: pairs (up to
-    this size, the fewest vCPUs that it can be had with). vcpus_min, vcpus_max: bounds.
-    machine_vcpus: of a machine. vcpu_flops_per_s: floating-point operations a second that training
-    gets out of one vCPU, on average over its layers. uplink_bytes_per_s, downlink_bytes_per_s: of a
-    function of any size; uplink_by_memory, downlink_by_memory: pairs (memory, bytes a second) in
-    their place. cold_start_s: from the request to the handler, if nothing is warm. gpu: its type.
-    gpus: of a function. gpu_memory_mib: of one. gpu_memory_step_mib: steps in which a part of one
-    is had.
+    Args:
+        name: of its data file.
+        overridden: the rows that are the user's own.
+        prices: None if no source gives any.
+        memory_min_mib: smallest memory of a function.
+        memory_max_mib: largest memory of a function.
+        memory_step_mib: step between sizes.
+        memory_steps_mib: pairs (up to this size, in steps of so many MiB) where the step is not
+            always the same.
+        lifetime_max_s: after which a function is ended.
+        payload_sync_bytes: largest payload of an invocation that waits for its result.
+        payload_async_bytes: largest payload of an asynchronous invocation.
+        mib_per_vcpu: memory that comes with one vCPU.
+        vcpus_by_memory: pairs (up to this size, the fewest vCPUs that it can be had with).
+        vcpus_min: fewest vCPUs of a function.
+        vcpus_max: most vCPUs of a function.
+        machine_vcpus: vCPUs of a machine.
+        vcpu_flops_per_s: floating-point operations a second that training gets out of one vCPU, on
+            average over its layers.
+        uplink_bytes_per_s: of a function of any size.
+        downlink_bytes_per_s: of a function of any size.
+        uplink_by_memory: pairs (memory, bytes a second) in its place.
+        downlink_by_memory: pairs (memory, bytes a second) in its place.
+        cold_start_s: from the request to the handler, if nothing is warm.
+        gpu: type of its GPUs.
+        gpus: number of GPUs of a function.
+        gpu_memory_mib: memory of one GPU.
+        gpu_memory_step_mib: steps in which a part of a GPU can be had.
     """
 
     name: str

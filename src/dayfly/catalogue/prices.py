@@ -18,10 +18,21 @@ _HOUR_S = 3600
 class PriceFigures:
     """The rows of a platform's prices; at most one of those that price the same thing.
 
-    usd_per_gb_s, usd_per_gb_hour, usd_per_vcpu_s, usd_per_vcpu_hour, usd_per_gpu_hour: of time.
-    usd_per_machine_hour: of a machine that is rented whole. usd_per_request: of an invocation.
-    usd_per_cu and cu_per_...: the same by way of compute units, as Alibaba bills. billing_step_ms:
-    billed time is rounded up to it. billing_min_ms: least time billed.
+    Args:
+        usd_per_gb_s: of a GB of memory.
+        usd_per_gb_hour: of a GB of memory.
+        usd_per_vcpu_s: of a vCPU.
+        usd_per_vcpu_hour: of a vCPU.
+        usd_per_gpu_hour: of a GPU.
+        usd_per_machine_hour: of a machine that is rented whole.
+        usd_per_request: of an invocation.
+        usd_per_cu: of a compute unit, as Alibaba bills.
+        cu_per_gb_s: compute units of a GB of memory.
+        cu_per_vcpu_s: compute units of a vCPU.
+        cu_per_gpu_gb_s: compute units of a GB of a GPU's memory.
+        cu_per_request: compute units of an invocation.
+        billing_step_ms: billed time is rounded up to it.
+        billing_min_ms: least time billed.
     """
 
     usd_per_gb_s: float | None = None

@@ -18,13 +18,23 @@ _HOURS_A_MONTH = 730
 class StoreFacts:
     """Limits, speeds and prices of one store.
 
-    overridden: the rows that are the user's own. latency_s: from a request to its first byte.
-    puts_per_s, gets_per_s: requests that it takes; of one prefix where it has any. bytes_per_s: of
-    the whole store, all functions together, each way. item_max_bytes: the largest item.
-
-    usd_per_put, usd_per_get: of a request; of each put_unit_bytes or get_unit_bytes begun, where
-    given. usd_per_gb_up, usd_per_gb_down: of bytes moved. usd_per_gb_hour, usd_per_gb_month: of
-    bytes kept, storage_min_bytes at least.
+    Args:
+        name: of its data file.
+        overridden: the rows that are the user's own.
+        latency_s: from a request to its first byte.
+        puts_per_s: requests that it takes; of one prefix where it has any.
+        gets_per_s: requests that it takes; of one prefix where it has any.
+        bytes_per_s: of the whole store, all functions together, each way.
+        item_max_bytes: largest item.
+        usd_per_put: of a request.
+        usd_per_get: of a request.
+        put_unit_bytes: a put is billed for each of these begun; None: for each request.
+        get_unit_bytes: a get is billed for each of these begun; None: for each request.
+        usd_per_gb_up: of bytes that functions send.
+        usd_per_gb_down: of bytes that functions receive.
+        usd_per_gb_hour: of bytes kept.
+        usd_per_gb_month: of bytes kept.
+        storage_min_bytes: least bytes that are billed as kept.
     """
 
     name: str
