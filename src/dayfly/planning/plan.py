@@ -47,7 +47,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """See above. settings, job: as JSON has them. prediction: None until it is made."""
+    """A profile, a configuration, and what it is predicted to take; the content of `plan.json`.
+
+    Args:
+        settings: those of `dayfly.train` that are not the usual ones, as JSON has them.
+        job: batch size and epochs, in place of the job's, as JSON has them.
+        profile: of the job.
+        prediction: None until it is made.
+    """
 
     settings: Mapping[str, Any]
     job: Mapping[str, Any]
