@@ -36,6 +36,18 @@ def test_the_runs_own_list_gives_the_bill_that_it_ended_with(undisturbed: Undist
     assert again["cost_usd"] == run.result.cost_usd
 
 
+def test_what_the_coordinator_would_have_cost_is_no_part_of_the_sum(
+    undisturbed: Undisturbed,
+) -> None:
+    run = undisturbed(2)
+    (life,) = Events.read(run.directory / "events").coordinator_used
+    assert 0 < life.run_s <= run.result.wall_s + 1
+    assert life.memory_mib is not None
+    price = 1.66667e-5 * life.memory_mib / 1024
+    assert run.bill["coordinator_usd"] == pytest.approx(life.run_s * price, rel=0.01)
+    assert sum(run.bill["by_kind"].values()) == pytest.approx(run.bill["cost_usd"])
+
+
 def test_rows_by_function_have_the_runs_traffic(undisturbed: Undisturbed) -> None:
     run = undisturbed(2)
     rows = run.bill["functions"]

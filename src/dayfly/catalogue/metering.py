@@ -68,8 +68,9 @@ class Bill:
     store: whose prices the store's part has; None: a store that costs nothing. requests: of
     functions, which are invocations. compute_usd: all billed time, initialisation included.
     requests_usd: of invocations. by_kind: dollars that add up to the cost. functions,
-    invocations: a row each. overridden: rows of the catalogue that were the user's own. notes:
-    what the price list's platform would not have done.
+    invocations: a row each. coordinator_usd: what the coordinator would have cost as one more
+    function; it is no part of the cost, as it ran elsewhere. overridden: rows of the catalogue that
+    were the user's own. notes: what the price list's platform would not have done.
     """
 
     price_list: str
@@ -84,6 +85,7 @@ class Bill:
     by_kind: Mapping[str, float]
     functions: tuple[dict[str, Any], ...]
     invocations: tuple[dict[str, Any], ...]
+    coordinator_usd: float = 0.0
     overridden: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -103,11 +105,13 @@ def bill(
     store: StoreFacts | None = None,
     moved: Mapping[str, Moved] | None = None,
     stored_bytes: int = 0,
+    coordinator: Sequence[Used] = (),
 ) -> Bill:
     """Bill invocations, and what functions moved through the store.
 
-    moved: by function. stored_bytes: the most that the store held; billed as long as the function
-    that ran longest. Raises RequestError if the catalogue has no prices for this.
+    moved: by function. coordinator: its lives, as if functions. stored_bytes: the most that the
+    store held; billed as long as the function that ran longest. Raises RequestError if the
+    catalogue has no prices for this.
     """
     prices = platform.prices
     if prices is None:
@@ -154,6 +158,9 @@ def bill(
         by_kind=by_kind,
         functions=tuple(functions),
         invocations=tuple(invocations),
+        coordinator_usd=sum(
+            _invocation(one, platform, prices)["compute_usd"] for one in coordinator
+        ),
         overridden=_overridden(platform, store),
         notes=_notes(used, platform, store, traffic),
     )

@@ -64,6 +64,12 @@ def _print_bill(billed: Bill) -> None:
     console = Console()
     console.print(_by_function(billed))
     console.print(_by_kind(billed))
+    if billed.coordinator_usd:
+        console.print(
+            f"the coordinator would have cost ${billed.coordinator_usd:.8f} more, as a function",
+            markup=False,
+            highlight=False,
+        )
     for row in billed.overridden:
         console.print(f"your own catalogue says: {row}", markup=False, highlight=False)
     for note in billed.notes:

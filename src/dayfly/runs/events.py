@@ -20,11 +20,13 @@ from dayfly.catalogue.metering import Moved, Used
 from dayfly.errors import RequestError
 from dayfly.json_files import parse
 from dayfly.specs.events import (
+    Begun,
     Committed,
     Ended,
     Event,
     Invoked,
     OthersTraffic,
+    Over,
     Told,
     Traffic,
     event_of,
@@ -104,6 +106,18 @@ def worker_files(directory: Path) -> dict[int, Path]:
     return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
+def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> Used:
+    """What one life of the coordinator took. peak_mib: None: of nobody knows how much memory."""
+    return Used(
+        function="coordinator",
+        attempt=number,
+        memory_mib=None if peak_mib is None else math.ceil(peak_mib),
+        init_s=0.0,
+        run_s=seconds,
+        outcome="returned",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """All records of a run. workers: by rank. others: of functions without files of their own.
@@ -170,6 +184,25 @@ class Events:
         for function in sorted(running):
             end(running[function], math.inf)
         return used
+
+    @property
+    def coordinator_used(self) -> list[Used]:
+        """What the coordinator took, life by life, as if it were a function.
+
+        Of one that was killed, until the last that was heard of it, and without its memory.
+        """
+        lives: list[Used] = []
+        began = 0.0
+        for one in self.coordinator:
+            if isinstance(one, Begun):
+                began = one.asked_at
+                lives.append(coordinator_life(len(lives), 0.0, None))
+            elif lives:
+                run_s, peak_mib = max(0.0, one.at - began), None
+                if isinstance(one, Over):
+                    run_s, peak_mib = one.run_s or run_s, one.peak_mib
+                lives[-1] = coordinator_life(len(lives) - 1, run_s, peak_mib)
+        return lives
 
     @property
     def traffic(self) -> dict[tuple[int, int, int], Counter[str]]:

@@ -37,4 +37,5 @@ def rebill(
         known.store(store) if store is not None else None,
         events.moved,
         events.stored_bytes,
+        events.coordinator_used,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,14 @@ from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.life.workload import Audience
 from dayfly.runs.event_segments import EventSegments
-from dayfly.runs.events import COORDINATOR, LONGEST_BYTES, Events, is_cut, worker_files
+from dayfly.runs.events import (
+    COORDINATOR,
+    LONGEST_BYTES,
+    Events,
+    coordinator_life,
+    is_cut,
+    worker_files,
+)
 from dayfly.runs.step_ranges import StepRanges
 from dayfly.specs import events as event_records
 from dayfly.specs.events import (
@@ -83,6 +91,9 @@ class Recorder(Audience):
         self.stored_bytes = 0
         self._size_bytes: Callable[[], int] | None = None
         self._committed_at = time.monotonic()
+        self._lives_before: list[Used] = []
+        self._asked_at = time.time()
+        self._life: Used | None = None
         if before is not None:
             self._take_up(before)
 
@@ -95,6 +106,26 @@ class Recorder(Audience):
     def checkpoint_age_s(self) -> float:
         """Seconds since a checkpoint was committed, or since this life began."""
         return time.monotonic() - self._committed_at
+
+    def coordinator_used(self) -> list[Used]:
+        """What the coordinator took in all lives; in this one, until this was first asked."""
+        before = self._lives_before
+        if self._life is None:
+            peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            run_s = max(0.0, time.time() - self._asked_at)
+            self._life = coordinator_life(len(before), run_s, peak_mib)
+        return [*before, self._life]
+
+    def begun(self, asked_at: float) -> None:
+        """This life began. asked_at: when it was asked for, in Unix seconds."""
+        self._asked_at = asked_at
+        self.write("coordinator", kind=event_records.Begun.kind, asked_at=asked_at)
+
+    def over(self) -> None:
+        """This life is over, and its results are written."""
+        life = self.coordinator_used()[-1]
+        kind = event_records.Over.kind
+        self.write("coordinator", kind=kind, run_s=life.run_s, peak_mib=life.memory_mib)
 
     @property
     def traffic(self) -> Counter[str]:
@@ -251,6 +282,7 @@ class Recorder(Audience):
                 self._note(rank, record)
         self.used.extend(before.used)
         self.stored_bytes = before.stored_bytes
+        self._lives_before = before.coordinator_used
         self.restarts += sum(
             one.death for one in before.coordinator if isinstance(one, event_records.Ended)
         )

@@ -37,7 +37,13 @@ def write_results(
     directory: of the run. platform: under whose prices. summary: what is known of the run
     otherwise; returned with the results filled in.
     """
-    billed = bill(recorder.used, platform, moved=recorder.moved, stored_bytes=recorder.stored_bytes)
+    billed = bill(
+        recorder.used,
+        platform,
+        moved=recorder.moved,
+        stored_bytes=recorder.stored_bytes,
+        coordinator=recorder.coordinator_used(),
+    )
     write_json(store, "bill.json", billed.dump())
     with paged(directory, when=checkpoints.stages(checkpoint) > 1):
         tree, tensors = checkpoints.read(store, checkpoint)

@@ -33,7 +33,7 @@ from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
-from dayfly.specs.events import Begun, Event, Over
+from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
@@ -143,7 +143,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         )
         status, error = "failed", None
         try:
-            recorder.write("coordinator", kind=Begun.kind, asked_at=self._record.began_at)
+            recorder.begun(self._record.began_at)
             status = self._generations()
         except (RunFailed, StoreError) as failure:
             error = str(failure)
@@ -154,7 +154,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             status = "stopped"
         result = self._write_results(self._summary(status, error), recorder)
         with suppress(StoreError):  # what came of the run is written
-            recorder.write("coordinator", kind=Over.kind)
+            recorder.over()
             functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
             generation = self._record.generation
             self._home.keep_logs(self._workplace.platform, functions, generation)

@@ -49,9 +49,16 @@ class Begun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over(Event):
-    """A life of the run is over, and its results are written."""
+    """A life of the run is over, and its results are written.
+
+    run_s: of the coordinator, until its bill was made; peak_mib: its most memory. None: nobody
+    measured it.
+    """
 
     kind: ClassVar[str] = "over"
+
+    run_s: Seconds | None = None
+    peak_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,9 @@ def bill(tree: Json | None) -> str:
         f'<div class="two">{_kinds(kinds, total, tree)}<div>{_scalars(tree)}</div></div>',
         _records("By function", _paid(functions), first="function"),
     ]
-    for note in (*tree.get("overridden", ()), *tree.get("notes", ())):
+    would = tree.get("coordinator_usd")
+    own = [f"the coordinator would have cost {usd(would)} more, as a function"] if would else []
+    for note in (*own, *tree.get("overridden", ()), *tree.get("notes", ())):
         parts.append(f'<p class="note">{text(note)}</p>')
     invocations = tree.get("invocations", ())
     if invocations:

@@ -186,7 +186,12 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         return replace(super()._summary(status, error), restarts=self._record.deaths)
 
     def _results(self, summary: Result, recorder: _ScriptRecorder) -> Result:
-        billed = bill(recorder.used, self._priced_as, moved=recorder.moved)
+        billed = bill(
+            recorder.used,
+            self._priced_as,
+            moved=recorder.moved,
+            coordinator=recorder.coordinator_used(),
+        )
         self._home.keep_files(FILES)
         write_json(self._store, "bill.json", billed.dump())
         write_json(self._store, "history.json", {"epochs": [], "step_loss": []})
