@@ -75,6 +75,7 @@ class Teller:
         display: shows them.
         untold: kinds of events that are not told.
         log_place: where people find a function's log; None: it is not said.
+        stopping: what to say further of a stop.
     """
 
     def __init__(
@@ -82,10 +83,12 @@ class Teller:
         display: Display,
         untold: tuple[type[Event], ...] = (),
         log_place: Callable[[str], str] | None = None,
+        stopping: str = "",
     ) -> None:
         self._display = display
         self._untold = untold
         self._log_place = log_place
+        self._stopping = stopping
         self._next_step = 0
         self._epoch = 0
         self._said: set[str] = set()
@@ -120,6 +123,4 @@ class Teller:
             case StartedAgain():
                 self._display.note(f"all workers start again: {event.cause}")
             case Stopping():
-                self._display.note(
-                    "stopping with a checkpoint; a second Ctrl-C where it runs ends it at once"
-                )
+                self._display.note(f"stopping with a checkpoint{self._stopping}")

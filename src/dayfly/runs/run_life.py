@@ -126,7 +126,12 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         """Until the run is done, stopped or failed; the directory has the results then."""
         kept_far = self._home.leadership is not None
         self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
-        teller = Teller(self._display, self.untold, self._workplace.platform.log_place)
+        teller = Teller(
+            self._display,
+            self.untold,
+            self._workplace.platform.log_place,
+            stopping="; a second Ctrl-C ends it at once, without one",
+        )
         with (
             self._signals.patiently(),
             Listeners(teller.tell, self._listeners, self._display.note) as listeners,
