@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dayfly.dataclass_json import read, shortly
+from dayfly.dataclass_json import shortly
 from dayfly.errors import RequestError
 
 T = TypeVar("T")
@@ -84,14 +84,6 @@ def check_size(nbytes: int, place: str, most_bytes: int = LARGEST_BYTES) -> None
         raise RequestError(
             f"{place} cannot be read: it is larger than {most_bytes >> 20} MiB, and no such file is"
         )
-
-
-def read_file(
-    kind: type[T], file: Path, *, remedy: str | None = None, most_bytes: int = LARGEST_BYTES
-) -> T:
-    """Returns a dataclass of a file. Raises RequestError, naming it, as the parts of this do."""
-    tree = parse(read_bytes(file, most_bytes), str(file), remedy)
-    return read(kind, tree, str(file), remedy=remedy)
 
 
 def _refused(name: str) -> float:
