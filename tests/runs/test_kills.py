@@ -70,6 +70,8 @@ def test_a_command_killed_while_it_writes_the_results_ends_with_the_same(
     assert told["said"] == sorted(told["said"], key=["running", "done"].index)
     assert small.bits(directory) == small.bits(reference)
     now, then = (json.loads((one / "bill.json").read_text()) for one in (directory, reference))
+    # Of the coordinator's own time, which was measured.
+    assert now.pop("coordinator_usd") > 0 < then.pop("coordinator_usd")
     assert now == then
     assert not list(directory.rglob("*.tmp")), "what was half written is gone"
 
