@@ -79,7 +79,7 @@ class MicroBatch:
 def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tuple[MicroBatch, ...]:
     """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
 
-    The same as the pieces of `train.slices.Slices`.
+    The same as the pieces of `training.slices.Slices`.
     """
     whole = share(samples, replica, replicas)
     sizes = (len(share(len(whole), number, parts)) for number in range(parts))
@@ -88,7 +88,7 @@ def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tupl
 
 #: Least samples of a block of validation, unless the batch is smaller.
 _BLOCK_SAMPLES = 16
-#: How many values validation sums for each block; see `train.evaluation`.
+#: How many values validation sums for each block; see `training.evaluation`.
 BLOCK_NUMBERS = 4
 
 

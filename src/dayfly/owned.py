@@ -51,7 +51,8 @@ def remove(directory: Path, owner: str) -> bool:
     Symbolic links are removed, and never followed; nor may the directory itself be one.
 
     Returns:
-        Whether nothing is there any more; what is not provably the owner's stays.
+        True if nothing is there any more, or never was. False if it stays, as it is not provably
+        the owner's, or could not be removed.
     """
     with opened(directory) as fd:
         if fd is None or not _is_mine(fd) or _marker(fd) not in (owner, None):

@@ -66,7 +66,7 @@ pytestmark = pytest.mark.long
         ),
         (["--cut", "2", "--stage-memory", "512,x"], "commas between, as in 1024,512"),
         (["--cut", "2", "--stage-memory", "512,64"], "or --stage-memory of that stage"),
-        (["--cut", "2", "--sync", "local-sgd", "--k", "2"], "--cut is for --sync bsp"),
+        (["--cut", "2", "--sync", "local-sgd", "--k", "2"], "--sync local-sgd cannot have --cut"),
         (["--cut", "2", "--compress", "int8"], "--compress int8 is for models that are not cut"),
         (["--cut", "2", "--channel", "ps://127.0.0.1:1"], "ps:// only sums: give a store, or tcp"),
         (["--resume", "."], "what is in the run's directory: leave out --run-dir"),

@@ -148,11 +148,11 @@ def test_with_one_worker_nothing_is_compressed(
         ({"compress": "powersgd:0"}, "--compress 'powersgd:0' is not known"),
         (
             {"compress": "bf16", "sync": "local-sgd", "k": 4},
-            "--compress bf16 is for the gradients of --sync bsp: local-sgd averages the models",
+            "--sync local-sgd cannot have --compress bf16, which is for gradients",
         ),
         (
             {"compress": "powersgd", "sync": "local-sgd", "k": 4},
-            "--compress powersgd is for the gradients",
+            "--sync local-sgd cannot have --compress powersgd",
         ),
     ],
 )

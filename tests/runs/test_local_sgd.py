@@ -150,7 +150,7 @@ def test_a_run_goes_on_with_the_protocol_that_it_began_with(data: Path, tmp_path
         ({"sync": "local-sgd"}, "--sync local-sgd needs --k"),
         ({"sync": "local-sgd", "k": 0}, "--k 0: give a number of steps from 1, or epoch"),
         ({"sync": "local-sgd", "k": "often"}, 'k is "often": give a whole number, or "epoch"'),
-        ({"k": 2}, "--k 2 is for --sync local-sgd"),
+        ({"k": 2}, "--sync bsp takes no --k, and --k 2 was given"),
     ],
 )
 def test_wrong_rounds_are_refused(given: dict[str, Any], words: str, data: Path) -> None:

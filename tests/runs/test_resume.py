@@ -166,7 +166,7 @@ def test_a_run_that_is_done_goes_on_to_more_epochs_with_the_same_bits(
 
     random = np.random.default_rng(1)
     np.savez(own, x_train=random.normal(size=(200, 12)).astype("f4"), y_train=np.arange(200) % 5)
-    with pytest.raises(dayfly.RequestError, match="are others than those that the run began with"):
+    with pytest.raises(dayfly.RequestError, match="differ from those that the run began with"):
         dayfly.resume(first.directory, epochs=4, progress=False)
     assert not (tmp_path / "run" / "data").exists()
     assert dayfly.resume(first.directory, progress=False).result == first.result

@@ -71,7 +71,7 @@ class GenerationEnd:
 
     @property
     def planned(self) -> bool:
-        """Whether it was the end of a lifetime, which nobody died of who keeps what he did."""
+        """Whether the first to end had reached the end of its lifetime: nobody died."""
         return self.first is not None and self.first.outcome is Outcome.LIFETIME
 
     @property

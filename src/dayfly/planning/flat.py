@@ -1,6 +1,6 @@
 """The flat buffer that workers sum: how many elements, in which buckets, whole after which layer.
 
-As `train.flat` and `train.averaging` make it, from what a profile says of the layers.
+As `training.flat` and `training.averaging` make it, from what a profile says of the layers.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from dayfly.planning.timing import Steps, timed
 from dayfly.planning.traffic import moved_by, together
 from dayfly.planning.uneven import slowest
 from dayfly.planning.work import cut_backward, direction, passed
-from dayfly.wire.collectives import most_chunks
+from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
 from dayfly.wire.collectives.overlapped import (
     overlapped_bytes,
@@ -100,9 +100,11 @@ def sum_of(
         case "pipelined":
             takes_s = partial(pipelined_s, s, n, rate)
             requests, moved = k_reduce_requests(n, n), k_reduce_bytes(s, n)
-        case _:
+        case "all-reduce" | "k-reduce" | "scatter-reduce":
             takes_s = partial(k_reduce_s, s, n, owners, rate)
             requests, moved = k_reduce_requests(n, owners), k_reduce_bytes(s, n)
+        case _:
+            raise no_closed_form(algorithm)
     copies = (n - 1) * _to_everyone(algorithm, n, owners, count) if means.direct else 0
     puts, gets = requests
     up, down = moved

@@ -34,8 +34,8 @@ def predict(
 
     platform: whose prices the bill has. store: whose prices its messages have; None: they cost
     nothing. most_simulated: workers up to which every message is gone through; with more, closed
-    forms say what collectives take (`plan.many`). Raises RequestError for what cannot be run or not
-    be predicted, for memory sizes that the profile does not have, and if the catalogue has no
+    forms say what collectives take (`planning.many`). Raises RequestError for what cannot be run or
+    not be predicted, for memory sizes that the profile does not have, and if the catalogue has no
     prices.
     """
     check_configuration(profile, configuration)

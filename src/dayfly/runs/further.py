@@ -96,6 +96,6 @@ def take_inputs_again(record: Record, job: Job, store: Store) -> None:
     if place(arrays, store, job.seed, note=lambda text: None) != tuple(record.parts):
         store.clear("data")
         raise RequestError(
-            f"the data {str(job.data)!r} are others than those that the run began with: put the "
+            f"the data {str(job.data)!r} differ from those that the run began with: put the "
             "former ones there, or start a run anew (init= takes this one's weights)"
         )

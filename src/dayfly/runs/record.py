@@ -72,7 +72,7 @@ class RunRecord:
         kind = str(tree.pop("kind", JOB))
         if kind == SIMULATION:
             raise RequestError(
-                f"{str(directory)!r} holds a simulated run, which there is no going on with: "
+                f"{str(directory)!r} holds a simulated run, which cannot be resumed: "
                 "simulate its plan again by dayfly simulate, or run it by dayfly train --plan"
             )
         if kind != cls.kind and kind in _COMMANDS:

@@ -38,9 +38,10 @@ class Task:
     made_with: what the function's process should compute with (`runs.made_with`); empty: nobody
     said. allow_other_cpu: whether another is only said.
 
-    compress: how gradients are made smaller; see `train.compression.compression`. pieces: in which
-    a worker computes its share of a batch, one after another. pipelining: of a model that is cut.
-    on_nan: see `runs.settings.Settings`. weighting: how losses of parts of a batch are combined.
+    compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
+    which a worker computes its share of a batch, one after another. pipelining: of a model that is
+    cut. on_nan: see `runs.settings.Settings`. weighting: how losses of parts of a batch are
+    combined.
     """
 
     run: str

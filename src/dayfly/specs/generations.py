@@ -4,7 +4,7 @@
           generation 1   4 workers, file://, from the checkpoint before step 120
 
 A run is a sequence of generations, if only of one. Size, platform and channel belong to a
-generation, not to the run, so that a later one may have others.
+generation, not to the run. Today all generations of a life have the same; a resume may change them.
 """
 
 from __future__ import annotations

@@ -50,18 +50,18 @@ class ProtocolDescription:
         """
         if not self.averages and k is not None:
             return (
-                f"--k {k} is for --sync local-sgd: replicas of {self.name} are equal after every "
-                "step"
+                f"--sync {self.name} takes no --k, and --k {k} was given: its replicas are equal "
+                "after every step"
             )
         if self.averages and k is None:
             return f"--sync {self.name} needs --k: the steps between two averages, or epoch"
         if compress != "none" and self.averages:
             return (
-                f"--compress {compress} is for the gradients of --sync bsp: {self.name} averages "
-                "the models themselves, whose weights must not be rounded"
+                f"--sync {self.name} cannot have --compress {compress}, which is for gradients: it "
+                "averages the models themselves, whose weights must not be rounded"
             )
         if cut and not self.cuts:
-            return f"--cut is for --sync bsp: {self.name} averages replicas of the whole model"
+            return f"--sync {self.name} cannot have --cut: it averages replicas of the whole model"
         return None
 
 

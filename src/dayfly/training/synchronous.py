@@ -26,7 +26,7 @@ class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
     The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
-    more (see `train.weighting`). apart: whether what is no gradient is a bucket of its own.
+    more (see `training.weighting`). apart: whether what is no gradient is a bucket of its own.
     own_loss: this worker's share of the loss of the step that it computed last.
     """
 

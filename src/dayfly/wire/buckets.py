@@ -37,9 +37,16 @@ def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
 def bucket_spans(
     sizes: Sequence[int], ends: Sequence[int], length: int, *, apart: bool
 ) -> tuple[list[int], tuple[Span, ...]]:
-    """The bucket of each size, and the buckets' spans, the last to the end of all `length`.
+    """Where the buckets lie in a flat buffer.
 
-    apart: what is after the sizes is a span of its own.
+    Args:
+        sizes: elements of each parameter, in the order in which they become ready.
+        ends: how many of them are in each bucket and those before it.
+        length: elements of the whole buffer.
+        apart: whether what follows the parameters is a span of its own, or part of the last one.
+
+    Returns:
+        The number of each parameter's bucket; the span of each bucket.
     """
     spans: list[Span] = []
     bucket_of: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dayfly.errors import RequestError
 from dayfly.planning.simulation.phases import Summing, length_s
 from dayfly.planning.simulation.ways import Line, Way, left_of_bandwidth
 from dayfly.wire.collectives import collective
@@ -78,3 +79,9 @@ def test_bandwidth_declines_between_the_points_that_are_given() -> None:
     found = [left_of_bandwidth(decline, n) for n in (1, 8, 12, 16, 40, 64, 1000)]
     assert found == pytest.approx([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
     assert left_of_bandwidth((), 1000) == 1.0
+
+
+def test_what_has_no_closed_form_is_refused_and_not_taken_for_another() -> None:
+    way = Way(up=line(UP), down=line(DOWN))
+    with pytest.raises(RequestError, match="--collective tree: dayfly has no closed form"):
+        Summing(collective="tree", ranks=4, nbytes=8.0, way=way).phases()

@@ -15,8 +15,8 @@ Ints = NDArray[np.int64]
 def on_arrays(equation: Callable[..., float]) -> Callable[..., Array]:
     """The same equation, element by element.
 
-    For those of `plan.formulas` that only add, multiply and divide: they hold for arrays as they
-    stand, but their types say numbers.
+    For those of `planning.formulas` that only add, multiply and divide: they hold for arrays as
+    they stand, but their types say numbers.
     """
     return cast("Callable[..., Array]", equation)
 

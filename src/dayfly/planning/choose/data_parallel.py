@@ -6,9 +6,9 @@
 
 All (W, M, A, K), with K a power of two, are gone through, but for W that cannot be better: a step
 computes as long as its largest share, so of all W with one largest share the smallest is taken. mu
-is the least that fits into memory. A step is what `plan.many` says: every bucket's all-reduce
+is the least that fits into memory. A step is what `planning.many` says: every bucket's all-reduce
 begins when its gradients are whole and the bucket before is through. So the front is exact within
-these closed forms, and no further; `plan.predict` says what a run's own schedules take.
+these closed forms, and no further; `planning.predict` says what a run's own schedules take.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The problems of `pipelines`, from a profile and the catalogue.
 
 FuncPipe's equation 3b has mu a + copies s + s_0 for a function's memory. A worker's parts, which
-`plan.memory` has, are put into these terms: what goes by parameters into `copies`, what goes by a
-micro-batch into `a`, and the rest into s_0. They do not quite go in; so `spare_mib` makes room, and
-who chooses asks `plan.memory` afterwards.
+`planning.memory` has, are put into these terms: what goes by parameters into `copies`, what goes by
+a micro-batch into `a`, and the rest into s_0. They do not quite go in; so `spare_mib` makes room,
+and who chooses asks `planning.memory` afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Profile, SizeProfile
 
 _MIB = 2**20
-#: Activations take so much more than their bytes (`plan.memory`).
+#: Activations take so much more than their bytes (`planning.memory`).
 _GAPS = 1.08
 
 

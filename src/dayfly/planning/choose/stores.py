@@ -10,7 +10,7 @@ nothing up, and asks for nothing.
 Equation 3 has transfers one after another, as if the store carried one at a time. That is right for
 a store that is the bottleneck. Over lines of their own functions are sooner through, in n + 2
 transfers (docs/formulas.md): it is hard on such a store where there are many functions, so near
-equals should be predicted before one is believed (`plan.predict`).
+equals should be predicted before one is believed (`planning.predict`).
 """
 
 from __future__ import annotations

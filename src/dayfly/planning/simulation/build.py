@@ -1,9 +1,9 @@
 """From a profile and a configuration to the course of a run: what there is to be simulated.
 
-What a round takes when nothing happens is predicted (`plan.epochs`): for few workers its schedules
-in virtual time, for many their closed forms. What a scenario changes follows from the phases of a
-round (`rounds`, `staged`), which differ a little from that: by as much as they differ when nothing
-happens, rounds are made longer or shorter always.
+What a round takes when nothing happens is predicted (`planning.epochs`): for few workers its
+schedules in virtual time, for many their closed forms. What a scenario changes follows from the
+phases of a round (`rounds`, `staged`), which differ a little from that: by as much as they differ
+when nothing happens, rounds are made longer or shorter always.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.planning.simulation.ways import Way
-from dayfly.wire.collectives import most_chunks
+from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.overlapped import lag
 from dayfly.wire.collectives.push_pull import push_pull_s
 from dayfly.wire.collectives.ring import chunked_ring_s
@@ -57,7 +57,11 @@ class Summing:
 
     def phases(self) -> tuple[Phase, ...]:
         """From the moment at which every rank has its contribution; none for one rank."""
-        return _FORMS[self.collective](self) if self.ranks > 1 and self.nbytes else ()
+        if self.ranks == 1 or not self.nbytes:
+            return ()
+        if self.collective not in _FORMS:
+            raise no_closed_form(self.collective)
+        return _FORMS[self.collective](self)
 
     def up_s(self, nbytes: float, senders: float) -> float:
         """How long a message occupies an uplink while so many ranks of each group send."""

@@ -3,7 +3,7 @@
     seconds   of the run: compute, transfer, sync, overhead, start-up (`Option.run_breakdown`)
     dollars   of the bill, by kind
 
-CE-scaling explains its choice by the terms of equations 2 and 4 (`plan.choose.stores_beside`).
+CE-scaling explains its choice by the terms of equations 2 and 4 (`planning.choose.stores_beside`).
 These are of a run as it is predicted, whatever it is: pipelines and all collectives, too.
 """
 

@@ -7,8 +7,8 @@
     options      seconds, dollars and memory as `dayfly predict` has them
 
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
-plan with too many for the time that is left is predicted by the closed forms of `plan.many`, and
-says so.
+plan with too many for the time that is left is predicted by the closed forms of `planning.many`,
+and says so.
 """
 
 from __future__ import annotations

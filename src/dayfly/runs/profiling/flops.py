@@ -28,9 +28,9 @@ from dayfly.training.randomness import DROPOUT, seeded
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:
     """FLOPs of each layer's forward pass for n samples; of a model that is no list, of all of it.
 
-    model: on the meta device (`train.stages.build.build_skeleton`). samples: as for `layer_bytes`;
-    n and 2n of them tell apart what grows with them. Raises RequestError if the model cannot be
-    run there, and ValueError for one that is elsewhere.
+    model: on the meta device (`training.stages.build.build_skeleton`). samples: as for
+    `layer_bytes`; n and 2n of them tell apart what grows with them. Raises RequestError if the
+    model cannot be run there, and ValueError for one that is elsewhere.
     """
     if any(p.device.type != "meta" for p in model.parameters()):
         raise ValueError("FLOPs are counted without computing: build the model on the meta device")

@@ -1,7 +1,7 @@
 """`dayfly profile --from-catalogue`: a job's profile on a platform that is not there to be asked.
 
 The job is looked at here, without computing: its layers' bytes and FLOPs on the meta device. The
-rest is rows of the catalogue (`plan.catalogued`). Only the memory that a worker takes without a
+rest is rows of the catalogue (`planning.catalogued`). Only the memory that a worker takes without a
 model is measured, in a process of its own: that depends on Python and torch, not on the platform.
 """
 

@@ -59,10 +59,10 @@ def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Lay
     """Bytes of each layer of a job's model, the loss counted to the last; of one that is no list of
     layers, of all of it.
 
-    samples: a few of the data, as `train.probe.array_samples` or `dataset_samples` give them. They
-    are brought to where the model is: on the meta device nothing is computed. Otherwise the model
-    computes, and stays as it is, its buffers and the random generators included. What one tensor
-    serves in several layers counts to the first.
+    samples: a few of the data, as `training.probe.array_samples` or `dataset_samples` give them.
+    They are brought to where the model is: on the meta device nothing is computed. Otherwise the
+    model computes, and stays as it is, its buffers and the random generators included. What one
+    tensor serves in several layers counts to the first.
     """
     several = list(samples) if len(samples) > 1 else list(samples) * 2
     once, twice = (default_collate(some) for some in (several, several * 2))

@@ -87,7 +87,7 @@ def mb(count: float) -> str:
 def table(
     caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, foot: Sequence[Any] = ()
 ) -> str:
-    """A table: the first column names its rows. Strings are aligned left, all else right."""
+    """A table: the first column names its rows. Columns of numbers or amounts are aligned right."""
     body = [list(row) for row in rows]
     numeric = [
         all(not isinstance(row[column], str) or _is_amount(row[column]) for row in body)

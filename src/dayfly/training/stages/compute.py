@@ -4,9 +4,9 @@
     packed (bytes)   <- gradients of what came in  <-  gradients of what went out  backward
 
 The first stage begins with samples, the last one ends with the loss. The weights' gradients add up
-in a flat buffer (see `train.flat`), micro-batch by micro-batch in their order, so their bits depend
-neither on the schedule nor on the cut: dropout is seeded for each layer by its number in the whole
-model. (FuncPipe section 3.2; GPipe section 2.)
+in a flat buffer (see `training.flat`), micro-batch by micro-batch in their order, so their bits
+depend neither on the schedule nor on the cut: dropout is seeded for each layer by its number in the
+whole model. (FuncPipe section 3.2; GPipe section 2.)
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Stage:
 
     receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
     loss: of the step so far, weighted; the last stage's. weights: of its parts, see
-    `train.weighting`. flat: None: one of its own.
+    `training.weighting`. flat: None: one of its own.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ class Ends(ABC):
 
 
 class ChannelKind(ABC):
-    """One kind of channel: a file in `kinds`, and a line in `CHANNELS`.
+    """One kind of channel: a file in `kinds`, and an entry of `_BUILT_IN` in `channels`.
 
     Attributes:
         schemes: of its URLs.

@@ -105,8 +105,18 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
             f"{world_size}"
         )
     if not 1 <= aggregators <= world_size:
-        raise RequestError(f"--aggregators {aggregators}: give 1 to {world_size}, the workers")
+        raise RequestError(
+            f"--aggregators {aggregators}: give 1 to {world_size}, as there are workers"
+        )
     return k_reduce(aggregators)
+
+
+def no_closed_form(collective: str) -> RequestError:
+    """What to raise for a collective of another package, whose cost is known by its schedule."""
+    return RequestError(
+        f"--collective {collective}: dayfly has no closed form of what it takes, which many "
+        "workers, plan and simulate need: predict fewer workers, or give a collective of dayfly's"
+    )
 
 
 def most_chunks(name: str) -> int:
