@@ -14,7 +14,7 @@ from dayfly.errors import RequestError
 from dayfly.life import checkpoints, leadership
 from dayfly.life.leadership import HEAD, Deposed, Leadership, leader_of
 from dayfly.life.led_store import LedStore
-from dayfly.wire.stores.base import Store
+from dayfly.wire.stores.base import Store, StoreUnreachable, Version
 from dayfly.wire.stores.files import FileStore
 from tests.store.places import s3
 
@@ -144,3 +144,20 @@ def test_a_damaged_head_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / HEAD).write_text('{"term": 0}')
     with pytest.raises(RequestError, match=f"{HEAD}.*make sure that no coordinator runs it"):
         Leadership.take(FileStore(tmp_path))
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_renewal_whose_answer_was_lost_deposes_nobody(tmp_path: Path) -> None:
+    class Deaf(FileStore):
+        def put_if(self, *put: object) -> Version | None:  # type: ignore[override]
+            super().put_if(*put)  # type: ignore[arg-type]
+            raise StoreUnreachable("no answer")
+
+    store = FileStore(tmp_path)
+    with Leadership.take(store, lease_s=LONG_S) as leader:
+        leader._store = Deaf(tmp_path)
+        with pytest.raises(StoreUnreachable):
+            leader.check(renew=True)
+        leader._store = store
+        leader.check(renew=True)
+        assert head(store)["renewals"] == 2, "it was put once more: the first may be long ago"

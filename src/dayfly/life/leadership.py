@@ -177,6 +177,12 @@ class Leadership(Closing):
         version = self._store.put_if(HEAD, _text(head), self._version)
         if version is None:
             found = _read(self._store)
+            if found is not None and found[0].leader == head.leader:
+                # An earlier put of this leader had won, and its answer was lost. It may be old.
+                head = replace(head, renewals=found[0].renewals + 1)
+                version = self._store.put_if(HEAD, _text(head), found[1])
+                found = None if version is not None else _read(self._store)
+        if version is None:
             self._lost = "nobody" if found is None else f"{found[0].where} (term {found[0].term})"
             return
         self._head, self._version, self._renewed_s = head, version, began_s
