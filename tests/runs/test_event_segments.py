@@ -13,6 +13,7 @@ from dayfly.life.leadership import Deposed
 from dayfly.runs.event_segments import EVERY_S, EventSegments, as_files
 from dayfly.runs.following import DirectoryEvents, StoreEvents
 from dayfly.specs.events import Begun, EpochTold
+from dayfly.wire.stores.base import Buffer, StoreUnreachable, Version
 from dayfly.wire.stores.files import FileStore
 
 
@@ -60,6 +61,25 @@ def test_the_next_life_goes_on_and_the_one_before_is_refused(tmp_path: Path) -> 
     assert [one.asked_at for _, one in events.look() if isinstance(one, Begun)] == [1.0, 2.0]
     second.add("coordinator", [record("over")])
     assert len(list(events.look())) == 1, "from the position on"
+
+
+def test_a_put_whose_answer_was_lost_is_known_again(tmp_path: Path) -> None:
+    class Deaf(FileStore):
+        answers = iter([False, True, True])
+
+        def put_new(self, name: str, data: Buffer) -> Version | None:
+            version = super().put_new(name, data)
+            if not next(self.answers):
+                raise StoreUnreachable("no answer")
+            return version
+
+    segments = EventSegments(Deaf(tmp_path))
+    with pytest.raises(StoreUnreachable):
+        segments.add("coordinator", [record("begun", asked_at=1.0)])
+    segments.add("coordinator", [record("over", run_s=1.0, peak_mib=1)])
+    assert names(FileStore(tmp_path)) == ["events/000000", "events/000001"]
+    told = [event.kind for _, event in StoreEvents(FileStore(tmp_path)).look()]
+    assert told == ["begun", "over"], "each once"
 
 
 @pytest.mark.parametrize("line", ["", "[]", '["../evil", {}]', '["worker-0", 7]', "\xff", "[1, 2]"])

@@ -63,14 +63,21 @@ class EventSegments:
             self._put()
 
     def _put(self) -> None:
-        data = "".join(f"{line}\n" for line in self._lines).encode()
-        name = f"{FOLDER}/{self._next:06d}"
-        if self._store.put_new(name, data) is None:
-            raise Deposed(
-                f"another coordinator leads the run in {self._store} by now: it wrote {name}"
-            )
-        self._next += 1
-        self._lines = []
+        while self._lines:
+            data = "".join(f"{line}\n" for line in self._lines).encode()
+            name = f"{FOLDER}/{self._next:06d}"
+            put = self._lines
+            if self._store.put_new(name, data) is None:
+                there = self._store.get(name)
+                if not there or not data.startswith(there):
+                    raise Deposed(
+                        f"another coordinator leads the run in {self._store} by now: it wrote "
+                        f"{name}"
+                    )
+                # An earlier put of these lines had won, and its answer was lost.
+                put = put[: there.count(b"\n")]
+            self._next += 1
+            self._lines = self._lines[len(put) :]
         self._due_s = self._now() + EVERY_S
 
 
