@@ -22,6 +22,7 @@ from dayfly.life.faults import Fault
 from dayfly.life.leadership import LEASE_S
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores import open_store
+from dayfly.wire.stores.files import FileStore
 from tests.runs import coordinator, small
 from tests.store.places import s3
 
@@ -124,6 +125,20 @@ def test_what_is_no_run_is_refused(runs: str, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="run_id"):
         dayfly.load(f"{runs}/evil")
     assert not (tmp_path / "run").exists()
+
+
+def test_no_copy_is_made_in_the_place_of_the_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match="itself, where its copy was to be"):
+        dayfly.train(small.job(data), store=f"file://{tmp_path}/runs", progress=False)
+    assert not (tmp_path / "runs").exists()
+    there = FileStore(tmp_path / "runs" / "one")
+    there.put("run.json", b'{"format": 3, "run_id": "one"}')
+    with pytest.raises(RequestError, match="itself, where its copy was to be"):
+        dayfly.load(there.url)
+    assert [info.name for info in there.list()] == ["run.json"]
 
 
 @pytest.mark.slow  # it waits for a lease

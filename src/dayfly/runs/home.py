@@ -87,6 +87,7 @@ def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterat
         yield Home(FileStore(directory), directory)
         return
     store = open_store(url)
+    _refuse_same(store, directory)
     try:
         leadership = Leadership.take(store, note=note)
     except StoreError as error:
@@ -143,6 +144,7 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
     store = open_store(run.rstrip("/"))
     run_id = read(_Named, record_in(store), f"{store}/{RECORD}", remedy=REMEDY).run_id
     directory = (directory or USUAL / run_id).expanduser().absolute()
+    _refuse_same(store, directory)
     if not (directory / RECORD).exists():
         with fresh_directory(directory):
             copy(store, directory)
@@ -178,6 +180,15 @@ def copy(store: Store, directory: Path) -> None:
     with suppress(ObjectMissing):
         kept_files.download(store, WEIGHTS, beside)
         beside.replace(directory / WEIGHTS)
+
+
+def _refuse_same(store: Store, directory: Path) -> None:
+    """Raises RequestError for a copy in the very place of the run: each would write over both."""
+    if isinstance(store, FileStore) and store.root.resolve() == directory.resolve():
+        raise RequestError(
+            f"{store.url} keeps the run in {str(directory)!r} itself, where its copy was to be: "
+            "name another directory by --run-dir, or work in another one"
+        )
 
 
 def _generation(store: Store) -> object:
