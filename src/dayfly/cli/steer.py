@@ -101,7 +101,9 @@ def stop(run: str, timeout_s: float) -> None:
                 f"{kept.name} has not ended {timeout_s:g} s after it was asked to: {runner} runs it"
             )
         time.sleep(_FAR_LOOK_S if kept.directory is None else _LOOK_S)
-    print(f"{kept.name} is {kept.record()['status']}")
+    if (status := kept.record()["status"]) == "running":
+        raise RunFailed(f"{kept.name} was not stopped: its coordinator ended without a word")
+    print(f"{kept.name} is {status}")
 
 
 def follow(run: str) -> str:

@@ -125,12 +125,14 @@ def home_of(record: RunRecord, directory: Path) -> Store:
 
 
 def found(run: str | Path, directory: Path | None = None) -> Path:
-    """The directory of a run that is named by it, or by its URL; of a URL, a copy is made.
+    """The directory of a run that is named by it, or by its URL, of which a copy is made.
+
+    A copy that is there is brought up to date with its store, unless a coordinator of this machine
+    writes there.
 
     Args:
         run: a directory, or a URL such as `s3://bucket/runs/digits-1`.
-        directory: for the copy; None: `runs/<run id>`. One that has a copy already is brought up
-            to date, unless a coordinator of this machine writes there.
+        directory: for the copy; None: `runs/<run id>`.
 
     Raises:
         RequestError: there is no run, or the directory holds something else.
@@ -140,7 +142,7 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
             raise RequestError(
                 "--resume goes on with what is in the run's directory: leave out --run-dir"
             )
-        return Path(run).expanduser().absolute()
+        return _up_to_date(Path(run).expanduser().absolute())
     store = open_store(run.rstrip("/"))
     run_id = read(_Named, record_in(store), f"{store}/{RECORD}", remedy=REMEDY).run_id
     directory = (directory or USUAL / run_id).expanduser().absolute()
@@ -155,9 +157,16 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
             f"{str(directory)!r} holds another run than {store}: name another directory by "
             "--run-dir"
         )
-    if holder(directory) is None:
-        with locked(directory):
-            copy(store, directory)
+    return _up_to_date(directory)
+
+
+def _up_to_date(directory: Path) -> Path:
+    """Of a copy of a run in a store: as that is now, unless a coordinator here writes there."""
+    if (directory / RECORD).exists():
+        url = read_record(directory).get("store")
+        if isinstance(url, str) and holder(directory) is None:
+            with locked(directory):
+                copy(open_store(url), directory)
     return directory
 
 
