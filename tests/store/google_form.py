@@ -12,7 +12,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -196,7 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client has gone meanwhile
+                self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing is printed."""
