@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.dataclass_json import read
-from dayfly.runs.report import passes
-from dayfly.runs.report.passes import Work
+from dayfly.runs.report import spans
+from dayfly.runs.report.spans import Work
 from dayfly.runs.report.timeline import Timeline
 from dayfly.runs.report.timeline import timeline as made_of_records
 from dayfly.runs.settings import Settings
@@ -133,7 +133,7 @@ def timeline(coordinator: Iterable[Json], workers: Mapping[int, Any], *, running
 
 def works(workers: Mapping[int, Iterable[Json]]) -> list[Work]:
     """Of records as a file has them."""
-    return passes.works({rank: told(trees) for rank, trees in workers.items()})
+    return spans.works({rank: told(trees) for rank, trees in workers.items()})
 
 
 def settings_of(tree: Json) -> Settings:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dayfly.runs.report import bubbles
-from dayfly.runs.report.passes import Pass, Work, passes_of
+from dayfly.runs.report import stages
+from dayfly.runs.report.spans import Pass, Work, passes_of
 from dayfly.runs.report.stages import Stages
 from tests.report.made_up import settings_of, step_told, works
 from tests.report.pipelines import Made
@@ -108,7 +108,7 @@ def test_a_step_is_computing_bare_transfer_and_waiting(ms: list[int], transfer_m
         transfer_ms=float(transfer_ms),
         cut=tuple(range(1, len(ms))),
     )
-    for one in bubbles.by_stage(works_of(made), stages_of(made)):
+    for one in stages.by_stage(works_of(made), stages_of(made)):
         whole = one.computing_ms + one.bare_transfer_ms + one.waiting_ms
         assert whole == pytest.approx(one.step_ms)
         assert one.computing_ms == pytest.approx((1 - one.bubble) * one.step_ms)
@@ -117,7 +117,7 @@ def test_a_step_is_computing_bare_transfer_and_waiting(ms: list[int], transfer_m
 
 def test_stages_in_figures() -> None:
     made = Made(transfer_ms=6.0, apply_ms=8.0)
-    times = bubbles.by_stage(works_of(made), stages_of(made))
+    times = stages.by_stage(works_of(made), stages_of(made))
     assert [(one.forward_ms, one.backward_ms, one.apply_ms) for one in times] == [
         (10.0, 20.0, 8.0),
         (20.0, 40.0, 8.0),
@@ -126,13 +126,13 @@ def test_stages_in_figures() -> None:
     # f: 10 + 6 + 4 * 20 + 6 + 10 till the last one's; b: 20 + 6 + 4 * 40 + 6 + 20; apply 8.
     assert [one.step_ms for one in times] == [332.0] * 3
     assert [one.bubble for one in times] == pytest.approx([1 - 128 / 332, 1 - 248 / 332, 204 / 332])
-    said = bubbles.words(times, stages_of(made))
+    said = stages.words(times, stages_of(made))
     assert said == (
         "Stage 1 (layers 4 to 8) is the slowest: 60 ms a micro-batch, 1.5 times the mean of the "
         "stages. The bubble is 49% of a step; 33% would be ideal for 3 equal stages and 4 "
         "micro-batches."
     )
-    table = bubbles.stage_table(times, stages_of(made))
+    table = stages.stage_table(times, stages_of(made))
     assert '<th scope="row">stage 1</th><td class="number">4 to 8</td>' in table
     assert '<td class="number">2048</td><td class="number">20.00</td>' in table
     assert '<tfoot><tr><th scope="row">mean</th>' in table
@@ -140,11 +140,11 @@ def test_stages_in_figures() -> None:
 
 def test_equal_stages_have_no_bottleneck() -> None:
     made = Made(forward_ms=(10.0, 10.1, 10.0), backward_ms=(20.0, 20.0, 20.0))
-    said = bubbles.words(bubbles.by_stage(works_of(made), stages_of(made)), stages_of(made))
+    said = stages.words(stages.by_stage(works_of(made), stages_of(made)), stages_of(made))
     assert said.startswith("No stage is a bottleneck: all compute for about 30 ms a micro-batch.")
 
 
 def test_a_link_that_is_slower_than_any_stage_is_named() -> None:
     made = Made(transfer_ms=100.0)
-    said = bubbles.words(bubbles.by_stage(works_of(made), stages_of(made)), stages_of(made))
+    said = stages.words(stages.by_stage(works_of(made), stages_of(made)), stages_of(made))
     assert "But the uplink of stage 1 is busy for longer than any stage computes" in said

@@ -18,7 +18,7 @@ from dayfly.runs.choosing.goal import Goal
 from dayfly.runs.choosing.place import Place
 from dayfly.runs.report import choice_picture
 from dayfly.runs.report.choice import check_plot, page, write_plot
-from dayfly.runs.report.choice_front import Axis
+from dayfly.runs.report.choice_drawings import Axis
 from tests.choose.lambda_by_hand import job
 from tests.report.browser import opened
 

@@ -11,9 +11,9 @@ import pytest
 from dayfly.dataclass_json import read
 from dayfly.planning.plan import Plan
 from dayfly.runs.records import JobFacts
-from dayfly.runs.report import planned as page
+from dayfly.runs.report import comparison as page
 from dayfly.runs.report.comparison import Compared, Comparison, lived_s
-from dayfly.runs.report.step_parts import step_parts
+from dayfly.runs.report.spans import step_parts
 from tests.planning.test_plan_file import PLAN, PROFILE
 from tests.reading.test_dataclass_json import ONE
 from tests.report.made_up import events, told

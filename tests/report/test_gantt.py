@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from dayfly.runs.report import gantt
-from dayfly.runs.report.passes import Work
+from dayfly.runs.report import pipeline
+from dayfly.runs.report.spans import Work
 from dayfly.runs.report.stages import Stages
 from tests.report.made_up import settings_of, works
 from tests.report.pipelines import Made
@@ -24,9 +24,9 @@ def test_the_median_step_of_those_that_are_whole() -> None:
     told = [work(0, n, ms) for n, ms in enumerate((50.0, 10.0, 30.0, 99.0))]
     told += [work(1, n, ms) for n, ms in enumerate((5.0, 20.0, 60.0))]
     # Longest of both: 50, 20, 60. Step 3 was told by one worker only.
-    assert gantt.median_step(told) == [told[0], told[4]]
-    assert gantt.median_step([work(0, 3, 1.0, 0), work(0, 3, 2.0, 1)])[0].key == (0, 3)
-    assert gantt.median_step([]) == []
+    assert pipeline.median_step(told) == [told[0], told[4]]
+    assert pipeline.median_step([work(0, 3, 1.0, 0), work(0, 3, 2.0, 1)])[0].key == (0, 3)
+    assert pipeline.median_step([]) == []
 
 
 def step_of(made: Made) -> tuple[list[Work], Stages]:
@@ -34,7 +34,7 @@ def step_of(made: Made) -> tuple[list[Work], Stages]:
     assert stages is not None
     ranks = range(stages.count * stages.replicas)
     told = {rank: [made.record(100.0, 0, stages.stage_of(rank))] for rank in ranks}
-    return gantt.median_step(works(told)), stages
+    return pipeline.median_step(works(told)), stages
 
 
 def drawing(chart: str) -> ET.Element:
@@ -46,7 +46,7 @@ def drawing(chart: str) -> ET.Element:
 def test_every_pass_is_drawn_where_it_was() -> None:
     made = Made(replicas=2, transfer_ms=6.0, apply_ms=8.0)
     step, stages = step_of(made)
-    chart = gantt.chart(step, stages)
+    chart = pipeline.chart(step, stages)
     root = drawing(chart)
     rects = root.findall("rect")
     assert len(rects) == 6 * 2 * 4
@@ -73,7 +73,7 @@ def test_every_pass_is_drawn_where_it_was() -> None:
 def test_no_time_is_written_over_the_right_edge() -> None:
     for apply_ms in range(0, 50, 2):
         step, stages = step_of(Made(apply_ms=float(apply_ms)))
-        root = drawing(gantt.chart(step, stages))
+        root = drawing(pipeline.chart(step, stages))
         times = [one for one in root.findall("text") if (one.text or "").endswith(" ms")]
         assert len(times) > 4
         for one in times:
@@ -84,9 +84,9 @@ def test_no_time_is_written_over_the_right_edge() -> None:
 def test_replicas_are_left_out_before_there_are_too_many_passes() -> None:
     made = Made(replicas=16, micro_batches=64)
     step, stages = step_of(made)
-    chart = gantt.chart(step, stages)
+    chart = pipeline.chart(step, stages)
     # 3 stages of 128 passes each: 7 replicas are 2688 of them.
-    assert len(drawing(chart).findall("rect")) == 7 * 3 * 128 <= gantt.MOST_PASSES
+    assert len(drawing(chart).findall("rect")) == 7 * 3 * 128 <= pipeline.MOST_PASSES
     assert "27 replicas are left out, for room." in chart
 
 
@@ -101,7 +101,7 @@ def test_a_step_of_very_many_passes_is_still_a_small_picture() -> None:
         schedule="1f1b",
         cut=tuple(range(1, count)),
     )
-    chart = gantt.chart(*step_of(made))
+    chart = pipeline.chart(*step_of(made))
     assert drawing(chart).findall("rect") == []
     assert len(drawing(chart).findall("path[@class='forward']")) == count
     assert len(chart) < 1_500_000
@@ -109,5 +109,5 @@ def test_a_step_of_very_many_passes_is_still_a_small_picture() -> None:
 
 def test_a_step_without_any_length() -> None:
     stages = Stages(cut=(1,))
-    chart = gantt.chart([work(0, 0, 0.0), work(1, 0, 0.0)], stages)
+    chart = pipeline.chart([work(0, 0, 0.0), work(1, 0, 0.0)], stages)
     assert "worker 1" in chart

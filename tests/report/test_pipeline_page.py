@@ -12,9 +12,9 @@ import pytest
 
 from dayfly.runs.report import detail, write_report
 from dayfly.runs.report.detail import choose, tree
-from dayfly.runs.report.passes import Pass
 from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import RunFiles
+from dayfly.runs.report.spans import Pass
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Timeline, timeline
 from tests.report import made_up

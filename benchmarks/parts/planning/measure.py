@@ -17,7 +17,7 @@ from dayfly.errors import RunFailed
 from dayfly.job import Job
 from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.report.comparison import lived_s
-from dayfly.runs.report.step_parts import step_parts
+from dayfly.runs.report.spans import step_parts
 
 #: A message that does not come is missed soon.
 _WAIT_S = 60.0

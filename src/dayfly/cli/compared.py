@@ -9,8 +9,7 @@ from rich.text import Text
 
 from dayfly.errors import DayflyError
 from dayfly.runs.directory import RECORD
-from dayfly.runs.report.comparison import Comparison
-from dayfly.runs.report.planned import cells
+from dayfly.runs.report.comparison import Comparison, cells
 from dayfly.runs.run import Run
 
 

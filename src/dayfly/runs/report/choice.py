@@ -12,7 +12,7 @@ from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.in_words import dollars, number, seconds
 from dayfly.runs.choosing.choice import Choice, certainty
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.report import choice_bars, choice_cut, choice_front, choice_picture
+from dayfly.runs.report import choice_drawings, choice_picture
 from dayfly.runs.report.markup import folded, pairs, table, text
 
 PAGE, PICTURE = "plan.html", "plan.png"
@@ -56,9 +56,9 @@ def page(choice: Choice) -> str:
         lead=text(f"On {', '.join(map(str, choice.places))}. {certainty(choice)}"),
         words=text(f"{choice.words} {choice.store_words}".strip()),
         tiles=_tiles(choice),
-        front=choice_front.chart(choice),
+        front=choice_drawings.front_chart(choice),
         plans=_plans(choice),
-        bars=choice_bars.chart(choice),
+        bars=choice_drawings.bar_chart(choice),
         cuts=_cuts(choice),
         notes="".join(f'<p class="note">{text(note)}</p>' for note in choice.notes),
         facts=pairs(_facts(choice)),
@@ -115,14 +115,14 @@ def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
 
 
 def _cuts(choice: Choice) -> str:
-    chosen = choice_cut.chart(choice.chosen.plan)
+    chosen = choice_drawings.cut_chart(choice.chosen.plan)
     others = [
         (at, point)
         for at, point in enumerate(choice.front.points, 1)
         if point is not choice.chosen and point.plan.candidate.settings.cut
     ]
     drawn = "".join(
-        f"<h3>{text(f'{at}: {point}')}</h3>{choice_cut.chart(point.plan)}"
+        f"<h3>{text(f'{at}: {point}')}</h3>{choice_drawings.cut_chart(point.plan)}"
         for at, point in others[:_MOST_CUTS]
     )
     return chosen + (folded("Other cuts of the front", drawn) if drawn else "")

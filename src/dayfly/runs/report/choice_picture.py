@@ -11,8 +11,7 @@ from dayfly.planning.choose.in_words import dollars, seconds
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS
-from dayfly.runs.report.choice_bars import PARTS
-from dayfly.runs.report.choice_front import place_of
+from dayfly.runs.report.choice_drawings import PARTS, place_of
 
 #: Colours that colour-blind people tell apart (Okabe and Ito).
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#555555", "#B8A800")

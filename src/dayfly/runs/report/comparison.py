@@ -1,8 +1,8 @@
-"""Predicted against measured: what a run by a plan took, beside what was said beforehand."""
+"""Predicted against measured: what a run by a plan took, beside its prediction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,9 +13,9 @@ from dayfly.runs.directory import PLAN
 from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.planned import Planned
 from dayfly.runs.records import JobFacts, read_any
+from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 from dayfly.runs.report.reading import RunFiles, read_bill
-from dayfly.runs.report.spans import joined
-from dayfly.runs.report.step_parts import PARTS, step_parts
+from dayfly.runs.report.spans import PARTS, joined, step_parts
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
 from dayfly.specs.events import Begun, Ended, Event, Invoked, RolledBack, Told
@@ -210,3 +210,70 @@ def _differences(
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+#: How a figure is shown, by the unit that ends its name.
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_usd": lambda value: usd(value) if value >= 0.01 else f"${value:.8f}",
+    "_mib": lambda value: f"{value:.0f}",
+    "_s": lambda value: f"{value:.4g}",
+}
+
+
+def section(compared: Comparison | None) -> str:
+    """Tables of figures with their errors, and what was not in the plan; nothing without one."""
+    if compared is None:
+        return ""
+    parts = [_words(compared)]
+    if compared.unpredicted is None:
+        figures = {
+            "The run": compared.totals,
+            "A step, by what rank 0 did": compared.parts,
+            "Dollars by kind": compared.kinds,
+            "Through the store, all workers": compared.traffic,
+        }
+        tables = "".join(f"<div>{_figures(name, of)}</div>" for name, of in figures.items())
+        parts.append(f'<div class="columns wide">{tables}</div>')
+        parts.append(f'<p class="note">{_NOTE}</p>')
+    return (
+        '<section aria-labelledby="plan-title"><h2 id="plan-title">Predicted and measured</h2>'
+        f"{''.join(parts)}</section>\n\n"
+    )
+
+
+def cells(figure: Compared) -> tuple[str, str, str, str]:
+    """Name, predicted, measured, and the error in %, as text."""
+    name = figure.name
+    show: Callable[[float], str] = shown
+    if name.startswith("bytes_"):
+        name, show = f"{name.removeprefix('bytes_')} (MB)", mb
+    for ending, one in _UNITS.items():
+        if figure.name.endswith(ending):
+            show = one
+    known = (figure.predicted, figure.measured)
+    predicted, measured = (NOTHING if one is None else show(one) for one in known)
+    # Without the sign of what is rounded to nothing.
+    error = NOTHING if figure.error is None else f"{round(figure.error, 3) + 0.0:+.1%}"
+    return spoken(name), predicted, measured, error
+
+
+def _figures(caption: str, figures: Sequence[Compared]) -> str:
+    heads = ("", "predicted", "measured", "error")
+    return table(caption, heads, [cells(one) for one in figures])
+
+
+def _words(compared: Comparison) -> str:
+    said = []
+    if compared.unpredicted is not None:
+        said.append(f"What ran is not predicted: {compared.unpredicted}.")
+    if compared.differences:
+        said.append(f"Not in the plan: {'; '.join(compared.differences)}.")
+    return "".join(f"<p>{text(one)}</p>" for one in said)
+
+
+_NOTE = (
+    "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. The run "
+    "is the time in which functions lived. Of a step, each moment counts once: for computing; else "
+    "for overhead, which is applying the sum and what no span tells of; else for transfers; else "
+    "for waiting (sync). Measured parts are medians of their own, and need not add up."
+)

@@ -18,8 +18,7 @@ from itertools import groupby, islice
 from math import inf
 from typing import Any
 
-from dayfly.runs.report.passes import Pass
-from dayfly.runs.report.spans import Span, Step
+from dayfly.runs.report.spans import Pass, Span, Step
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Band, Timeline
 

@@ -16,7 +16,7 @@ from dayfly.errors import RequestError
 from dayfly.runs.events import Json
 from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
-from dayfly.runs.report import curves, detail, lives, planned, simulation, tables
+from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
@@ -77,7 +77,7 @@ def write_report(
 
 def render(run: RunFiles, bill: Json | None = None) -> str:
     """The page of a run. bill: in place of the run's own."""
-    coordinator = simulation.on_page(run.record, run.events.coordinator)
+    coordinator = lives.on_page(run.record, run.events.coordinator)
     times = timeline(coordinator, run.events.workers, running=run.running, of_script=run.of_script)
     lived = lives.lives(run.events.coordinator, times, run.status) if run.of_script else ()
     shown_detail = detail.choose(times)
@@ -114,12 +114,12 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
         lead=text(_lead(run, times)),
         error=_error(run),
         tiles=_tiles(run, times, sums, epochs, billed, lived, pipeline),
-        detail_note=text(_detail_note(shown_detail, times, simulation.note(run.record))),
+        detail_note=text(_detail_note(shown_detail, times, lives.note(run.record))),
         timeline_tables=folded("What each worker did, in seconds", tables.work_table(times))
         + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
         lanes="hidden" if run.of_script else "",
         lanes_key="" if run.of_script else ", and l for lanes",
-        planned=planned.section(compared(run)),
+        planned=comparison.section(compared(run)),
         pipeline="" if pipeline is None else pipeline.section(),
         curves=_lives_or_curves(run, lived, epochs, any_figure=bool(figures)),
         bill=tables.bill(billed),
@@ -131,7 +131,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
 def _lead(run: RunFiles, times: Timeline) -> str:
     """One sentence: what it is, and as of when."""
     if isinstance(run.record, SimulationRecord):
-        return simulation.lead(run.record)
+        return lives.lead(run.record)
     began = _utc(times.origin_s) if times.origin_s else "not yet"
     if run.status == "running":
         return f"Running, as of {_utc(times.as_of_s)}. Began {began}."
@@ -191,7 +191,7 @@ def _tiles(
         of_it += ": " + ", ".join(f"{part} {_duration(part_s)}" for part, part_s in named.items())
     tiles.append(("wall time", _duration(wall_s), of_it))
     if simulated is not None:
-        tiles += simulation.tiles(simulated)
+        tiles += lives.simulation_tiles(simulated)
     elif not run.of_script:
         tiles.append(_deaths(times))
     if pipeline is not None:
@@ -290,7 +290,7 @@ def _facts(run: RunFiles, times: Timeline, history: History, lived: Sequence[liv
         what["event lines cut short, passed over"] = run.events.cut_lines
     parts = [tables.facts("Run", what), tables.facts("Settings", dump(record.settings))]
     if isinstance(record, SimulationRecord):
-        parts.append(tables.facts("Scenario", simulation.facts(record)))
+        parts.append(tables.facts("Scenario", lives.scenario(record)))
     if record.made_with:
         parts.append(tables.facts("Made with", record.made_with))
     columns = "".join(f"<div>{part}</div>" for part in parts)

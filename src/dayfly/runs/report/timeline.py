@@ -13,8 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dayfly.runs.report.passes import Pass, passes_of
-from dayfly.runs.report.spans import APART_S, Span, Step, joined, spans_of, step_of
+from dayfly.runs.report.spans import APART_S, Pass, Span, Step, joined, passes_of, spans_of, step_of
 from dayfly.specs.events import (
     Committed,
     Ended,

@@ -1,4 +1,16 @@
-"""The front as SVG: seconds to the right, dollars upwards, a numbered mark for each plan."""
+"""The drawings of a choice's page, as SVG: the front, the seconds of each plan, and its cut.
+
+front   seconds to the right, dollars upwards, a numbered mark for each plan
+bars    seconds of the run by what they are spent on, a bar a plan
+cut     a plan's stages over the model's layers:
+
+stage 0            stage 1         stage 2
+4 x 3072 MiB       4 x 1769 MiB    ...
+| | |#|  | |#|     |#| | |         computing of each layer, upwards
+-----------------------------------------------
+  |#| |  |#| |     | | |#|         bytes of its parameters, downwards
+
+"""
 
 from __future__ import annotations
 
@@ -11,6 +23,7 @@ from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.in_words import dollars, number, seconds
 from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
+from dayfly.runs.choosing.cut import cut_of
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option
 from dayfly.runs.report.markup import text
 
@@ -78,7 +91,7 @@ class Axis:
         return [step * n for n in range(first, math.floor(self.high / step) + 1)]
 
 
-def chart(choice: Choice) -> str:
+def front_chart(choice: Choice) -> str:
     """The drawing with its key."""
     points = choice.front.points
     goal = choice.asked.goal
@@ -225,3 +238,140 @@ def _keys(choice: Choice) -> str:
     rough = any(one.by == CLOSED_FORMS for one in options)
     hollow = ["<span>hollow: predicted by closed forms</span>"] if rough else []
     return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'
+
+
+#: Parts of a run, as `Option.run_breakdown` has them, their class, and their names in the key.
+PARTS = {
+    "compute": ("part-compute", "compute"),
+    "transfer": ("part-transfer", "transfer"),
+    "sync": ("part-sync", "synchronisation: waiting for others"),
+    "overhead": ("part-overhead", "overhead: the optimizer's step, and the rest of a step"),
+    "start-up": ("part-start", "start-up, validation, hand-overs and the end"),
+}
+# Pixels.
+_BAR_ROW, _BAR, _BAR_NAMES, _BAR_ENDS = 24, 15, 390, 150
+_LETTERS = 52
+
+
+def bar_chart(choice: Choice) -> str:
+    """The drawing with its key."""
+    points = choice.front.points
+    longest = max(point.seconds for point in points)
+    scale = (_WIDE - _BAR_NAMES - _BAR_ENDS) / longest
+    parts = []
+    for row, point in enumerate(points):
+        y = row * _BAR_ROW
+        if point is choice.chosen:
+            parts.append(
+                f'<rect class="row-chosen" x="0" y="{y}" width="{_WIDE}" height="{_BAR_ROW}" '
+                'rx="4"/>'
+            )
+        name = f"{row + 1}  {point.plan.short}"
+        short = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
+        kind = "strong" if point is choice.chosen else "plain"
+        parts.append(
+            f'<text class="{kind}" x="6" y="{y + 16}"><title>{text(str(point))}</title>'
+            f"{text(short)}</text>"
+        )
+        x = float(_BAR_NAMES)
+        for part, spent_s in point.plan.run_breakdown.items():
+            wide = spent_s * scale
+            if wide >= 0.1:
+                parts.append(
+                    f'<rect class="{PARTS[part][0]}" x="{x:.1f}" y="{y + (_BAR_ROW - _BAR) / 2}" '
+                    f'width="{wide:.1f}" height="{_BAR}">'
+                    f"<title>{text(f'{part}: {seconds(spent_s)}')}</title></rect>"
+                )
+            x += wide
+        parts.append(
+            f'<text x="{x + 8:.1f}" y="{y + 16}">'
+            f"{text(f'{seconds(point.seconds)}, {dollars(point.usd)}')}</text>"
+        )
+    used = [part for part in PARTS if any(point.plan.run_breakdown.get(part) for point in points)]
+    keys = "".join(
+        f'<span><svg width="12" height="12" aria-hidden="true"><rect class="{PARTS[part][0]}" '
+        f'width="12" height="12" rx="3"/></svg>{text(PARTS[part][1])}</span>'
+        for part in used
+    )
+    return (
+        f'<div class="drawing"><svg viewBox="0 0 {_WIDE} {len(points) * _BAR_ROW}" role="img" '
+        f'aria-label="Seconds of each plan by what they are spent on">{"".join(parts)}</svg></div>'
+        f'<p class="keys">{keys}</p>'
+    )
+
+
+# Pixels.
+_CUT_LEFT, _CUT_HEAD, _CUT_UP, _CUT_DOWN, _CUT_FOOT = 92, 56, 110, 64, 22
+_NARROW = 92
+
+
+def cut_chart(option: Option) -> str:
+    """The drawing with its key; of a model that is not cut one stage."""
+    layers, stages = cut_of(option)
+    each = (_WIDE - _CUT_LEFT) / len(layers)
+    most_s = max(layer.compute_s for layer in layers) or 1.0
+    most_bytes = max(layer.parameter_bytes for layer in layers) or 1.0
+    base = _CUT_HEAD + _CUT_UP
+    high = base + _CUT_DOWN + _CUT_FOOT
+    whole_s = sum(layer.compute_s for layer in layers) or 1.0
+    parts = []
+    for index, stage in enumerate(stages):
+        x, wide = _CUT_LEFT + stage.layers.start * each, len(stage.layers) * each
+        look = "stage-a" if index % 2 == 0 else "stage-b"
+        share = sum(layers[at].compute_s for at in stage.layers) / whole_s
+        mb = sum(layers[at].parameter_bytes for at in stage.layers) / 1e6
+        size = "any memory" if stage.memory_mib is None else f"{stage.memory_mib} MiB"
+        title = (
+            f"stage {index}, layers {stage.layers.start} to {stage.layers.stop - 1}: "
+            f"{stage.replicas} x {size}, peak {stage.peak_mib:.0f} MiB; {share:.0%} of computing, "
+            f"{mb:.4g} MB of parameters"
+        )
+        parts.append(
+            f'<rect class="{look}" x="{x + 1:.1f}" y="{_CUT_HEAD - 12}" width="{wide - 2:.1f}" '
+            f'height="7" rx="2"><title>{text(title)}</title></rect>'
+        )
+        if wide >= _NARROW:
+            parts.append(f'<text class="strong" x="{x + 2:.1f}" y="14">stage {index}</text>')
+            parts.append(
+                f'<text x="{x + 2:.1f}" y="31">{text(f"{stage.replicas} x {size}")}</text>'
+            )
+        else:
+            parts.append(f'<text class="strong" x="{x + 2:.1f}" y="31">{index}</text>')
+        if index:
+            parts.append(
+                f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{_CUT_HEAD - 16}" '
+                f'y2="{base + _CUT_DOWN}"/>'
+            )
+        for at in stage.layers:
+            layer, left = layers[at], _CUT_LEFT + at * each
+            up, down = (
+                _CUT_UP * layer.compute_s / most_s,
+                _CUT_DOWN * layer.parameter_bytes / most_bytes,
+            )
+            said = (
+                f"layer {at}, {layer.name}: {1000 * layer.compute_s:.4g} ms a micro-batch, "
+                f"{layer.parameter_bytes / 1e6:.4g} MB, passes on "
+                f"{layer.output_bytes / 1e3:.4g} KB a sample"
+            )
+            gap = 0.5 if each < 4 else 1.0
+            parts.append(
+                f'<g><title>{text(said)}</title><rect class="{look}" x="{left + gap:.1f}" '
+                f'y="{base - up:.1f}" width="{each - 2 * gap:.1f}" height="{up:.1f}"/>'
+                f'<rect class="held" x="{left + gap:.1f}" y="{base + 1:.1f}" '
+                f'width="{each - 2 * gap:.1f}" height="{down:.1f}"/></g>'
+            )
+    parts.append(f'<line class="base" x1="{_CUT_LEFT}" x2="{_WIDE}" y1="{base}" y2="{base}"/>')
+    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{base - 8}" text-anchor="end">computing</text>')
+    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{base + 16}" text-anchor="end">parameters</text>')
+    every = max(1, -(-len(layers) // 20))
+    for at in range(0, len(layers), every):
+        parts.append(
+            f'<text x="{_CUT_LEFT + (at + 0.5) * each:.1f}" y="{high - 4}" '
+            f'text-anchor="middle">{at}</text>'
+        )
+    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{high - 4}" text-anchor="end">layer</text>')
+    return (
+        f'<div class="drawing"><svg viewBox="0 0 {_WIDE} {high}" role="img" '
+        f'aria-label="{text(f"{len(stages)} stages over {len(layers)} layers")}">'
+        f"{''.join(parts)}</svg></div>"
+    )
