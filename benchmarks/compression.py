@@ -30,7 +30,7 @@ from dayfly.cli.demo import demo_job
 from dayfly.job import Job
 from dayfly.life.sessions import Session
 from dayfly.models import wide_mlp
-from dayfly.runs.displays import StandardError
+from dayfly.runs.display import StandardError
 from dayfly.training.compression import compression
 from dayfly.training.replica import build_model
 

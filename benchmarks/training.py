@@ -43,7 +43,7 @@ from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.workloads import WORKLOADS, Workload, workload_of
 from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
-from dayfly.runs.displays import StandardError
+from dayfly.runs.display import StandardError
 from dayfly.training.replica import build_model
 
 _ROUNDS, _QUICK_ROUNDS = 3, 2

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from dayfly.errors import DayflyError, RequestError, RunFailed
     from dayfly.job import Job
     from dayfly.runs.api import load, resume, train
-    from dayfly.runs.choosing.api import plan
+    from dayfly.runs.planning_api import plan, profile
     from dayfly.runs.predicting import predict
-    from dayfly.runs.profiling.api import profile
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
-    from dayfly.runs.simulating import simulate
+    from dayfly.runs.simulation import simulate
 
 __all__ = [
     "DayflyError",
@@ -47,12 +46,12 @@ _HOMES = {
     "Run": "dayfly.runs.run",
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
     "load": "dayfly.runs.api",
-    "plan": "dayfly.runs.choosing.api",
+    "plan": "dayfly.runs.planning_api",
     "predict": "dayfly.runs.predicting",
-    "profile": "dayfly.runs.profiling.api",
+    "profile": "dayfly.runs.planning_api",
     "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",
-    "simulate": "dayfly.runs.simulating",
+    "simulate": "dayfly.runs.simulation",
     "train": "dayfly.runs.api",
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from dayfly.cli.outcome import FAILED, conclude
 from dayfly.runs.result import Result
-from dayfly.runs.scripts.run import ScriptRun
+from dayfly.runs.scripts.record import ScriptRun
 
 
 def test_a_bill_that_is_not_known_is_not_shown(

@@ -17,7 +17,7 @@ import dayfly
 from dayfly.planning.plan import Plan
 from dayfly.planning.scenario import Scenario
 from dayfly.runs.api import checked_settings
-from dayfly.runs.choosing.asked import Asked
+from dayfly.runs.choosing.query import Asked
 from dayfly.runs.keywords import (
     ChoiceKeywords,
     ProfileKeywords,

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.runs.measured import check_gathering
+from dayfly.runs.log_budget import check_gathering
 from dayfly.runs.prepare import prepare
 from dayfly.runs.settings import Settings
 from dayfly.training.weighting import SAMPLES, Weighting

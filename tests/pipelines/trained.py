@@ -16,14 +16,12 @@ from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.platforms.base import Context
 from dayfly.life.reports import Reporter
-from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.places import Places
-from dayfly.runs.progress import Progress
+from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import Shipped
-from dayfly.runs.spans import Spans
+from dayfly.runs.spans import Places, Spans
 from dayfly.runs.task import Task
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.order import Epochs, Rounds

@@ -43,7 +43,7 @@ def test_options_are_checked_by_their_types() -> None:
 def test_a_wrong_file_is_named(
     text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dayfly.cli.configuration import platform_table
+    from dayfly.cli.catalogue import platform_table
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     (tmp_path / "dayfly.toml").write_text(text)

@@ -14,7 +14,7 @@ from dayfly.errors import RequestError
 from dayfly.models import MODELS, on_meta
 from dayfly.models.entry import Entry
 from dayfly.planning.figures import Affine
-from dayfly.runs.profiling.flops import layer_flops
+from dayfly.runs.profiling.from_catalogue import layer_flops
 from dayfly.runs.profiling.layers import layer_bytes
 
 pytestmark = pytest.mark.long

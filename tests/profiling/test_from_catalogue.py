@@ -11,7 +11,7 @@ from torch import nn
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.cli.from_catalogue import check_flags, profile_from_catalogue
+from dayfly.cli.profile import check_flags, profile_from_catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed
 from dayfly.planning.profile import Profile

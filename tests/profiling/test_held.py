@@ -6,8 +6,8 @@ import mmap
 
 import pytest
 
-from dayfly.runs.profiling import held
-from dayfly.runs.profiling.held import held_mib
+from dayfly.runs.profiling import layers
+from dayfly.runs.profiling.layers import held_mib
 
 MIB = 2**20
 
@@ -40,5 +40,5 @@ def test_what_stays_is_not_counted() -> None:
 
 
 def test_none_where_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_trim", lambda: None)
+    monkeypatch.setattr(layers, "_trim", lambda: None)
     assert held_mib(lambda: None) is None

@@ -11,7 +11,7 @@ from torch import nn
 
 import dayfly
 from dayfly.runs.profiling.layers import Layers
-from dayfly.runs.profiling.passage import MICRO_BATCHES, OneStage, one_stage
+from dayfly.runs.profiling.passes import MICRO_BATCHES, OneStage, one_stage
 from dayfly.training.replica import Replica
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.channels.base import Namespace

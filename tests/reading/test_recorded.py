@@ -19,11 +19,10 @@ from dayfly.planning.profile_file import dump_profile, read_profile
 from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.planning import configuration_of
-from dayfly.runs.rebilling import rebill
 from dayfly.runs.records import read_any
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
-from dayfly.runs.report.reading import read_bill, read_history
+from dayfly.runs.report.reading import read_bill, read_history, rebill
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.wire.stores.files import FileStore
 from tests.reading.damage import RECORDED, copied

@@ -12,10 +12,9 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile
-from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.goal import Goal
-from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.query import Asked, Goal
+from dayfly.runs.choosing.targets import Place
 from dayfly.runs.report import choice_picture
 from dayfly.runs.report.choice import check_plot, page, write_plot
 from dayfly.runs.report.choice_drawings import Axis

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dayfly.runs.report.stages import Stages
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.runs.settings import Settings
 from tests.report.made_up import settings_of
 

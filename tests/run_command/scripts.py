@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.life.faults import Fault
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.result import Result
 from dayfly.runs.scripts import launch
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptSettings
 
 
 class Notes(Silent):

@@ -14,8 +14,7 @@ import dayfly
 from dayfly.errors import RequestError
 from dayfly.runs.directory import being_prepared, locked
 from dayfly.runs.scripts import launch
-from dayfly.runs.scripts.run import ScriptRun
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
 from dayfly.wire.stores.base import StoreError
 from dayfly.wire.stores.files import cannot_write
 from tests.run_command.scripts import Notes

@@ -13,7 +13,7 @@ import pytest
 from dayfly.errors import WireError
 from dayfly.runs import launch as jobs
 from dayfly.runs.scripts import launch as scripts
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kinds.files import Files

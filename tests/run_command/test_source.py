@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.runs.scripts.source import Script, digest_of
+from dayfly.runs.scripts.record import Script, digest_of
 
 
 @pytest.fixture

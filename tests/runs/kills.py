@@ -29,7 +29,7 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.runs import launch
 from dayfly.runs.directory import RECORD
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.events import Events
 from dayfly.runs.home import Home
 from dayfly.runs.job_record import Record

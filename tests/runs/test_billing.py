@@ -14,7 +14,7 @@ import dayfly
 from dayfly.catalogue.metering import Moved
 from dayfly.life.faults import Fault
 from dayfly.runs.events import Events
-from dayfly.runs.rebilling import rebill
+from dayfly.runs.report.reading import rebill
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
 from tests.runs.test_resume import resume

@@ -9,7 +9,7 @@ import pytest
 
 import dayfly
 from dayfly.runs import launch
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import load_job_file
 

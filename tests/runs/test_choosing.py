@@ -17,14 +17,11 @@ from dayfly.planning.choose.pipelines import compiled, engine
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing.asked import Asked
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
 from dayfly.runs.choosing.choice import Choice, choice_of, tree
-from dayfly.runs.choosing.cut import cut_of
-from dayfly.runs.choosing.goal import Goal
-from dayfly.runs.choosing.place import Place
-from dayfly.runs.choosing.places import places_of_profiles, usual_sizes
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, ranked
+from dayfly.runs.choosing.query import Asked, Goal
+from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
+from dayfly.runs.choosing.targets import Place, places_of_profiles, usual_sizes
 from dayfly.runs.planning import configuration, configuration_of
 from tests.choose.lambda_by_hand import SIZES, job
 

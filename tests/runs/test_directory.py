@@ -12,7 +12,7 @@ import pytest
 from dayfly.errors import RequestError
 from dayfly.runs import launch
 from dayfly.runs.directory import fresh_directory
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.settings import Settings
 from tests.runs import small
 

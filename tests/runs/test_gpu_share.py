@@ -18,7 +18,7 @@ from dayfly.catalogue.metering import Used, bill
 from dayfly.errors import RequestError
 from dayfly.runs.allotment import allotment, in_words
 from dayfly.runs.events import Events
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.runs.settings import Settings
 from dayfly.specs.functions import FunctionSpec
 from tests.runs import small

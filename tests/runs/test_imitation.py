@@ -15,7 +15,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.runs.allotment import Allotment, allotment, allotted, in_words
-from dayfly.runs.billing import price_list
+from dayfly.runs.functions import price_list
 from dayfly.runs.settings import Settings
 from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.shaping import Rates

@@ -20,8 +20,7 @@ from dayfly.life.platforms.machine import crowding
 from dayfly.runs.allotment import Allotment, allotted
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
-from dayfly.runs.task import Task
-from dayfly.runs.task_size import check_task
+from dayfly.runs.task import Task, check_task
 from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.shaping import Rates
 from tests.runs import small

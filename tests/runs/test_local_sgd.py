@@ -13,7 +13,7 @@ import pytest
 import dayfly
 from dayfly.life.faults import Fault
 from dayfly.runs.protocols import protocol
-from dayfly.runs.protocols.whole_model import WholeModel
+from dayfly.runs.protocols.base import WholeModel
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small

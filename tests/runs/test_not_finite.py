@@ -15,7 +15,7 @@ from torch import nn
 import dayfly
 from dayfly.life import checkpoints
 from dayfly.runs import launch
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.settings import Settings
 from dayfly.training.order import Epochs
 from dayfly.wire.stores.files import FileStore

@@ -14,7 +14,7 @@ from dayfly.errors import RequestError
 from dayfly.runs.planned import Planned, carried_out, gone_on
 from dayfly.runs.planning import Wanted
 from dayfly.runs.predicting import predict_run
-from dayfly.runs.profiled import check_profiled
+from dayfly.runs.profiling.layers import check_profiled
 from dayfly.runs.settings import Settings
 from tests.planning import by_hand
 

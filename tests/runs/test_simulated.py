@@ -18,10 +18,10 @@ from dayfly.planning.figures import Figure
 from dayfly.planning.plan import Plan
 from dayfly.planning.scenario import Scenario
 from dayfly.runs.job_record import Record
-from dayfly.runs.rebilling import rebill
 from dayfly.runs.report import write_report
-from dayfly.runs.simulated import POLICY, simulated_run
-from dayfly.runs.simulation_request import Request
+from dayfly.runs.report.reading import rebill
+from dayfly.runs.simulation import POLICY, simulated_run
+from dayfly.runs.simulation_files import Request
 from tests.planning.simulation.made import profile
 
 SETTINGS: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.runs.scripts.due import SPARE_S, Announcement, Decisions
+from dayfly.runs.scripts.lifetime import SPARE_S, Announcement, Decisions
 
 pytestmark = pytest.mark.long
 

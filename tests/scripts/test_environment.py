@@ -27,8 +27,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Context
-from dayfly.runs.scripts.environment import Member, prepare, variables
-from dayfly.runs.scripts.wiring import wire_backend
+from dayfly.runs.scripts.environment import Member, prepare, variables, wire_backend
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.process_group.store import StoreServer

@@ -22,7 +22,7 @@ ThreadPoolExecutor(1).submit(work)
 RUNS = """
 import os, sys
 from pathlib import Path
-from dayfly.runs.scripts.interpreter import run_as_main
+from dayfly.runs.scripts.worker import run_as_main
 
 file = Path(sys.argv[1])
 run_as_main(file.read_bytes(), str(file), None, (), file.parent)

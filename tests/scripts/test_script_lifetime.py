@@ -13,8 +13,7 @@ import pytest
 
 import dayfly
 from dayfly.errors import WaitTimeout
-from dayfly.runs.scripts.due import Announcement
-from dayfly.runs.scripts.lifetime import Life, living
+from dayfly.runs.scripts.lifetime import Announcement, Life, living
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR
 from tests.channels.kit import eventually

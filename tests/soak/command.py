@@ -17,7 +17,7 @@ from typing import Any
 from dayfly.cli.outcome import conclude
 from dayfly.life.faults import Fault
 from dayfly.runs import launch
-from dayfly.runs.displays import Silent
+from dayfly.runs.display import Silent
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from tests.soak import job

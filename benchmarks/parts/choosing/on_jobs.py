@@ -37,12 +37,12 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
 from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
-from dayfly.runs.choosing import goal as of_runs
-from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
+from dayfly.runs.choosing import query as of_runs
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.query import MICRO_SAMPLES, Asked
 from dayfly.runs.choosing.ranking import shorthand
+from dayfly.runs.choosing.targets import Place
 from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 

@@ -97,7 +97,7 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
     from dayfly.cli.demo import demo_job
     from dayfly.cli.outcome import conclude
     from dayfly.runs import launch
-    from dayfly.runs.displays import StandardError, display_for
+    from dayfly.runs.display import StandardError, display_for
     from dayfly.runs.settings import Settings
 
     display = display_for(StandardError())
@@ -190,7 +190,7 @@ def train(
     from dayfly.errors import RequestError
     from dayfly.runs import launch
     from dayfly.runs.api import by_plan, checked_settings, opened, overridden
-    from dayfly.runs.displays import StandardError, display_for
+    from dayfly.runs.display import StandardError, display_for
     from dayfly.runs.listeners import chosen
     from dayfly.runs.run import Run
     from dayfly.runs.shipping import load_job_file
@@ -310,7 +310,7 @@ def run(
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.script import run_script
-    from dayfly.runs.scripts.run import ScriptRun
+    from dayfly.runs.scripts.record import ScriptRun
 
     def action() -> ScriptRun:
         given = function_settings(context, resumed=resume is not None)

@@ -26,7 +26,7 @@ import dayfly
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
-from dayfly.runs.displays import StandardError
+from dayfly.runs.display import StandardError
 from dayfly.runs.signals import Stopped, StopSignals
 
 

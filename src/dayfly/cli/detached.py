@@ -16,7 +16,7 @@ from pathlib import Path
 
 import typer
 
-from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.display import Lines, StandardError
 
 #: In the run's directory: what the coordinator prints.
 LOG = Path("logs") / "coordinator.log"

@@ -305,7 +305,7 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
 
 def _platform_options(context: typer.Context, *, resumed: bool) -> dict[str, Any]:
     """Of dayfly.toml, unless a run goes on as it began, and of flags, which count instead."""
-    from dayfly.cli.configuration import platform_flags, platform_table
+    from dayfly.cli.catalogue import platform_flags, platform_table
 
     job = context.params.get("job_file") or context.params.get("script") or "."
     name = context.params["platform"] or "local"

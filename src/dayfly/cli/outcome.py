@@ -19,7 +19,7 @@ from rich.console import Console
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.directory import PLAN
-from dayfly.runs.displays import StandardError
+from dayfly.runs.display import StandardError
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 
@@ -107,7 +107,7 @@ def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
 def _print_compared(run: Concluded, console: Console) -> None:
     """What was predicted of a run by a plan, beside what it took."""
     if (run.directory / PLAN).is_file():
-        from dayfly.cli.compared import print_compared  # which no other run needs
+        from dayfly.cli.report import print_compared  # which no other run needs
 
         print_compared(run, console)
 

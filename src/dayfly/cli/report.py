@@ -1,4 +1,7 @@
-"""`dayfly report DIR`: a run as a page, and its bill, under its own price list or any other."""
+"""`dayfly report DIR`: a run as a page, and its bill, under its own price list or any other.
+
+What a run by a plan took, beside what was predicted: the table that ends it.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dayfly.catalogue.metering import Bill
 from dayfly.cli.catalogue import own_catalogue
-from dayfly.errors import RequestError
-from dayfly.runs.rebilling import rebill
+from dayfly.errors import DayflyError, RequestError
+from dayfly.runs.directory import RECORD
 from dayfly.runs.report import write_report
+from dayfly.runs.report.comparison import Comparison, cells
 from dayfly.runs.report.pipeline import Pipeline
-from dayfly.runs.report.reading import RunFiles
+from dayfly.runs.report.reading import RunFiles, rebill
+from dayfly.runs.run import Run
 
 _KINDS = {
     "compute": "compute",
@@ -128,3 +134,33 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{row.get('bytes_down', 0) / 1e6:.1f}",
         f"{row['cost_usd']:.6f}",
     ]
+
+
+def print_compared(run: object, console: Console) -> None:
+    """Print it, if the run had a plan. That it cannot be read is said, and changes nothing else."""
+    if not isinstance(run, Run) or not (run.directory / RECORD).is_file():
+        return
+    try:
+        compared = run.comparison()
+    except (DayflyError, OSError) as error:
+        console.print(f"what was predicted cannot be read: {error}", markup=False, soft_wrap=True)
+        return
+    if compared is not None:
+        _print(compared, console)
+
+
+def _print(compared: Comparison, console: Console) -> None:
+    if compared.unpredicted is not None:
+        said = f"what ran is not predicted: {compared.unpredicted}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
+    else:
+        table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("predicted and measured", no_wrap=True)
+        for name in ("predicted", "measured", "error"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for figure in compared.totals:
+            table.add_row(*(Text(cell) for cell in cells(figure)))
+        console.print(table)
+    if compared.differences:
+        said = f"not in the plan: {'; '.join(compared.differences)}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)

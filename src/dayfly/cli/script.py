@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.runs.display import Display
-from dayfly.runs.displays import Lines, StandardError
+from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.scripts import launch
-from dayfly.runs.scripts.run import ScriptRun
-from dayfly.runs.scripts.settings import ScriptSettings
+from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
 
 
 def run_script(

@@ -19,10 +19,10 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.outcome import DONE, FAILED, WRONG
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
-from dayfly.runs.displays import StandardError
+from dayfly.runs.display import StandardError
 from dayfly.runs.result import Result
-from dayfly.runs.simulated import SimulatedRun
-from dayfly.runs.simulating import simulate as simulate_plan
+from dayfly.runs.simulation import SimulatedRun
+from dayfly.runs.simulation import simulate as simulate_plan
 
 _KINDS = {
     "compute": "compute",

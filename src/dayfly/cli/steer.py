@@ -16,7 +16,7 @@ from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.life.control import ask
 from dayfly.life.leadership import is_gone, leader_of
 from dayfly.runs.directory import RECORD, holder
-from dayfly.runs.displays import Lines
+from dayfly.runs.display import Lines
 from dayfly.runs.following import DirectoryEvents, StoreEvents, Teller
 from dayfly.runs.home import USUAL, found, record_in
 from dayfly.runs.record import SCRIPT, read_record

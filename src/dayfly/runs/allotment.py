@@ -9,8 +9,7 @@ from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
-from dayfly.runs.billing import catalogue
-from dayfly.runs.functions import FunctionSettings
+from dayfly.runs.functions import FunctionSettings, catalogue
 from dayfly.specs.functions import FunctionSpec
 from dayfly.wire.shaping import Rates
 

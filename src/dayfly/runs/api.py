@@ -14,14 +14,14 @@ from dayfly.job import Job
 from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
 from dayfly.runs import launch
-from dayfly.runs.displays import Silent, StandardError, display_for
-from dayfly.runs.further import stored_job
+from dayfly.runs.display import Silent, StandardError, display_for
 from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
 from dayfly.runs.planning import settings_of
 from dayfly.runs.result import Result
+from dayfly.runs.resuming import stored_job
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped

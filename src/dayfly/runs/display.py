@@ -1,4 +1,7 @@
-"""What shows a run to a person while it goes on."""
+"""What shows a run to a person while it goes on.
+
+A run shown to a person: a bar that moves on a terminal, plain lines otherwise. On stderr.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 Json = Mapping[str, Any]
 
@@ -43,3 +49,111 @@ def shown(display: Display) -> Iterator[None]:
         yield
     finally:
         display.finished()
+
+
+class StandardError(Console):
+    """The console for people. That nobody reads any more is no reason to end a run."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing from now on; rich would end the process."""
+        self.quiet = True
+
+
+class Silent(Display):
+    """Shows nothing."""
+
+    def preparing(self) -> None:
+        return None
+
+    def begun(self, run_id: str, directory: Path) -> None:
+        return None
+
+    def started(self, done: int, steps: int) -> None:
+        return None
+
+    def step(self, step: int, loss: float | None) -> None:
+        return None
+
+    def epoch(self, record: Json) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        return None
+
+    def finished(self) -> None:
+        return None
+
+
+class Lines(Silent):
+    """A line an epoch, and one for what happens: for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def started(self, done: int, steps: int) -> None:
+        first = f"continuing after step {done} of {steps}" if done else f"training {steps} steps"
+        self._say(first)
+
+    def epoch(self, record: Json) -> None:
+        self._say(epoch_line(record))
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Bar(Lines):
+    """A progress bar over the steps, with the loss; epochs and events are lines above it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._progress = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("checking the job", total=None)
+
+    def preparing(self) -> None:
+        self._progress.start()
+
+    def started(self, done: int, steps: int) -> None:
+        text = "starting functions"
+        self._progress.update(self._task, total=steps, completed=done, description=text)
+
+    def step(self, step: int, loss: float | None) -> None:
+        shown = "not a number" if loss is None else f"{loss:.4f}"
+        self._progress.update(self._task, completed=step + 1, description=f"loss {shown}")
+
+    def finished(self) -> None:
+        self._progress.stop()
+
+
+def epoch_line(record: Json) -> str:
+    """`epoch 3: loss 0.2154, validation loss 0.1987, accuracy 96.7%`, with the job's metrics."""
+    parts = [f"epoch {record['epoch']}: loss {_number(record['train_loss'])}"]
+    if record.get("val_loss") is not None:
+        parts.append(f"validation loss {_number(record['val_loss'])}")
+    if record.get("val_accuracy") is not None:
+        parts.append(f"accuracy {record['val_accuracy']:.1%}")
+    known = {"epoch", "train_loss", "val_loss", "val_accuracy"}
+    parts += [f"{name} {_number(value)}" for name, value in record.items() if name not in known]
+    return ", ".join(parts)
+
+
+def _number(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.4f}"
+
+
+def display_for(console: Console) -> Lines:
+    """A bar on a terminal, lines elsewhere."""
+    return Bar(console) if console.is_terminal else Lines(console)

@@ -1,4 +1,7 @@
-"""Where a run's functions are, what they get and how they talk: what all kinds of runs share."""
+"""Where a run's functions are, what they get and how they talk: what all kinds of runs share.
+
+Which price list a run has, and which catalogue.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
+from dayfly.catalogue.lookup import Catalogue
 from dayfly.dataclass_json import PathText
 from dayfly.errors import RequestError
 from dayfly.life.platforms.registry import PLATFORMS
@@ -119,3 +123,13 @@ def among(name: str, value: str, known: tuple[str, ...]) -> None:
     """Raise RequestError unless the value of a flag is one of those that are known."""
     if value not in known:
         raise RequestError(f"--{name} {value!r} is not known: give one of {', '.join(known)}")
+
+
+def price_list(settings: FunctionSettings) -> str:
+    """Name of the platform under whose prices a run is billed."""
+    return settings.imitate or "aws-lambda"
+
+
+def catalogue(settings: FunctionSettings) -> Catalogue:
+    """The catalogue with the rows of the user's own that the run was asked to use."""
+    return Catalogue(Path(settings.catalogue) if settings.catalogue is not None else None)

@@ -59,7 +59,7 @@ class SettingKeywords(ProfileKeywords, total=False):
 
 
 class ChoiceKeywords(TypedDict, total=False):
-    """As the fields of `dayfly.runs.choosing.asked.Asked`, but for those that `plan` has itself."""
+    """As the fields of `dayfly.runs.choosing.query.Asked`, but for those that `plan` has itself."""
 
     workers: int
     vcpus: float | None

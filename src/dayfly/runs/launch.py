@@ -14,11 +14,9 @@ from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
 from dayfly.runs import preloads
 from dayfly.runs.allotment import allotment
-from dayfly.runs.changed_job import changed_job, take_job
 from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
-from dayfly.runs.further import check_epochs, is_over, stored_job, take_inputs_again
 from dayfly.runs.home import copy, found, fresh, home_of, led, place_in
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
@@ -26,11 +24,19 @@ from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import OneLife
 from dayfly.runs.planned import carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
-from dayfly.runs.recutting import recut, refitted
+from dayfly.runs.resuming import (
+    changed_job,
+    check_epochs,
+    is_over,
+    stored_job,
+    take_inputs_again,
+    take_job,
+)
 from dayfly.runs.run import Run
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
+from dayfly.runs.staging import recut, refitted
 from dayfly.runs.workplace import Workplace
 from dayfly.training.arrays import Part, place
 from dayfly.training.paged import paged

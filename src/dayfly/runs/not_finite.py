@@ -18,10 +18,9 @@ from collections.abc import Sequence
 import torch
 
 from dayfly.life.reports import Reporter
-from dayfly.runs.catch_up import CatchUp, Sum
-from dayfly.runs.places import Places
-from dayfly.runs.progress import Progress
+from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.settings import STOP_ON_NAN
+from dayfly.runs.spans import Places
 from dayfly.runs.task import Task
 from dayfly.training.finite import bad_tensor
 from dayfly.training.order import Epochs

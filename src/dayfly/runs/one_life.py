@@ -25,8 +25,7 @@ from dayfly.runs.display import Display
 from dayfly.runs.home import WEIGHTS, Home
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
-from dayfly.runs.log_budget import channel_plan, log_rounds, replays
-from dayfly.runs.measured import check_gathering
+from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
@@ -35,8 +34,7 @@ from dayfly.runs.results import write_results
 from dayfly.runs.run import Run
 from dayfly.runs.run_life import RunLife
 from dayfly.runs.settings import Settings
-from dayfly.runs.task import Task
-from dayfly.runs.task_size import check_task
+from dayfly.runs.task import Task, check_task
 from dayfly.runs.workplace import Workplace
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.training.order import Epochs

@@ -17,7 +17,7 @@ from dayfly.planning.channels import channel_of
 from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
-from dayfly.runs.billing import price_list
+from dayfly.runs.functions import price_list
 from dayfly.runs.planning import (
     FILES,
     Wanted,

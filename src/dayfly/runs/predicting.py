@@ -10,7 +10,7 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict as predicted
 from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import read_profile
-from dayfly.runs.billing import catalogue, price_list
+from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings

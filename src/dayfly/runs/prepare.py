@@ -16,10 +16,9 @@ from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.planning.profile import Profile
-from dayfly.runs.log_budget import RoundBytes
-from dayfly.runs.measured import measuring
+from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.profiled import check_profiled
+from dayfly.runs.profiling.layers import check_profiled
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings

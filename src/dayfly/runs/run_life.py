@@ -20,12 +20,12 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
 from dayfly.runs.allotment import Allotment, allotment, in_words
-from dayfly.runs.billing import catalogue, price_list
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import Events
 from dayfly.runs.following import Teller
+from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.home import Home
 from dayfly.runs.listeners import Listener, Listeners
 from dayfly.runs.record import RunRecord

@@ -38,16 +38,14 @@ from dayfly.life.reports import (
     trimmed,
 )
 from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
-from dayfly.runs.catch_up import CatchUp
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
-from dayfly.runs.places import Places
-from dayfly.runs.progress import Progress
+from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import Station
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
-from dayfly.runs.spans import Spans
+from dayfly.runs.spans import Places, Spans
 from dayfly.runs.staging import CUT
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import site_of

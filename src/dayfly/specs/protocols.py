@@ -27,7 +27,7 @@ class ProtocolDescription:
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.
         step: of another package, `package.module:Class`, what carries it out: a subclass of
-            `dayfly.runs.protocols.whole_model.WholeModel`, which workers import.
+            `dayfly.runs.protocols.base.WholeModel`, which workers import.
     """
 
     name: str

@@ -26,8 +26,8 @@ from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines_from_profile import stages_problems
 from dayfly.planning.memory import peak_mib
-from dayfly.runs.choosing.asked import MICRO_SAMPLES, Asked
-from dayfly.runs.choosing.place import Place
+from dayfly.runs.choosing.query import MICRO_SAMPLES, Asked
+from dayfly.runs.choosing.targets import Place
 from dayfly.runs.planning import Wanted, configuration, profile_settings
 from dayfly.runs.settings import Settings
 

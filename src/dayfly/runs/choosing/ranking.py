@@ -9,6 +9,8 @@
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
 plan with too many for the time that is left is predicted by the closed forms of `planning.many`,
 and says so.
+
+The cut of a plan over the model's layers, for drawings of it.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from dayfly.planning.many import MOST_SIMULATED
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
 from dayfly.planning.prediction import Prediction
-from dayfly.planning.stages import check_configuration
+from dayfly.planning.stages import check_configuration, stage_memory_mib, stage_range, stage_size
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
-from dayfly.runs.choosing.goal import Goal
+from dayfly.runs.choosing.query import Goal
 from dayfly.runs.planning import configuration, plan_of
 from dayfly.runs.settings import Settings
 
@@ -256,3 +258,54 @@ def fits(option: Option) -> bool:
     limits = configuration(one.settings, one.wanted).memory_mib
     pairs = zip(option.prediction.memory_mib, limits, strict=True)
     return all(limit is None or peak <= limit for peak, limit in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutLayer:
+    """name: the layer's. compute_s: of a micro-batch, forward and backward, in its stage's
+    functions. output_bytes: of a sample."""
+
+    name: str
+    compute_s: float
+    parameter_bytes: float
+    output_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutStage:
+    """layers: numbers of its layers. peak_mib: of one of its functions."""
+
+    layers: range
+    replicas: int
+    memory_mib: int | None
+    peak_mib: float
+
+
+def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
+    """All layers, and the stages that they make; one if the model is not cut."""
+    one = option.candidate
+    profile, c = one.place.profile, configuration(one.settings, one.wanted)
+    members = c.replicas if c.cut else c.workers
+    samples = max(1, -(-c.batch_size // (members * c.micro_batches)))
+    layers: list[CutLayer] = []
+    stages = []
+    for stage in range(c.stages):
+        mine, size = stage_range(profile, c, stage), stage_size(profile, c, stage)
+        stages.append(
+            CutStage(
+                layers=mine,
+                replicas=members,
+                memory_mib=stage_memory_mib(c, stage),
+                peak_mib=option.prediction.memory_mib[stage],
+            )
+        )
+        layers += [
+            CutLayer(
+                name=profile.layers[at].name,
+                compute_s=size.forward[at](samples) + size.backward[at](samples),
+                parameter_bytes=float(profile.layers[at].parameters),
+                output_bytes=profile.layers[at].output,
+            )
+            for at in mine
+        ]
+    return tuple(layers), tuple(stages)

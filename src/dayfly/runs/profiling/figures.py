@@ -22,8 +22,7 @@ from dayfly.planning.fits import fit_affine, fit_transfer
 from dayfly.planning.profile import Pass, SizeProfile
 from dayfly.runs.profiling.measured import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
-from dayfly.runs.profiling.passage import MICRO_BATCHES
-from dayfly.runs.profiling.rounds import Round
+from dayfly.runs.profiling.passes import MICRO_BATCHES, Round
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.streams import ServingThread
 from dayfly.wire.virtual import Link, finish_s, simulate

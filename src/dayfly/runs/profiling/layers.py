@@ -3,14 +3,27 @@
 Found by forward passes with hooks, of the model as it is: real, or on torch's meta device, where
 they take neither memory nor time. What grows with the samples is told apart from what does not by
 two passes, of n samples and of 2n.
+
+The memory that something takes while it lasts, as the kernel saw it.
+
+    give back what the C library keeps | note what is resident | forget the mark | do it | the mark
+
+Without giving back, what was freed before would serve, and would not be seen. The mark is the most
+that was resident since it was forgotten (proc(5), clear_refs). A platform that watches the same
+mark only learns less of this moment.
+
+Whether a profile is of a job: its layers, and what each weighs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,7 +33,8 @@ from torch.utils.data import default_collate
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.planning.profile import LayerBytes
+from dayfly.life.platforms.footprint import Resident
+from dayfly.planning.profile import LayerBytes, Profile
 from dayfly.training.devices import device_of
 from dayfly.training.forward import forward
 from dayfly.training.randomness import DROPOUT, seeded
@@ -210,3 +224,76 @@ def _as_it_was(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
+
+
+_MIB = 2**20
+#: Makes the mark what is resident now.
+_FORGET = "5"
+#: Other threads may hold something at a moment.
+_TIMES = 3
+
+
+def held_mib(work: Callable[[], object]) -> float | None:
+    """The most memory that it takes beside what is there before, in MiB, the median of a few times;
+    None: the kernel, or the C library, does not tell. Done once before, so that what stays of it is
+    there."""
+    work()
+    trim = _trim()
+    if trim is None:
+        return None
+    found = [_once(work, trim) for _ in range(_TIMES)]
+    known = [one for one in found if one is not None]
+    return median(known) if len(known) == _TIMES else None
+
+
+def _once(work: Callable[[], object], trim: Callable[[int], int]) -> float | None:
+    trim(0)
+    before = Resident.of("self")
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(_FORGET)
+        work()
+        after = Resident.of("self")
+        if before is not None and after is not None:
+            return max(0.0, (after.most - before.now) / _MIB)
+    return None
+
+
+def _trim() -> Callable[[int], int] | None:
+    """Gives back to the kernel what is free in the C library's heaps; only glibc has it."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return lambda pad: int(trim(ctypes.c_size_t(pad)))
+
+
+def check_profiled(job: Job, model: nn.Module, profile: Profile) -> None:
+    """Raise RequestError if the job's model is not the one that was profiled.
+
+    That is one of as many layers, with as many bytes of parameters each.
+    """
+    found = Layers.of(job, model)
+    if len(found.modules) != len(profile.layers):
+        raise _another(
+            profile, f"it has {_count(len(profile.layers))}, the job's {_count(len(found.modules))}"
+        )
+    for name, weight, layer in zip(
+        found.names, weights(found.modules), profile.layers, strict=True
+    ):
+        if weight.parameters != layer.parameters:
+            raise _another(
+                profile,
+                f"its layer {layer.name!r} has {layer.parameters} bytes of parameters, and the "
+                f"job's {name!r} {weight.parameters}",
+            )
+
+
+def _another(profile: Profile, how: str) -> RequestError:
+    return RequestError(
+        f"the plan's profile of {profile.job!r} is of another model than the job's: {how}; profile "
+        "this job, and plan it anew"
+    )
+
+
+def _count(layers: int) -> str:
+    return f"{layers} layer{'s' * (layers != 1)}"

@@ -23,12 +23,9 @@ from typing import Any, cast
 
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import KEPT_BY_RUN
-from dayfly.runs.profiling.held import held_mib
-from dayfly.runs.profiling.layers import layer_bytes_of
+from dayfly.runs.profiling.layers import held_mib, layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
-from dayfly.runs.profiling.passage import one_stage
-from dayfly.runs.profiling.passes import Passes
-from dayfly.runs.profiling.rounds import Round, TimedSteps
+from dayfly.runs.profiling.passes import Passes, Round, TimedSteps, one_stage
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dayfly.runs.profiling.rounds import Round
+from dayfly.runs.profiling.passes import Round
 from dayfly.wire.collectives import Collective
 
 Json = Mapping[str, Any]

@@ -36,9 +36,9 @@ from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.planning import Wanted
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
-from dayfly.runs.profiling.calling import TooSmall, beside, call, invocation
 from dayfly.runs.profiling.figures import size_profile, step_points, store_of
 from dayfly.runs.profiling.measured import Measured
+from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
 from dayfly.runs.signals import StopSignals

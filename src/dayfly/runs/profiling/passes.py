@@ -8,17 +8,29 @@ is there. Hooks take time, too, so passes without them say how long the whole ta
 
 All are seconds of CPU time of the thread that trains: a function that has used its share of the CPU
 stands still, which says nothing of the layer at which that happens.
+
+What a round of a real worker takes, and what of it is computing and applying.
+
+a round    | ... | compute: reading, passes, the flat buffer | sum | apply | tell, ... |
+
+What a worker of a pipeline does around the passes of its micro-batches.
+
+    all layers as one stage     | f0 | b0 | f1 | b1 | f2 | b2 | f3 | b3 |
+    as many plain passes        |f|b|f|b|f|b|f|b|
+
+The first takes longer: going from one operation of the schedule to the next, seeding layer by
+layer, keeping what is under way. One stage has no messages, so they are not in it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,13 +42,23 @@ from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.shipping import receive
 from dayfly.runs.task import Task
 from dayfly.training.devices import to_device
+from dayfly.training.flat import FlatBuffer
 from dayfly.training.forward import forward
 from dayfly.training.order import Epochs
 from dayfly.training.randomness import DROPOUT, seed_generators
-from dayfly.training.replica import Replica
-from dayfly.training.slices import Slices
+from dayfly.training.replica import Replica, Wishes
+from dayfly.training.slices import Piece, Slices
 from dayfly.training.sources import Source, open_sources
+from dayfly.training.stages.build import StageModel
+from dayfly.training.stages.compute import Micro, Stage
 from dayfly.training.synchronous import Synchronous
+from dayfly.wire.engine import Engine
+from dayfly.wire.lanes import Plan
+from dayfly.wire.pipelines.layout import Layout
+from dayfly.wire.pipelines.orders import FORWARD, one_f_one_b
+from dayfly.wire.pipelines.slots import Slots
+from dayfly.wire.pipelines.step import PipelineStep
+from dayfly.wire.schedule import Work
 from dayfly.wire.stores import open_store
 
 #: CPU time of the thread that asks, in seconds.
@@ -185,3 +207,112 @@ def pass_of(task: Task, samples: int) -> Callable[[], None]:
         passes.compute(batch, by_layer=False)
 
     return run
+
+
+class Round(NamedTuple):
+    """Wall seconds; CPU seconds of the training thread, of all threads, and of the training
+    thread's computing and applying."""
+
+    wall_s: float
+    thread_s: float
+    process_s: float
+    compute_s: float
+    apply_s: float
+
+
+class TimedSteps(Synchronous):
+    """The steps of a replica, as another has them; tells what the last one took.
+
+    compute_s, apply_s: CPU seconds of the thread that took it.
+    """
+
+    def __init__(self, steps: Synchronous) -> None:
+        self._steps = steps
+        self.flat = steps.flat
+        self.own_loss = 0.0
+        self.compute_s = 0.0
+        self.apply_s = 0.0
+
+    def compute(
+        self,
+        pieces: Iterable[Piece],
+        batch_samples: int,
+        step: int,
+        rank: int,
+        wishes: Wishes,
+        ready: Callable[[int], None] = lambda bucket: None,
+    ) -> None:
+        began = time.thread_time()
+        self._steps.compute(pieces, batch_samples, step, rank, wishes, ready)
+        self.own_loss = self._steps.own_loss
+        self.compute_s = time.thread_time() - began
+
+    def apply(self) -> tuple[float, Wishes]:
+        began = time.thread_time()
+        applied = self._steps.apply()
+        self.apply_s = time.thread_time() - began
+        return applied
+
+
+#: Micro-batches that pass in a row; one is under way at a time, so that it takes no more memory.
+MICRO_BATCHES = 4
+
+
+class OneStage:
+    """A model that is a list of layers, as the only stage of a pipeline.
+
+    engine: of a worker alone. flat: takes the gradients.
+    """
+
+    def __init__(self, job: Job, layers: Layers, engine: Engine, flat: FlatBuffer) -> None:
+        built = StageModel(layers.model, tuple(enumerate(layers.modules)), ())
+        self._stage = Stage(job, built, None, None, flat)
+        layout = Layout(1, 1)
+        step = PipelineStep(
+            layout=layout,
+            place=layout.place(0),
+            order=one_f_one_b(0, 1, range(MICRO_BATCHES)),
+            chunk_bytes=1,
+        )
+        self._engine = engine
+        self._sizes, self._plan = step.sizes(), Plan(step.schedule())
+
+    def passes(self, batch: Any) -> float:
+        """CPU seconds of `MICRO_BATCHES` times this batch of inputs and targets."""
+        stage, (x, y) = self._stage, batch
+        micros: dict[int, Micro] = {}
+
+        def compute(work: Work) -> None:
+            if work.what == FORWARD:
+                micro = micros[work.micro_batch] = Micro(
+                    number=work.micro_batch, samples=len(x), weight=1 / MICRO_BATCHES, x=x, y=y
+                )
+                stage.forward(micro, 0, 0, None)
+            else:
+                if work.micro_batch == MICRO_BATCHES - 1:
+                    stage.flat.announce(_nothing)
+                stage.backward(micros.pop(work.micro_batch), None)
+
+        stage.begin()
+        began = clock()
+        slots = Slots(self._sizes, self._plan.schedule)
+        self._engine.run(self._plan, slots, 0, "passes", compute=compute)
+        took_s = clock() - began
+        stage.flat.end(1.0)
+        return took_s
+
+
+def one_stage(
+    job: Job, layers: Layers, engine: Engine, flat: FlatBuffer, batch: Any
+) -> Callable[[], float] | None:
+    """What times the passes of a batch; None if the job's model cannot be cut, or is on a GPU."""
+    pair = isinstance(batch, (tuple, list)) and len(batch) == 2 and torch.is_tensor(batch[0])
+    on_cpu = all(parameter.device.type == "cpu" for parameter in flat.parameters)
+    if not (layers.listed and pair and on_cpu):
+        return None
+    made = OneStage(job, layers, engine, flat)
+    return lambda: made.passes(batch)
+
+
+def _nothing(bucket: int) -> None:
+    """A bucket is whole."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 
+from dayfly.runs.protocols.base import WholeModel
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
-from dayfly.runs.protocols.whole_model import WholeModel
 from dayfly.specs.protocols import PROTOCOLS
 
 _BUILT_IN: dict[str, type[WholeModel]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}

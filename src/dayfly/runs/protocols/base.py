@@ -1,31 +1,51 @@
-"""What a protocol is: it takes a round, the steps until replicas are equal again."""
+"""What a protocol is: it takes a round, the steps until replicas are equal again.
+
+Outputs and targets of validation on their way to one worker, the root, which has the metrics.
+
+    rank 1   |evaluate|hand in|                 | sum of all: the metrics are in it
+    root     |evaluate        |collect|metrics  | sum of all | drop what was handed in
+
+Nothing is dropped before the metrics are stored with the sum, so whoever dies and starts again
+finds what it needs: the root what was handed in, all others the sum.
+
+Protocols whose workers each hold all of the model, and how these validate.
+
+blocks    |0 1 2 3|4 5 6|7 8 9|     of each worker some; sums: a row a block
+metrics   rank 0 has them, of what all others hand in; they travel with the sums
+"""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
+
+from dayfly.batches import block_shares, covered
 from dayfly.closing import Closing
 from dayfly.job import Job
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
-from dayfly.runs.catch_up import CatchUp
-from dayfly.runs.places import Places
-from dayfly.runs.progress import Progress
-from dayfly.runs.spans import Spans
+from dayfly.runs.progress import CatchUp, Progress, Sum
+from dayfly.runs.spans import Places, Spans
 from dayfly.runs.task import Task
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
+from dayfly.training.rows import Rows
 from dayfly.training.slices import Slices
 from dayfly.training.sources import Source
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.collectives.gather import collect, hand_in, handed_in
 from dayfly.wire.engine import Engine
+from dayfly.wire.execution import message_key, wait_patiently
+from dayfly.wire.keys import Key
+from dayfly.wire.schedule import Span
 from dayfly.wire.stores.base import Store
 
 
@@ -125,3 +145,124 @@ class Protocol(Closing):
     def close(self) -> None:
         """End its threads."""
         return None
+
+
+class Gathering:
+    """One validation's rows on their way to `root`; all workers name the parts alike."""
+
+    def __init__(self, station: Station, root: int, step: int) -> None:
+        self._station = station
+        self._root = root
+        self._step = step
+        self._chunk = max(1, station.channel.abilities.chunk_bytes)
+        self._expected: list[Key] = []
+
+    def hand_in(self, number: int, rows: Rows, samples: range) -> None:
+        """Sends rows of some samples, this worker's part of the gathering's round `number`."""
+        here = self._station
+        for leaf, own in enumerate(rows.bytes_of(samples) if samples else ()):
+            schedule = hand_in(here.task.rank, self._root, own.numel(), chunk=self._chunk)
+            if len(schedule):
+                here.engine.run(schedule, own, self._step, _operation(number, leaf))
+
+    def collect(self, number: int, rows: Rows, parts: Mapping[int, range]) -> None:
+        """Receives parts of a round. rows: of all samples. parts: each rank's samples."""
+        for operation, whole, spans in self._spans(number, rows, parts):
+            schedule = collect(self._root, spans, chunk=self._chunk)
+            if len(schedule):
+                self._station.engine.run(schedule, whole, self._step, operation)
+        self.expect(number, rows, parts)
+
+    def expect(self, number: int, rows: Rows, parts: Mapping[int, range]) -> None:
+        """Notes parts of a round as messages that are to be dropped in the end."""
+        for operation, _, spans in self._spans(number, rows, parts):
+            names = handed_in(self._root, spans, chunk=self._chunk)
+            self._expected += [message_key(self._step, operation, name) for name in names]
+
+    def _spans(
+        self, number: int, rows: Rows, parts: Mapping[int, range]
+    ) -> Iterator[tuple[str, torch.Tensor, dict[int, Span]]]:
+        """Of each tensor: its operation, its bytes, and where in them each rank's part is."""
+        for leaf, whole in enumerate(rows.bytes_of(rows.samples)):
+            row = whole.numel() // len(rows.samples)
+            spans = {
+                rank: Span(row * samples.start, row * samples.stop)
+                for rank, samples in parts.items()
+            }
+            yield _operation(number, leaf), whole, spans
+
+    def keep_form(self, rows: Rows) -> None:
+        """Keeps the form of the rows for another attempt of the root."""
+        key = self._form_key()
+        self._station.channel.put_bytes(key, rows.form())
+        self._expected.append(key)
+
+    def take_form(self, rows: Rows) -> None:
+        """Takes the form that an earlier attempt of the root kept."""
+        here, key = self._station, self._form_key()
+        form = wait_patiently(
+            lambda some_s: here.channel.get_bytes(key, some_s),
+            here.task.wait_timeout_s,
+            here.engine.check,
+            f"rank {here.task.rank} for the {key}",
+        )
+        rows.take_form(form)
+        self._expected.append(key)
+
+    def drop(self) -> None:
+        """Removes what was handed in, once the metrics are stored."""
+        self._station.channel.drop(self._expected)
+        self._expected = []
+
+    def _form_key(self) -> Key:
+        return Key(self._step, "rows-form", self._root, self._root)
+
+
+def _operation(number: int, leaf: int) -> str:
+    return f"rows-{number}-{leaf}"
+
+
+class WholeModel(Protocol):
+    """A protocol whose workers each hold all of the model."""
+
+    @staticmethod
+    @abstractmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        """Size of what a round sums over the workers; may change the replica."""
+
+    def validate(self, step: int) -> dict[str, float | None]:
+        """Measures the model after an epoch's last step: each worker its blocks, summed by all.
+
+        Rank 0 computes the metrics, of outputs and targets that all others hand in.
+        """
+        here, evaluation = self.station, self.station.evaluation
+        here.places.operation = "val"
+        rank, root = here.task.rank, 0
+        blocks = len(evaluation.blocks)
+        sums = torch.cat([evaluation.empty(blocks), evaluation.no_values()])
+        numbers = len(sums) - len(evaluation.metrics)
+        table, values = sums[:numbers], sums[numbers:]
+        one = Sum(here.engine, "val", sums)
+        (stored,) = here.catch_up.stored(step, [one])
+        gathering = Gathering(here, root, step)
+        if one.reads_buffer(stored):
+            shares = block_shares(evaluation.blocks, here.task.world_size)
+            samples = [covered(share) for share in shares]
+            whole = range(here.validation.samples)
+            rows = evaluation.rows(whole if rank == root else samples[rank])
+            with here.spans.during("validate"):
+                table.copy_(
+                    evaluation.measure(here.replica.model, here.validation, shares[rank], rows)
+                )
+            here.faults.at(step, "evaluated")
+            if rows is not None:
+                if rank == root:
+                    others = {r: some for r, some in enumerate(samples) if r != root}
+                    gathering.collect(0, rows, others)
+                    values.copy_(evaluation.values(rows))
+                else:
+                    gathering.hand_in(0, rows, samples[rank])
+            here.faults.at(step, "gathered")
+        one.take(step, stored)
+        gathering.drop()
+        return evaluation.record(table, values)

@@ -17,9 +17,8 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.base import Station, WholeModel
 from dayfly.runs.protocols.buckets import Buckets
-from dayfly.runs.protocols.whole_model import WholeModel
 from dayfly.training.compression import compression
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes

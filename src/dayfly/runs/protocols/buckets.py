@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from dayfly.closing import Closing
-from dayfly.runs.catch_up import Sum
+from dayfly.runs.progress import Sum
 from dayfly.training.compression.exchange import Exchange
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name

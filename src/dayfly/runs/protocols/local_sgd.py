@@ -14,10 +14,8 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
-from dayfly.runs.catch_up import Sum
-from dayfly.runs.progress import Progress
-from dayfly.runs.protocols.base import Station
-from dayfly.runs.protocols.whole_model import WholeModel
+from dayfly.runs.progress import Progress, Sum
+from dayfly.runs.protocols.base import Station, WholeModel
 from dayfly.training.averaging import Averaging
 from dayfly.training.local_sgd import LocalSgd
 from dayfly.training.order import Rounds

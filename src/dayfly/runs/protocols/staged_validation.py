@@ -13,19 +13,21 @@ round's sums, and it keeps its own in the log, too: they stay until the metrics 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
 from dayfly.batches import MicroBatch, covered, validation_rounds
-from dayfly.runs.catch_up import Sum
-from dayfly.runs.protocols.base import Station
-from dayfly.runs.protocols.gathering import Gathering
-from dayfly.runs.protocols.passage import Passage
+from dayfly.runs.progress import Sum
+from dayfly.runs.protocols.base import Gathering, Station
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.rows import Rows
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work
+
+if TYPE_CHECKING:
+    from dayfly.runs.protocols.pipeline import Passage
 
 
 class StagedValidation:

@@ -23,8 +23,7 @@ from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.in_words import dollars, number, seconds
 from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
-from dayfly.runs.choosing.cut import cut_of
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option
+from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of
 from dayfly.runs.report.markup import text
 
 # Pixels.

@@ -1,4 +1,7 @@
-"""Reads what a run left in its directory, or has written so far."""
+"""Reads what a run left in its directory, or has written so far.
+
+A run's bill under its own price list or any other, from its directory.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.metering import Bill, bill
 from dayfly.dataclass_json import Real, read
 from dayfly.json_files import parse, read_bytes
 from dayfly.runs.events import Events, Json
+from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import read_any
+from dayfly.runs.records import SimulationRecord, read_any
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.specs.events import Measured, check_epoch
 
@@ -158,3 +164,33 @@ def _is_locked(file: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def rebill(
+    directory: Path,
+    prices: str | None = None,
+    store: str | None = None,
+    own: Path | None = None,
+    events: Events | None = None,
+) -> Bill:
+    """Bill a run anew, from the events in its directory, however it ended.
+
+    prices: name of a platform; None: the run's own list. store: whose prices the store's part has;
+    None: it costs nothing, but in a simulation of a store that was named. own: a catalogue of the
+    user's; None: the run's, if it had one. events: of the directory, if they were read already.
+
+    Raises RequestError if the directory holds no run, or the catalogue lacks what is asked for.
+    """
+    record = read_any(directory)
+    known = Catalogue(own.expanduser()) if own is not None else catalogue(record.settings)
+    events = events or Events.read(directory / "events")
+    if store is None and isinstance(record, SimulationRecord):
+        store = record.store
+    return bill(
+        events.used,
+        known.platform(prices or price_list(record.settings)),
+        known.store(store) if store is not None else None,
+        events.moved,
+        events.stored_bytes,
+        events.coordinator_used,
+    )

@@ -12,21 +12,43 @@ GROUP_RANK the rank. That is what functions are, machines that share neither fil
 
 On this machine functions do share a disk, as nodes of a cluster may: a script that downloads to a
 shared place must let RANK 0 do it, there as here.
+
+Every way of asking torch.distributed for a group leads to the wire, and none needs an address.
+
+    asked for                                      what the script gets
+    gloo, nccl, mpi, cpu:gloo,cuda:nccl, nothing   a group of the backend `dayfly`
+    fake                                           fake, as torch has it
+    env://, tcp://..., nothing                     the run's store, its rank and world size
+    file://..., a store of its own                 that store; the group is the wire's all the same
+
+torch 2.13 makes every group, also those of new_group and of device meshes, in one function, which
+is replaced here. `dist.get_backend()` says `dayfly`: scripts and libraries choose by it between
+tensors in memory and on a GPU, as nccl takes no others, and the wire takes both. torch has a
+`monitored_barrier` for gloo alone; for it stands the wire's barrier, which fails in time as well.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
+from dayfly.errors import RequestError
 from dayfly.life.environment import setting
 from dayfly.life.platforms.base import Context
+from dayfly.runs.scripts.backend import NAME, register
 from dayfly.runs.scripts.lifetime import Life, living
-from dayfly.runs.scripts.wiring import Wiring
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.store import ChannelStore
 
@@ -102,3 +124,117 @@ def prepare(
         stack.enter_context(setting(variables(member, torch.get_num_threads())))
         stack.enter_context(Wiring(member.rank, member.world_size, store).connected())
         yield
+
+
+_MAKE, _DEFAULT_TIMEOUT = "_new_process_group_helper", "_get_default_timeout"
+_MONITORED = "monitored_barrier"
+
+
+def wire_backend(asked: str, known: Collection[str]) -> str:
+    """The backend that a group gets; `asked` is as torch has it, such as `cpu:gloo,cuda:nccl`.
+
+    known: the backends that torch knows; a request for others is torch's to refuse.
+    """
+    names = {part.rpartition(":")[2].strip() for part in asked.lower().split(",")}
+    return asked if names == {"fake"} or not names <= set(known) else NAME
+
+
+class Wiring:
+    """One rank's. store: a torch Store of all ranks of the run."""
+
+    def __init__(self, rank: int, world_size: int, store: Any) -> None:
+        self._rank = rank
+        self._world_size = world_size
+        self._store = store
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """While it lasts, torch.distributed in this process is led to the wire."""
+        register()  # torch has done so, unless it was told not to look for backends
+        timeout = getattr(distributed_c10d, _DEFAULT_TIMEOUT)
+        with ExitStack() as stack:
+            make = self._made_by(getattr(distributed_c10d, _MAKE))
+            stack.enter_context(_replaced(vars(distributed_c10d), {_MAKE: make}))
+            # nccl's is another, and asking for it warns where nccl is not compiled in.
+            own_timeout = {_DEFAULT_TIMEOUT: lambda backend: timeout(_mapped(backend))}
+            stack.enter_context(_replaced(vars(distributed_c10d), own_timeout))
+            monitored = {_MONITORED: _barrier_or(getattr(distributed_c10d, _MONITORED))}
+            stack.enter_context(_replaced(vars(distributed_c10d), monitored))
+            stack.enter_context(_replaced(vars(dist), monitored))
+            # The module's name is also a function's, which hides it.
+            handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers
+            here = {"env": self._rendezvous, "tcp": self._rendezvous}
+            stack.enter_context(_replaced(handlers, here))
+            yield
+
+    def _made_by(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """torch's function that makes a group, told to make it over the wire."""
+        signature = inspect.signature(make)
+
+        @functools.wraps(make)
+        def make_over_wire(*given: Any, **named: Any) -> Any:
+            call = signature.bind(*given, **named)
+            told = call.arguments
+            asked = str(told["backend"])
+            if _mapped(asked) != NAME:
+                return make(*given, **named)
+            if not told["global_ranks_in_group"]:  # the group of all ranks
+                # MPI knows these by itself, and torch asks no rendezvous for it.
+                if asked == "mpi" and told["group_size"] == -1:
+                    told["group_rank"], told["group_size"] = self._rank, self._world_size
+                    told["store"] = distributed_c10d.PrefixStore("default_pg", self._store)
+                self._check(told["group_rank"], told["group_size"])
+            if asked != NAME:
+                told["backend"], told["backend_options"] = NAME, None
+            # For what it does, connecting at once, the group would need a communicator of NCCL's.
+            told["device_id"] = None
+            return make(*call.args, **call.kwargs)
+
+        return make_over_wire
+
+    def _rendezvous(self, url: str, **options: Any) -> Iterator[tuple[Any, int, int]]:
+        """In place of torch's handlers, which connect to rank 0 over TCP."""
+        parts = urlsplit(url)
+        named = dict(parse_qsl(parts.query))
+        # As torch does: what the call says, or else, by env://, what is set by now.
+        known: Mapping[str, str] = os.environ if parts.scheme == "env" else {}
+        rank = int(named.get("rank") or known.get("RANK") or self._rank)
+        size = int(named.get("world_size") or known.get("WORLD_SIZE") or self._world_size)
+        self._check(rank, size)
+        yield self._store, rank, size
+
+    def _check(self, rank: int, world_size: int) -> None:
+        if (rank, world_size) != (self._rank, self._world_size):
+            raise RequestError(
+                f"the script asks for a group as rank {rank} of {world_size}, but this is rank "
+                f"{self._rank} of {self._world_size} of the run: leave both out or take them from "
+                "RANK and WORLD_SIZE, and say --workers for another number"
+            )
+
+
+def _mapped(asked: str) -> str:
+    return wire_backend(str(asked), dist.Backend.backend_list)
+
+
+def _barrier_or(monitored: Callable[..., None]) -> Callable[..., None]:
+    """`dist.monitored_barrier`, which for the wire's groups is their barrier."""
+
+    @functools.wraps(monitored)
+    def barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        if distributed_c10d.get_backend(group) != NAME:
+            monitored(group, timeout, wait_all_ranks)
+        elif (work := distributed_c10d.barrier(group, async_op=True)) is not None:
+            work.wait(timeout)
+
+    return barrier
+
+
+@contextmanager
+def _replaced(names: dict[str, Any], by: Mapping[str, Any]) -> Iterator[None]:
+    """Some entries of a dictionary, which are there, for a while."""
+    before = {name: names[name] for name in by}
+    names.update(by)
+    try:
+        yield
+    finally:
+        names.update(before)

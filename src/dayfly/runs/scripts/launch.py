@@ -17,10 +17,7 @@ from dayfly.runs.events import Events
 from dayfly.runs.home import copy, found, fresh, led, place_in
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.scripts.one_life import ScriptLife
-from dayfly.runs.scripts.record import ScriptRecord
-from dayfly.runs.scripts.run import FILES, ScriptRun
-from dayfly.runs.scripts.settings import ScriptSettings
-from dayfly.runs.scripts.source import Script
+from dayfly.runs.scripts.record import FILES, Script, ScriptRecord, ScriptRun, ScriptSettings
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
 from dayfly.wire.stores import open_store

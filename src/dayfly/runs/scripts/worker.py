@@ -1,34 +1,108 @@
-"""A function that runs a script, as `python script.py` would, at one end of the wire."""
+"""What a function that runs a script is told: the payload of its invocation.
+
+A function that runs a script, as `python script.py` would, at one end of the wire.
+
+Runs a program in this process as the interpreter would that was started with it.
+"""
 
 from __future__ import annotations
 
+import atexit
+import builtins
+import gc
+import importlib
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, Self
 
 import torch.distributed as dist
 
+from dayfly import dataclass_json
 from dayfly.closing import Closing
 from dayfly.errors import DayflyError, RunFailed
-from dayfly.life.faults import Faults
+from dayfly.life.faults import Fault, Faults
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
 from dayfly.runs.made_with import check_function
-from dayfly.runs.scripts.environment import prepare
-from dayfly.runs.scripts.interpreter import run_as_main
-from dayfly.runs.scripts.source import digest_of
-from dayfly.runs.scripts.task import ScriptTask
+from dayfly.runs.scripts.environment import Member, prepare
+from dayfly.runs.scripts.record import digest_of
 from dayfly.runs.workplace import site_of
 from dayfly.threads import start_thread
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Way
+from dayfly.wire.shaping import Rates, Way
 from dayfly.wire.stores import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptTask:
+    """One rank of one generation.
+
+    restarts: how often all workers started anew before; max_restarts: how often they may after
+    deaths. token: by which its messages are known to be the run's.
+
+    store, channel: URLs. script: the file, absolute; module: its name if it was asked for
+    as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
+    command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
+    keeps, which later generations find again. rates: of its way to the channel; None: not limited.
+    wait_timeout_s: longest wait for a message of another worker. made_with, allow_other_cpu: as of
+    `runs.task.Task`.
+    """
+
+    run: str
+    token: str = field(repr=False)
+    generation: int
+    rank: int
+    world_size: int
+    restarts: int
+    max_restarts: int
+    store: str
+    channel: str
+    script: str
+    module: str | None
+    args: tuple[str, ...]
+    cwd: str
+    digest: str
+    files: str
+    wait_timeout_s: float
+    faults: tuple[Fault, ...] = ()
+    rates: Rates | None = None
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    allow_other_cpu: bool = False
+
+    @property
+    def member(self) -> Member:
+        """Who the script's process is, as the script finds it."""
+        return Member(
+            run=self.run,
+            rank=self.rank,
+            world_size=self.world_size,
+            restarts=self.restarts,
+            max_restarts=self.max_restarts,
+            files=self.files,
+        )
+
+    def dump(self) -> Any:
+        """For JSON."""
+        return dataclass_json.dump(self)
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Self:
+        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
+        return dataclass_json.read(cls, tree, "the task")
+
 
 #: When a function first tells what it moved, and how often at last, in seconds: of one that is
 #: killed, what it has told is all that is known.
@@ -158,3 +232,92 @@ class _Telling(Closing):
             raise self._failure
         self._reporter.add("end")
         self._reporter.close()
+
+
+#: Names of our own threads begin so.
+_OWN_THREADS = "dayfly"
+
+
+def run_as_main(
+    source: bytes, file: str, module: str | None, args: Sequence[str], cwd: Path
+) -> None:
+    """Run a program until its threads and its exit functions are through.
+
+    module: its full name if it is run by that, as by `python -m`; its package is imported first.
+    Raises what the program raises, but not SystemExit that stands for success. A process that the
+    program forked, and that comes to its end here, too, ends.
+    """
+    __tracebackhide__ = True
+    os.chdir(cwd)
+    sys.argv[:] = [file, *args]
+    sys.path.insert(0, str(cwd if module is not None else Path(file).resolve().parent))
+    importlib.invalidate_caches()
+    main = _main_module(file, module)
+    others, own = set(threading.enumerate()), os.getpid()
+    sys.modules["__main__"] = main
+    try:
+        _run(source, file, main, others)
+    except BaseException as error:
+        if os.getpid() != own:
+            _end_fork(error)
+        raise
+    if os.getpid() != own:
+        _end_fork(None)
+
+
+def _run(source: bytes, file: str, main: ModuleType, others: set[threading.Thread]) -> None:
+    __tracebackhide__ = True
+    try:
+        try:
+            exec(compile(source, file, "exec", dont_inherit=True), main.__dict__)
+        except SystemExit as exit:
+            if exit.code is not None and exit.code != 0:
+                raise
+        _wait_for_threads(others)
+    finally:
+        # A function's process ends without them otherwise.
+        atexit._run_exitfuncs()
+
+
+def _end_fork(error: BaseException | None) -> NoReturn:
+    """As the interpreter ends: what comes after the program is its parent's to do."""
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        code = error.code & 0xFF
+    elif isinstance(error, SystemExit):
+        print(error.code, file=sys.stderr)
+    elif error is not None:
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _main_module(file: str, module: str | None) -> ModuleType:
+    main = ModuleType("__main__")
+    main.__file__ = file
+    main.__dict__["__builtins__"] = builtins
+    main.__dict__["__cached__"] = None
+    if module is None:
+        main.__package__ = None
+        return main
+    package = module.rpartition(".")[0]
+    main.__package__ = package
+    main.__spec__ = spec_from_file_location(module, file)
+    if package:
+        importlib.import_module(package)
+    return main
+
+
+def _wait_for_threads(others: set[threading.Thread]) -> None:
+    """As the interpreter does: work that waits in pools is done, and threads come to their end.
+
+    Ours, and the threads of our pools, end when they are told to, and are still at work.
+    """
+    for pool in [one for one in gc.get_objects() if isinstance(one, ThreadPoolExecutor)]:
+        if not getattr(pool, "_thread_name_prefix", _OWN_THREADS).startswith(_OWN_THREADS):
+            pool.shutdown(wait=True)
+    for thread in set(threading.enumerate()) - others - {threading.current_thread()}:
+        if not (thread.daemon or thread.name.startswith(_OWN_THREADS)):
+            thread.join()

@@ -1,10 +1,13 @@
-"""`dayfly.plan`: the best ways to run a job, chosen from Python."""
+"""`dayfly.profile`: a job, measured from Python.
+
+`dayfly.plan`: the best ways to run a job, chosen from Python.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Unpack, get_type_hints
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
@@ -12,13 +15,69 @@ from dayfly.job import Job
 from dayfly.planning.choose.front import Front
 from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import read_profile
-from dayfly.runs.api import overridden
-from dayfly.runs.choosing.asked import TIME_LIMIT_S, Asked
+from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.goal import Goal
-from dayfly.runs.choosing.places import places_of_job, places_of_profiles
+from dayfly.runs.choosing.query import TIME_LIMIT_S, Asked, Goal
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.keywords import ChoiceKeywords, check_keywords, shows
+from dayfly.runs.choosing.targets import places_of_job, places_of_profiles
+from dayfly.runs.display import Lines, Silent, StandardError
+from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
+from dayfly.runs.profiling import measuring
+from dayfly.runs.settings import Settings
+
+#: Settings of `Settings` that a measurement depends on; the others belong to a prediction.
+PROFILED = tuple(get_type_hints(ProfileKeywords))
+
+
+@shows(ProfileKeywords)
+def profile(
+    job: Job,
+    *,
+    memory_mib: int | Sequence[int] = (),
+    batch_size: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    **settings: Unpack[ProfileKeywords],
+) -> Profile:
+    """Measures what a job takes in functions of each memory size.
+
+    Args:
+        job: what is to be trained.
+        memory_mib: memory sizes in MiB, one or several; empty: memory is not limited.
+        batch_size: samples of a step, in place of the job's.
+        quick: measure less often: sooner done, and less sure.
+        progress: say on standard error what is being measured.
+        settings: of functions and channel, such as `cpu_cores`, `uplink_mb_per_s` or `imitate`; see
+            `dayfly.runs.settings.Settings`.
+
+    Returns:
+        The profile, for `dayfly.predict` and `dayfly.plan`. `dayfly.planning.profile_file` writes
+        and reads profiles.
+
+    Raises:
+        RequestError: the request is wrong.
+        RunFailed: a function fails.
+    """
+    check_keywords(settings, Settings, beside=profile)
+    for name in settings:
+        if name not in PROFILED:
+            raise RequestError(
+                f"{name} changes nothing of a profile, which is of one function's steps: leave it "
+                "out, and give it to dayfly predict, or dayfly.plan"
+            )
+    sizes = tuple(memory_mib) if isinstance(memory_mib, list | tuple) else (memory_mib,)
+    for size in sizes:
+        checked_settings(**settings, memory_mib=size)
+    say = Lines(StandardError()).note if progress else Silent().note
+    return measuring.profile(
+        overridden(job, batch_size=batch_size),
+        checked_settings(**settings),
+        sizes,
+        code=main_directory(),
+        quick=quick,
+        told=say,
+        note=say,
+    )
 
 
 @shows(ChoiceKeywords)
@@ -47,7 +106,7 @@ def plan(
             (`dayfly.planning.catalogued.Assumed`).
         catalogue: directory of your own rows.
         asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
-            see `dayfly.runs.choosing.asked.Asked`.
+            see `dayfly.runs.choosing.query.Asked`.
 
     Returns:
         The front of seconds against dollars, by rising seconds. A point's `plan.plan` goes to

@@ -1,4 +1,6 @@
-"""The places to choose among: profiles that are there, or made from a job and the catalogue.
+"""Where a job may run: a platform, a store, and the job's profile there.
+
+The places to choose among: profiles that are there, or made from a job and the catalogue.
 
 JOB.py         its layers and FLOPs, found once; each platform over each store from their rows
 profile.json   what it was made for; from the catalogue's rows over other stores as well
@@ -7,7 +9,7 @@ profile.json   what it was made for; from the catalogue's rows over other stores
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dayfly.catalogue.lookup import Catalogue
@@ -16,11 +18,61 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, profile_of
 from dayfly.planning.choose.from_profile import over_store
-from dayfly.planning.profile import Profile
-from dayfly.runs.choosing.place import Place
+from dayfly.planning.profile import Profile, in_words
 
 if TYPE_CHECKING:
     from dayfly.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
+    they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
+    should know, a sentence each."""
+
+    profile: Profile
+    platform: FunctionPlatform
+    store: StoreFacts | None
+    own: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.platform.name} over {self.profile.channel}"
+
+    @classmethod
+    def of(cls, profile: Profile, known: Catalogue, prices: str | None = None) -> Place:
+        """Where a profile was made for. prices: in place of its platform's.
+
+        Raises RequestError for a platform without prices.
+        """
+        platform = known.platform(prices or profile.imitate or "aws-lambda")
+        if platform.prices is None:
+            raise RequestError(
+                f"the catalogue has no prices of {platform.name}: add them to a catalogue of your "
+                "own, or name another platform"
+            )
+        store = known.store(profile.channel) if profile.channel in known.stores() else None
+        if store is not None and (store.usd_per_put is None or store.usd_per_get is None):
+            store = None
+        return cls(
+            profile=profile,
+            platform=platform,
+            store=store,
+            own=None if known.own is None else str(known.own),
+        )
+
+    def of_sizes(self, memory_mib: tuple[int, ...]) -> Place:
+        """With these memory sizes alone; none: all. Raises RequestError for one that it lacks."""
+        if not memory_mib:
+            return self
+        sizes = tuple(self.profile.size(one) for one in sorted(set(memory_mib)))
+        return replace(self, profile=replace(self.profile, sizes=sizes))
+
+    @property
+    def sizes(self) -> str:
+        """Its memory sizes, in words."""
+        return ", ".join(in_words(one.memory_mib) for one in self.profile.sizes)
+
 
 #: The store of a platform's own provider, by how the platform's name begins.
 _OWN_STORES = {
