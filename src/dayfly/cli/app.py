@@ -7,51 +7,29 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import dayfly
 from dayfly.cli.flags import (
-    Aggregators,
-    AllowOtherCpu,
+    FUNCTION_FLAGS,
+    TRAINING_FLAGS,
     AsJson,
     BatchSize,
-    Channel,
-    CheckpointEvery,
-    ColdStart,
-    Collective,
-    Compress,
-    Cpu,
-    Cut,
     Detach,
-    Downlink,
     Epochs,
-    Gpu,
-    Imitate,
-    K,
-    Latency,
-    Lifetime,
+    Flag,
     Listen,
-    Memory,
-    MicroBatches,
-    OnNan,
+    MaxRestarts,
     Own,
-    Payload,
     PlanFile,
-    Platform,
-    PlatformOption,
-    Replicas,
     Resume,
     RunDir,
     RunStore,
-    Schedule,
-    StageMemory,
-    Sync,
-    Uplink,
-    WaitTimeout,
-    Workers,
     function_settings,
+    option,
+    takes,
     training_settings,
 )
 from dayfly.cli.plan import plan
@@ -117,68 +95,29 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@takes(*FUNCTION_FLAGS, *TRAINING_FLAGS)
 def train(
     context: typer.Context,
     job_file: Annotated[
         Path | None,
         typer.Argument(metavar="JOB.py", help="Python file with the variable `job`."),
     ] = None,
-    workers: Workers = None,
-    platform: Platform = None,
-    platform_option: PlatformOption = None,
-    channel: Channel = None,
-    sync: Sync = None,
-    k: K = None,
-    collective: Collective = None,
-    aggregators: Aggregators = None,
-    compress: Compress = None,
-    cut: Cut = None,
-    replicas: Replicas = None,
-    micro_batches: MicroBatches = None,
-    schedule: Schedule = None,
-    stage_memory: StageMemory = None,
     plan: PlanFile = None,
-    memory: Memory = None,
-    lifetime: Lifetime = None,
-    cpu: Cpu = None,
-    uplink: Uplink = None,
-    downlink: Downlink = None,
-    latency: Latency = None,
-    cold_start: ColdStart = None,
-    payload: Payload = None,
-    gpu: Gpu = None,
-    imitate: Imitate = None,
-    allow_other_cpu: AllowOtherCpu = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of all that is random.", show_default="the job's")
-    ] = None,
-    target_accuracy: Annotated[
-        float | None, typer.Option(help="End once validation reaches it, such as 0.97.")
-    ] = None,
-    on_nan: OnNan = None,
-    checkpoint_every: CheckpointEvery = None,
-    wait_timeout: WaitTimeout = None,
-    log_budget: Annotated[
-        int | None,
-        typer.Option(
-            help="Bound of the message log, in MiB.", show_default="1024 or a quarter of the space"
-        ),
-    ] = None,
+    seed: Annotated[int | None, option("Seed of all that is random.", "the job's")] = None,
     own: Own = None,
     store: RunStore = None,
     run_dir: RunDir = None,
     resume: Resume = None,
     allow_changed_job: Annotated[
         bool,
-        typer.Option(
-            "--allow-changed-job", help="With --resume: go on with JOB.py as it is by now."
-        ),
+        option("With --resume: go on with JOB.py as it is by now.", True, "--allow-changed-job"),
     ] = False,
     listen: Listen = None,
     detach: Detach = False,
     as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Train the job in JOB.py on short-lived functions, or go on with a run (--resume RUN)."""
     from dayfly.cli.warm import warm_up
@@ -255,6 +194,14 @@ def train(
 
 
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
+@takes(
+    *FUNCTION_FLAGS,
+    log_budget=Flag(
+        int,
+        "Bound of the messages under way, in MiB; memory is taken as it is used.",
+        "a quarter of the space for files, 1024 elsewhere",
+    ),
+)
 def run(
     context: typer.Context,
     script: Annotated[
@@ -264,43 +211,14 @@ def run(
     module: Annotated[
         bool, typer.Option("-m", "--module", help="SCRIPT.py is the name of a module.")
     ] = False,
-    workers: Workers = None,
-    platform: Platform = None,
-    platform_option: PlatformOption = None,
-    channel: Channel = None,
-    memory: Memory = None,
-    lifetime: Lifetime = None,
-    cpu: Cpu = None,
-    uplink: Uplink = None,
-    downlink: Downlink = None,
-    latency: Latency = None,
-    cold_start: ColdStart = None,
-    payload: Payload = None,
-    gpu: Gpu = None,
-    imitate: Imitate = None,
-    allow_other_cpu: AllowOtherCpu = None,
-    max_restarts: Annotated[
-        int | None,
-        typer.Option(
-            help="How often all start again after one died; kills from outside and lifetimes that "
-            "end do not count.",
-            show_default="3",
-        ),
-    ] = None,
-    wait_timeout: WaitTimeout = None,
-    log_budget: Annotated[
-        int | None,
-        typer.Option(
-            help="Bound of the messages under way, in MiB; memory is taken as it is used.",
-            show_default="a quarter of the space for files, 1024 elsewhere",
-        ),
-    ] = None,
+    max_restarts: MaxRestarts = None,
     own: Own = None,
     store: RunStore = None,
     run_dir: RunDir = None,
     resume: Resume = None,
     detach: Detach = False,
     as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Run an unmodified torch.distributed script on short-lived functions, as torchrun would."""
     from dayfly.cli.warm import warm_up

@@ -2,276 +2,260 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from dayfly.errors import RequestError
 
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def option(help: str, shown: str | bool = True, *names: str, metavar: str | None = None) -> Any:
+    """Returns an option of a command.
+
+    Args:
+        help: for `--help`.
+        shown: its default in words; True: the default itself, unless that is None.
+        names: as they are typed; none: by the name of the parameter.
+        metavar: stands for its value in `--help`.
+    """
+    return typer.Option(*names, help=help, show_default=shown, metavar=metavar)
+
+
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")
+    bool, option("Print one JSON object as the last line of standard output.", True, "--json")
 ]
-RunDir = Annotated[
-    Path | None, typer.Option(help="Directory of the run's files.", show_default="runs/<run id>")
-]
+RunDir = Annotated[Path | None, option("Directory of the run's files.", "runs/<run id>")]
 RunStore = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Keep the run in this store, such as s3://bucket/runs: any machine can go on with it.",
+        "its directory",
         "--store",
         metavar="URL",
-        help="Keep the run in this store, such as s3://bucket/runs: any machine can go on with it.",
-        show_default="its directory",
     ),
 ]
 Resume = Annotated[
-    str | None,
-    typer.Option(metavar="RUN", help="Go on with a run: its directory, or its URL in a store."),
+    str | None, option("Go on with a run: its directory, or its URL in a store.", metavar="RUN")
 ]
 Listen = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "A listener of an installed package, which hears what happens; several times.",
+        "none",
         metavar="NAME",
-        help="A listener of an installed package, which hears what happens; several times.",
-        show_default="none",
     ),
 ]
 Detach = Annotated[
     bool,
-    typer.Option(
-        "--detach", help="Return once the run has begun; it goes on without this terminal."
-    ),
+    option("Return once the run has begun; it goes on without this terminal.", True, "--detach"),
 ]
 Own = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "Directory of limits and prices of your own.",
+        "~/.config/dayfly/catalogue",
         "--catalogue",
-        help="Directory of limits and prices of your own.",
-        show_default="~/.config/dayfly/catalogue",
     ),
-]
-
-Workers = Annotated[int | None, typer.Option(help="Functions that work at once.", show_default="1")]
-Platform = Annotated[
-    str | None, typer.Option(help="Where functions run: local.", show_default="local")
-]
-PlatformOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="A setting of the platform's own, instead of its table in dayfly.toml; several times.",
-        show_default="the platform's",
-    ),
-]
-Channel = Annotated[
-    str | None,
-    typer.Option(help="URL of the store they talk through.", show_default="files in memory"),
-]
-Memory = Annotated[
-    int | None, typer.Option(help="A function's memory, in MiB.", show_default="not limited")
-]
-Lifetime = Annotated[
-    float | None, typer.Option(help="A function's life, in s.", show_default="not limited")
-]
-Cpu = Annotated[
-    float | None,
-    typer.Option(help="A function's CPU time a second, in cores.", show_default="not limited"),
-]
-Uplink = Annotated[
-    float | None,
-    typer.Option(help="A function's way to the store, in MB/s.", show_default="not limited"),
-]
-Downlink = Annotated[
-    float | None, typer.Option(help="And back, in MB/s.", show_default="not limited")
-]
-Latency = Annotated[
-    float | None,
-    typer.Option(help="Added to each request to the store, in ms.", show_default="none"),
-]
-ColdStart = Annotated[
-    float | None,
-    typer.Option(help="Added to each start of a function, in s.", show_default="none"),
-]
-Payload = Annotated[
-    float | None,
-    typer.Option(help="Largest payload and result of a call, in KB.", show_default="not limited"),
-]
-Gpu = Annotated[
-    float | None,
-    typer.Option(
-        "--gpu",
-        metavar="SHARE",
-        help="A function's share of a GPU, such as 1 or 0.25.",
-        show_default="none: it computes on the CPU",
-    ),
-]
-Imitate = Annotated[
-    str | None,
-    typer.Option(
-        help="Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
-        "payload and prices count where no other is given."
-    ),
-]
-AllowOtherCpu = Annotated[
-    bool | None,
-    typer.Option(
-        "--allow-other-cpu",
-        help="Go on where CPU type, torch build or threads are not those the run began with; the "
-        "bits may be others then.",
-        show_default="refused",
-    ),
-]
-WaitTimeout = Annotated[
-    float | None,
-    typer.Option(
-        help="How long a worker waits for a message of another, in s.", show_default="900"
-    ),
-]
-
-# Of a job: how it is trained.
-
-Sync = Annotated[
-    str | None,
-    typer.Option(help="Protocol: bsp (synchronous) or local-sgd.", show_default="bsp"),
-]
-K = Annotated[
-    str | None,
-    typer.Option("--k", metavar="N|epoch", help="Steps between two averages of local-sgd."),
-]
-Collective = Annotated[
-    str | None,
-    typer.Option(
-        help="All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
-        "ring, scatter-reduce.",
-        show_default="what suits the channel: overlapped over a store, scatter-reduce over "
-        "files at any speed, ring over tcp://, push-pull over ps://",
-    ),
-]
-Aggregators = Annotated[
-    int | None, typer.Option(metavar="K", help="Workers that sum, of k-reduce.")
-]
-Compress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="none|bf16|int8|powersgd[:RANK]",
-        help="Let gradients travel smaller, and less exactly.",
-        show_default="none",
-    ),
-]
-Cut = Annotated[
-    str | None,
-    typer.Option(
-        metavar="L,L,...",
-        help="Cut the model into stages before these layers, counted from 0.",
-        show_default="one stage",
-    ),
-]
-Replicas = Annotated[int | None, typer.Option(help="Functions a stage.", show_default="1")]
-MicroBatches = Annotated[
-    int | None,
-    typer.Option(
-        help="In which a function computes its share of a batch.",
-        show_default="the job's accumulate",
-    ),
-]
-Schedule = Annotated[
-    str | None,
-    typer.Option(
-        help="Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
-        show_default="fill-drain",
-    ),
-]
-StageMemory = Annotated[
-    str | None,
-    typer.Option(metavar="MIB,MIB,...", help="Memory of each stage's functions, in MiB."),
 ]
 PlanFile = Annotated[
     Path | None,
-    typer.Option(
-        "--plan",
-        metavar="PLAN.json",
-        help="Carry out this plan; explicit flags override it.",
+    option("Carry out this plan; explicit flags override it.", True, "--plan", metavar="PLAN.json"),
+]
+Epochs = Annotated[int | None, option("Passes over the data.", "the job's")]
+BatchSize = Annotated[int | None, option("Samples a step, all workers.", "the job's")]
+MaxRestarts = Annotated[
+    int | None,
+    option(
+        "How often all start again after one died; kills from outside and lifetimes that "
+        "end do not count.",
+        "3",
     ),
 ]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data.", show_default="the job's")]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Samples a step, all workers.", show_default="the job's")
-]
-OnNan = Annotated[
-    str | None,
-    typer.Option(
-        metavar="stop|warn",
-        help="What a loss that becomes NaN or infinite does: fail the run, or be said only.",
-        show_default="stop",
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option that a command passes on by name.
+
+    Args:
+        kind: type of its value.
+        help: for `--help`.
+        shown: its default in words; True: the default itself, unless that is None.
+        names: as they are typed; empty: by its name in the table.
+        metavar: stands for its value in `--help`.
+        setting: the run's setting that it is, by name; None: the same name.
+        default: its value where it is not given.
+    """
+
+    kind: Any
+    help: str
+    shown: str | bool = True
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    setting: str | None = None
+    default: Any = None
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        """Returns the parameter of a command that takes the flag, as typer reads it."""
+        kind = self.kind if self.default is not None else self.kind | None
+        flag = option(self.help, self.shown, *self.names, metavar=self.metavar)
+        return inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=self.default,
+            annotation=Annotated[kind, flag],
+        )
+
+
+#: Of a run's functions, by the names of parameters.
+FUNCTION_FLAGS = {
+    "workers": Flag(int, "Functions that work at once.", "1"),
+    "platform": Flag(str, "Where functions run: local.", "local"),
+    "platform_option": Flag(
+        list[str],
+        "A setting of the platform's own, instead of its table in dayfly.toml; several times.",
+        "the platform's",
+        metavar="NAME=VALUE",
+        setting="platform_options",
     ),
-]
-CheckpointEvery = Annotated[
-    float | None,
-    typer.Option(help="Longest time between run checkpoints, in s.", show_default="60"),
-]
-
-# Several at once, to compare.
-
-Several = Annotated[
-    str | None, typer.Option(metavar="N,N,...", help="Functions at once.", show_default="1")
-]
-SeveralMemory = Annotated[
-    str | None,
-    typer.Option(
+    "channel": Flag(str, "URL of the store they talk through.", "files in memory"),
+    "memory": Flag(int, "A function's memory, in MiB.", "not limited", setting="memory_mib"),
+    "lifetime": Flag(float, "A function's life, in s.", "not limited", setting="lifetime_s"),
+    "cpu": Flag(
+        float, "A function's CPU time a second, in cores.", "not limited", setting="cpu_cores"
+    ),
+    "uplink": Flag(
+        float,
+        "A function's way to the store, in MB/s.",
+        "not limited",
+        setting="uplink_mb_per_s",
+    ),
+    "downlink": Flag(float, "And back, in MB/s.", "not limited", setting="downlink_mb_per_s"),
+    "latency": Flag(
+        float, "Added to each request to the store, in ms.", "none", setting="latency_ms"
+    ),
+    "cold_start": Flag(
+        float, "Added to each start of a function, in s.", "none", setting="cold_start_s"
+    ),
+    "payload": Flag(
+        float,
+        "Largest payload and result of a call, in KB.",
+        "not limited",
+        setting="payload_kb",
+    ),
+    "gpu": Flag(
+        float,
+        "A function's share of a GPU, such as 1 or 0.25.",
+        "none: it computes on the CPU",
+        metavar="SHARE",
+        setting="gpu_share",
+    ),
+    "imitate": Flag(
+        str,
+        "Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
+        "payload and prices count where no other is given.",
+    ),
+    "allow_other_cpu": Flag(
+        bool,
+        "Go on where CPU type, torch build or threads are not those the run began with; the "
+        "bits may be others then.",
+        "refused",
+        ("--allow-other-cpu",),
+    ),
+    "wait_timeout": Flag(
+        float,
+        "How long a worker waits for a message of another, in s.",
+        "900",
+        setting="wait_timeout_s",
+    ),
+    "log_budget": Flag(
+        int,
+        "Bound of the message log, in MiB.",
+        "1024 or a quarter of the space",
+        setting="log_budget_mib",
+    ),
+}
+#: Of how a job is trained.
+TRAINING_FLAGS = {
+    "sync": Flag(str, "Protocol: bsp (synchronous) or local-sgd.", "bsp"),
+    "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
+    "collective": Flag(
+        str,
+        "All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
+        "ring, scatter-reduce.",
+        "what suits the channel: overlapped over a store, scatter-reduce over "
+        "files at any speed, ring over tcp://, push-pull over ps://",
+    ),
+    "aggregators": Flag(int, "Workers that sum, of k-reduce.", metavar="K"),
+    "compress": Flag(
+        str,
+        "Let gradients travel smaller, and less exactly.",
+        "none",
+        metavar="none|bf16|int8|powersgd[:RANK]",
+    ),
+    "cut": Flag(
+        str,
+        "Cut the model into stages before these layers, counted from 0.",
+        "one stage",
+        metavar="L,L,...",
+    ),
+    "replicas": Flag(int, "Functions a stage.", "1"),
+    "micro_batches": Flag(
+        int,
+        "In which a function computes its share of a batch.",
+        "the job's accumulate",
+    ),
+    "schedule": Flag(
+        str,
+        "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
+        "fill-drain",
+    ),
+    "stage_memory": Flag(
+        str,
+        "Memory of each stage's functions, in MiB.",
         metavar="MIB,MIB,...",
-        help="A function's memory, in MiB.",
-        show_default="all of the profile's",
+        setting="stage_memory_mib",
     ),
-]
-SeveralCollectives = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,NAME,...",
-        help="All-reduce algorithms, as of dayfly train.",
-        show_default="what suits the channel",
+    "target_accuracy": Flag(float, "End once validation reaches it, such as 0.97."),
+    "on_nan": Flag(
+        str,
+        "What a loss that becomes NaN or infinite does: fail the run, or be said only.",
+        "stop",
+        metavar="stop|warn",
     ),
-]
-SeveralMicroBatches = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N,N,...",
-        help="In which a function computes its share of a batch.",
-        show_default="the job's accumulate",
+    "checkpoint_every": Flag(
+        float,
+        "Longest time between run checkpoints, in s.",
+        "60",
+        setting="checkpoint_every_s",
     ),
-]
+}
 
-#: The settings of a run's functions, by the name of their flag.
-_SETTINGS = {
-    "workers": "workers",
-    "platform": "platform",
-    "channel": "channel",
-    "memory": "memory_mib",
-    "lifetime": "lifetime_s",
-    "cpu": "cpu_cores",
-    "uplink": "uplink_mb_per_s",
-    "downlink": "downlink_mb_per_s",
-    "latency": "latency_ms",
-    "cold_start": "cold_start_s",
-    "payload": "payload_kb",
-    "gpu": "gpu_share",
-    "imitate": "imitate",
-    "wait_timeout": "wait_timeout_s",
-    "log_budget": "log_budget_mib",
-    "allow_other_cpu": "allow_other_cpu",
-}
-#: Those of training, that are as their flag says them.
-_OF_TRAINING = {
-    "sync": "sync",
-    "collective": "collective",
-    "aggregators": "aggregators",
-    "compress": "compress",
-    "target_accuracy": "target_accuracy",
-    "checkpoint_every": "checkpoint_every_s",
-    "replicas": "replicas",
-    "micro_batches": "micro_batches",
-    "on_nan": "on_nan",
-    "schedule": "schedule",
-}
+
+def takes(*shared: str, **own: Flag) -> Callable[[Command], Command]:
+    """Has a command take flags beside its own parameters, and get them by keyword.
+
+    Args:
+        shared: names in `FUNCTION_FLAGS` and `TRAINING_FLAGS`.
+        own: flags of this command alone, or in place of shared ones.
+    """
+    table = {**FUNCTION_FLAGS, **TRAINING_FLAGS}
+    flags = {**{name: table[name] for name in shared}, **own}
+
+    def taking(command: Command) -> Command:
+        whole = inspect.signature(command, eval_str=True)
+        mine = [one for one in whole.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        more = [flag.parameter(name) for name, flag in flags.items()]
+        command.__signature__ = whole.replace(parameters=[*mine, *more])  # type: ignore[attr-defined]
+        return command
+
+    return taking
 
 
 def numbers(flag: str, text: str, such_as: str) -> tuple[int, ...]:
@@ -295,7 +279,7 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     """
     from dayfly.cli.catalogue import own_catalogue
 
-    given = {setting: context.params.get(flag) for flag, setting in _SETTINGS.items()}
+    given = _settings(context, FUNCTION_FLAGS)
     if "platform_option" in context.params:
         given["platform_options"] = _platform_options(context, resumed=resumed) or None
     own = context.params["own"]
@@ -318,12 +302,20 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
 
     Raises RequestError for lists that are none.
     """
-    flags = context.params
-    given = {setting: flags.get(flag) for flag, setting in _OF_TRAINING.items()}
-    k = flags.get("k")
-    given["k"] = int(k) if k is not None and k.isdecimal() else k
-    if (cut := flags.get("cut")) is not None:
-        given["cut"] = numbers("--cut", cut, "4,9")
-    if (sizes := flags.get("stage_memory")) is not None:
-        given["stage_memory_mib"] = numbers("--stage-memory", sizes, "1024,512")
-    return {name: value for name, value in given.items() if value is not None}
+    given = _settings(context, TRAINING_FLAGS)
+    if (k := given.get("k", "")).isdecimal():
+        given["k"] = int(k)
+    if "cut" in given:
+        given["cut"] = numbers("--cut", given["cut"], "4,9")
+    if "stage_memory_mib" in given:
+        given["stage_memory_mib"] = numbers("--stage-memory", given["stage_memory_mib"], "1024,512")
+    return given
+
+
+def _settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, Any]:
+    """Values of those flags that were given, by the names of settings."""
+    return {
+        flag.setting or name: value
+        for name, flag in flags.items()
+        if (value := context.params.get(name)) is not None
+    }

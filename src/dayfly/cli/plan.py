@@ -6,15 +6,96 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import AsJson, BatchSize, Epochs, Imitate, Own
+from dayfly.cli.flags import AsJson, Flag, Own, option, takes
 
 _FOR_A_JOB = "of a job; one for all, or one a platform"
 
 
+@takes(
+    "imitate",
+    platform=Flag(
+        str,
+        "Platforms of the catalogue; local: the job is measured on this machine.",
+        "the profiles'",
+        metavar="NAME,NAME,...",
+    ),
+    store=Flag(
+        str,
+        "Stores of the catalogue; tcp://: containers that reach each other.",
+        "the profile's, or that of the platform's provider",
+        ("--price-store", "--store"),
+        metavar="NAME,NAME,...",
+    ),
+    deadline=Flag(str, "Choose the cheapest within it: 90, 90s, 30m or 2h.", metavar="TIME"),
+    budget=Flag(float, "Choose the fastest within it.", metavar="USD"),
+    weights=Flag(str, "Choose the least A1 dollars + A2 seconds.", metavar="A1,A2"),
+    workers=Flag(int, "Functions at once, at most.", "64"),
+    vcpus=Flag(
+        float,
+        "vCPUs that all functions have together, at most, as Fargate's quota.",
+        "for a profile of this machine its cores",
+    ),
+    memory=Flag(
+        str,
+        "Memory sizes to choose among.",
+        "all of the profile's, or usual ones of the platform",
+        metavar="MIB,MIB,...",
+    ),
+    epochs=Flag(int, "Passes over the data.", "the job's"),
+    batch_size=Flag(int, "Samples a step, all workers.", "the job's"),
+    most_batch_size=Flag(
+        int,
+        "Choose the batch, too, up to so many samples, as FasDL does.",
+        "the batch is the job's",
+    ),
+    micro_batches=Flag(
+        str,
+        "Micro-batches of a step, all replicas' together, to choose among.",
+        "such as have 4 samples",
+        metavar="N,N,...",
+    ),
+    collective=Flag(
+        str,
+        "All-reduce algorithms of models that are not cut, to choose among.",
+        "all",
+        metavar="NAME,NAME,...",
+    ),
+    time_limit=Flag(float, "Of search and re-ranking, at most, about.", "10", metavar="S"),
+    flops_per_vcpu=Flag(
+        str,
+        f"What training gets out of a vCPU, {_FOR_A_JOB}.",
+        "the catalogue's",
+        metavar="GFLOP/S,...",
+    ),
+    cold_start=Flag(
+        str,
+        f"From the request to the handler, {_FOR_A_JOB}.",
+        "the catalogue's, or 0",
+        metavar="S,...",
+    ),
+    uplink=Flag(
+        str,
+        f"A function's way to the store, {_FOR_A_JOB}.",
+        "the catalogue's",
+        metavar="MB/S,...",
+    ),
+    downlink=Flag(str, "And back.", "the catalogue's", metavar="MB/S,..."),
+    latency=Flag(
+        str,
+        "Of a request, of a job; one for all, or one a store.",
+        "the catalogue's",
+        metavar="MS,...",
+    ),
+    base_memory=Flag(
+        float,
+        "A worker's memory without a model, in MiB, of a job.",
+        "a process's on this machine",
+    ),
+)
 def plan(
     context: typer.Context,
     files: Annotated[
@@ -25,143 +106,20 @@ def plan(
             "profiles of several platforms or stores are compared.",
         ),
     ],
-    platform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...",
-            help="Platforms of the catalogue; local: the job is measured on this machine.",
-            show_default="the profiles'",
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--price-store",
-            "--store",
-            metavar="NAME,NAME,...",
-            help="Stores of the catalogue; tcp://: containers that reach each other.",
-            show_default="the profile's, or that of the platform's provider",
-        ),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Choose the cheapest within it: 90, 90s, 30m or 2h."),
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="USD", help="Choose the fastest within it.")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="A1,A2", help="Choose the least A1 dollars + A2 seconds."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Functions at once, at most.", show_default="64")
-    ] = None,
-    vcpus: Annotated[
-        float | None,
-        typer.Option(
-            help="vCPUs that all functions have together, at most, as Fargate's quota.",
-            show_default="for a profile of this machine its cores",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MIB,MIB,...",
-            help="Memory sizes to choose among.",
-            show_default="all of the profile's, or usual ones of the platform",
-        ),
-    ] = None,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    most_batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Choose the batch, too, up to so many samples, as FasDL does.",
-            show_default="the batch is the job's",
-        ),
-    ] = None,
-    micro_batches: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Micro-batches of a step, all replicas' together, to choose among.",
-            show_default="such as have 4 samples",
-        ),
-    ] = None,
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...",
-            help="All-reduce algorithms of models that are not cut, to choose among.",
-            show_default="all",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", help="Of search and re-ranking, at most, about.", show_default="10"
-        ),
-    ] = None,
-    flops_per_vcpu: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GFLOP/S,...",
-            help=f"What training gets out of a vCPU, {_FOR_A_JOB}.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    cold_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S,...",
-            help=f"From the request to the handler, {_FOR_A_JOB}.",
-            show_default="the catalogue's, or 0",
-        ),
-    ] = None,
-    uplink: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MB/S,...",
-            help=f"A function's way to the store, {_FOR_A_JOB}.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    downlink: Annotated[
-        str | None,
-        typer.Option(metavar="MB/S,...", help="And back.", show_default="the catalogue's"),
-    ] = None,
-    latency: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MS,...",
-            help="Of a request, of a job; one for all, or one a store.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    base_memory: Annotated[
-        float | None,
-        typer.Option(
-            help="A worker's memory without a model, in MiB, of a job.",
-            show_default="a process's on this machine",
-        ),
-    ] = None,
-    imitate: Imitate = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure less often, with --platform local.")
+        bool, option("Measure less often, with --platform local.", True, "--quick")
     ] = False,
     own: Own = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the plan, for dayfly train --plan.")
-    ] = None,
+    output: Annotated[Path | None, option("Write the plan, for dayfly train --plan.")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Write a page, or a picture; into a directory both.",
             metavar="FILE.html|FILE.png|DIR",
-            help="Write a page, or a picture; into a directory both.",
         ),
     ] = None,
     as_json: AsJson = False,
+    **flags: Any,
 ) -> None:
     """Choose how to run a job: seconds against dollars, a recommendation, and why."""
     of_a_job = any(file.suffix == ".py" for file in files)

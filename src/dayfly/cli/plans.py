@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import (
-    Aggregators,
-    AsJson,
-    BatchSize,
-    Channel,
-    CheckpointEvery,
-    ColdStart,
-    Compress,
-    Cpu,
-    Cut,
-    Downlink,
-    Epochs,
-    Imitate,
-    K,
-    Latency,
-    Lifetime,
-    Own,
-    Platform,
-    PlatformOption,
-    Replicas,
-    Schedule,
-    Several,
-    SeveralCollectives,
-    SeveralMemory,
-    SeveralMicroBatches,
-    StageMemory,
-    Sync,
-    Uplink,
-    WaitTimeout,
-    function_settings,
-)
-from dayfly.cli.simulate import simulate
+from dayfly.cli.flags import AsJson, Flag, Own, RunDir, function_settings, option, takes
 
 plans = typer.Typer()
 
 
 @plans.command()
+@takes(
+    *("platform", "platform_option", "channel", "cpu", "uplink", "downlink", "latency"),
+    *("imitate", "wait_timeout"),
+    store=Flag(
+        str,
+        "Store of the catalogue, with --from-catalogue.",
+        names=("--price-store", "--store"),
+    ),
+    flops_per_vcpu=Flag(
+        float,
+        "What training gets out of a vCPU, with --from-catalogue.",
+        "the catalogue's",
+        metavar="GFLOP/S",
+    ),
+    threads=Flag(
+        int,
+        "The most vCPUs that a worker computes with, with --from-catalogue.",
+        "all that it has",
+    ),
+    beta=Flag(
+        float, "How much longer computing takes beside transfers, with --from-catalogue.", "1"
+    ),
+    cold_start=Flag(
+        float,
+        "From the request to the handler, in s, with --from-catalogue.",
+        "the catalogue's",
+    ),
+    base_memory=Flag(
+        float,
+        "A worker's memory without a model, in MiB, with --from-catalogue.",
+        "a process's on this machine",
+    ),
+)
 def profile(
     context: typer.Context,
     job_file: Annotated[
@@ -51,83 +53,32 @@ def profile(
     ],
     memory_sizes: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Memory of functions, in MiB: each is measured.",
+            "not limited",
             "--memory",
             metavar="MIB,MIB,...",
-            help="Memory of functions, in MiB: each is measured.",
-            show_default="not limited",
         ),
     ] = None,
-    platform: Platform = None,
-    platform_option: PlatformOption = None,
-    channel: Channel = None,
-    cpu: Cpu = None,
-    uplink: Uplink = None,
-    downlink: Downlink = None,
-    latency: Latency = None,
-    imitate: Imitate = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Samples that are computed at once, at most.", show_default="the job's"),
+        int | None, option("Samples that are computed at once, at most.", "the job's")
     ] = None,
-    wait_timeout: WaitTimeout = None,
     own: Own = None,
-    output: Annotated[Path, typer.Option(help="The profile's file.")] = Path("profile.json"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    output: Annotated[Path, option("The profile's file.")] = Path("profile.json"),
+    force: Annotated[bool, option("Overwrite the file.", True, "--force")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure less often: sooner done, and less sure.")
+        bool, option("Measure less often: sooner done, and less sure.", True, "--quick")
     ] = False,
     from_catalogue: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Measure nothing: look up --platform and --price-store in the catalogue; count FLOPs.",
+            True,
             "--from-catalogue",
-            help="Measure nothing: look up --platform and --price-store in the catalogue; count "
-            "FLOPs.",
         ),
     ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--price-store", "--store", help="Store of the catalogue, with --from-catalogue."
-        ),
-    ] = None,
-    flops_per_vcpu: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GFLOP/S",
-            help="What training gets out of a vCPU, with --from-catalogue.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="The most vCPUs that a worker computes with, with --from-catalogue.",
-            show_default="all that it has",
-        ),
-    ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(
-            help="How much longer computing takes beside transfers, with --from-catalogue.",
-            show_default="1",
-        ),
-    ] = None,
-    cold_start: Annotated[
-        float | None,
-        typer.Option(
-            help="From the request to the handler, in s, with --from-catalogue.",
-            show_default="the catalogue's",
-        ),
-    ] = None,
-    base_memory: Annotated[
-        float | None,
-        typer.Option(
-            help="A worker's memory without a model, in MiB, with --from-catalogue.",
-            show_default="a process's on this machine",
-        ),
-    ] = None,
     as_json: AsJson = False,
+    **flags: Any,
 ) -> None:
     """Measure what the job in JOB.py takes in functions, for plans and predictions."""
     if not context.params["from_catalogue"]:
@@ -153,47 +104,42 @@ def profile(
 
 
 @plans.command()
+@takes(
+    *("channel", "sync", "k", "aggregators", "compress", "cut", "replicas", "schedule"),
+    *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
+    workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),
+    memory=Flag(str, "A function's memory, in MiB.", "all of the profile's", metavar="MIB,MIB,..."),
+    collective=Flag(
+        str,
+        "All-reduce algorithms, as of dayfly train.",
+        "what suits the channel",
+        metavar="NAME,NAME,...",
+    ),
+    micro_batches=Flag(
+        str,
+        "In which a function computes its share of a batch.",
+        "the job's accumulate",
+        metavar="N,N,...",
+    ),
+    epochs=Flag(int, "Passes over the data.", "the job's"),
+    batch_size=Flag(int, "Samples a step, all workers.", "the job's"),
+    prices=Flag(str, "Price list: a platform's name.", "a run's own"),
+    store=Flag(
+        str,
+        "Store whose prices count.",
+        "the profile's channel, if it is one of the catalogue",
+        ("--price-store", "--store"),
+    ),
+)
 def predict(
     context: typer.Context,
     profile: Annotated[
         Path, typer.Argument(metavar="PROFILE.json", help="What dayfly profile wrote.")
     ],
-    workers: Several = None,
-    memory: SeveralMemory = None,
-    channel: Channel = None,
-    sync: Sync = None,
-    k: K = None,
-    collective: SeveralCollectives = None,
-    aggregators: Aggregators = None,
-    compress: Compress = None,
-    cut: Cut = None,
-    replicas: Replicas = None,
-    micro_batches: SeveralMicroBatches = None,
-    schedule: Schedule = None,
-    stage_memory: StageMemory = None,
-    lifetime: Lifetime = None,
-    cold_start: ColdStart = None,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    checkpoint_every: CheckpointEvery = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(help="Price list: a platform's name.", show_default="a run's own"),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--price-store",
-            "--store",
-            help="Store whose prices count.",
-            show_default="the profile's channel, if it is one of the catalogue",
-        ),
-    ] = None,
     own: Own = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the plan, for dayfly train --plan.")
-    ] = None,
+    output: Annotated[Path | None, option("Write the plan, for dayfly train --plan.")] = None,
     as_json: AsJson = False,
+    **flags: Any,
 ) -> None:
     """Say what a profiled job takes: seconds, dollars, memory, requests. Lists make a table."""
     from dayfly.cli import predict as command
@@ -203,9 +149,9 @@ def predict(
         command.predict(
             profile,
             *command.asked(context),
-            {"epochs": epochs, "batch_size": batch_size},
-            prices=prices,
-            store=store,
+            {name: flags[name] for name in ("epochs", "batch_size")},
+            prices=flags["prices"],
+            store=flags["store"],
             output=output,
             as_json=as_json,
         )
@@ -213,4 +159,70 @@ def predict(
     raise typer.Exit(shown(action, as_json=as_json))
 
 
-plans.command()(simulate)
+#: Keywords of `dayfly.simulate`; the last two have other units there.
+_SCENARIO = {
+    "seed": Flag(int, "Seed of all that is random.", default=0),
+    "deaths_per_hour": Flag(float, "Deaths of each function, at random moments.", default=0.0),
+    "cold_start": Flag(
+        float, "Added to each start of a function, in s.", setting="cold_start_s", default=0.0
+    ),
+    "cold_start_sigma": Flag(float, "How much that varies (log-normal).", default=0.0),
+    "jitter": Flag(
+        float,
+        "How much compute times vary (log-normal).",
+        metavar="SIGMA",
+        setting="straggler_sigma",
+        default=0.0,
+    ),
+    "stragglers": Flag(int, "Workers that are slow throughout.", default=0),
+    "straggler_factor": Flag(float, "How much slower they compute.", "2"),
+    "store": Flag(
+        str,
+        "Store of the catalogue whose cap and prices count.",
+        "the profile's channel, if it is one",
+        ("--price-store", "--store"),
+        setting="price_store",
+    ),
+    "workers": Flag(int, "Functions at once.", "the plan's"),
+    "replicas": Flag(int, "Functions a stage.", "the plan's"),
+    "lifetime": Flag(float, "A function's life, in s.", "the plan's", setting="lifetime_s"),
+    "checkpoint_every": Flag(
+        float,
+        "Longest time between run checkpoints, in s.",
+        "the plan's",
+        setting="checkpoint_every_s",
+    ),
+    "epochs": Flag(int, "Passes over the data.", "the plan's"),
+    "batch_size": Flag(int, "Samples a step, all workers.", "the plan's"),
+    "store_rate": Flag(
+        float,
+        "What the store carries for all functions together, each way.",
+        "the catalogue's",
+        metavar="MB/s",
+        setting="store_bytes_per_s",
+    ),
+    "decline": Flag(
+        str,
+        "Part F of its bandwidth that a function has left when N run, linear between.",
+        "all of it",
+        metavar="N:F,N:F,...",
+    ),
+}
+
+
+@plans.command()
+@takes(**_SCENARIO)
+def simulate(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN.json", help="A plan, as dayfly predict writes it.")
+    ],
+    own: Own = None,
+    run_dir: RunDir = None,
+    as_json: AsJson = False,
+    **flags: Any,
+) -> None:
+    """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
+    from dayfly.cli import simulated as command
+
+    keywords = {flag.setting or name: flags[name] for name, flag in _SCENARIO.items()}
+    raise typer.Exit(command.simulate(plan, keywords, run_dir, own, as_json=as_json))

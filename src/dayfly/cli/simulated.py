@@ -45,25 +45,28 @@ class _Ended(BaseException):
 def simulate(
     file: Path,
     keywords: Mapping[str, Any],
-    *,
-    decline: str | None,
+    run_dir: Path | None,
     own: Path | None,
+    *,
     as_json: bool,
 ) -> int:
     """Simulate, write the run's directory, print what came of it; returns the exit code.
 
     Args:
         file: the plan's.
-        keywords: of `dayfly.simulate`.
-        decline: as the flag has it.
+        keywords: of `dayfly.simulate`, with decline and the store's rate as their flags have them.
+        run_dir: of the files; None: `runs/<run id>`.
         own: a catalogue of the user's.
         as_json: print one object.
     """
 
     def action() -> SimulatedRun:
-        declined = None if decline is None else declining(decline)
-        given = {**keywords, "decline": declined, "catalogue": own_catalogue(own)}
-        return simulate_plan(file, **given)
+        given = {name: value for name, value in keywords.items() if value is not None}
+        if "decline" in given:
+            given["decline"] = declining(given["decline"])
+        if "store_bytes_per_s" in given:
+            given["store_bytes_per_s"] *= 1e6
+        return simulate_plan(file, **given, catalogue=own_catalogue(own), run_dir=run_dir)
 
     return _concluded(action, as_json=as_json)
 
