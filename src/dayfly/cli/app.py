@@ -32,7 +32,6 @@ from dayfly.cli.flags import (
     takes,
     training_settings,
 )
-from dayfly.cli.plan import plan
 from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
 from dayfly.errors import RequestError
@@ -286,7 +285,6 @@ def bench(
     raise typer.Exit(measure(name, context.args, as_json=as_json))
 
 
-app.command(name="plan")(plan)
 app.add_typer(plans)
 app.add_typer(steering)
 
