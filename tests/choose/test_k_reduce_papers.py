@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.from_profile import usd_per_s
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_candidates import Candidates
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
@@ -33,7 +32,7 @@ def size(fit: Fit, memory_mib: int, bytes_per_s: float, most_samples: int) -> Fu
         up=rate,
         down=rate,
         most_samples=most_samples,
-        usd_per_s=usd_per_s(LAMBDA, memory_mib),
+        usd_per_s=LAMBDA.usd_per_s(memory_mib),
     )
 
 

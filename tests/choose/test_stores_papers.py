@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.from_profile import usd_per_s
 from dayfly.planning.choose.stores import plan_stores
 from dayfly.planning.choose.stores_beside import Beside, beside, words
 from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
@@ -32,7 +31,7 @@ def over(size_bytes: float, data_bytes: float, batch_bytes: float, n: int) -> di
         memory_mib=1769,
         compute_s_per_byte=1e-7,
         loading_bytes_per_s=WAY,
-        usd_per_s=usd_per_s(LAMBDA, 1769),
+        usd_per_s=LAMBDA.usd_per_s(1769),
     )
     p = StoreProblem(
         size_bytes=size_bytes,

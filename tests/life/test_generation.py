@@ -42,11 +42,11 @@ DONE_TOO = returned("done", 1)
 WIRE = end(0, Outcome.RAISED, "WireError: rank 1 is gone")
 
 
-def begun(restart: Restart, *, in_order: bool = True) -> Generation:
+def begun(restart: Restart, *, in_order: bool = True, hears_stop_s: float = 0.0) -> Generation:
     """Two workers that run, from the checkpoint before step 0, at 0 s."""
     workers = [RankPlan(spec=FunctionSpec(), replica=rank) for rank in range(2)]
     plan = GenerationPlan(number=0, platform="", channel="", store="", layout=workers)
-    policy = Deaths(restart) if in_order else Restarts(0)
+    policy = Deaths(restart, hears_stop_s) if in_order else Restarts(0)
     generation = Generation(plan, policy, Past())
     assert list(generation.begins(0.0)) == [
         Pass(0, "begin"),
@@ -98,11 +98,19 @@ def test_what_follows_from_ends(
 
 
 @pytest.mark.parametrize(
-    ("now", "over"),
-    [(1.0, None), (0.9 + STOP_GRACE_S, None), (1.0 + STOP_GRACE_S, "stopped")],
+    ("hears_stop_s", "now", "over"),
+    [
+        (0.0, 1.0, None),
+        (0.0, 0.9 + STOP_GRACE_S, None),
+        (0.0, 1.0 + STOP_GRACE_S, "stopped"),
+        (9.6, 10.5 + STOP_GRACE_S, None),  # so long it takes until one looks for it
+        (9.6, 10.6 + STOP_GRACE_S, "stopped"),
+    ],
 )
-def test_workers_that_stop_in_order_have_time_to(now: float, over: str | None) -> None:
-    generation = begun(ONE)
+def test_workers_that_stop_in_order_have_time_to(
+    hears_stop_s: float, now: float, over: str | None
+) -> None:
+    generation = begun(ONE, hears_stop_s=hears_stop_s)
     assert look(generation, stop_asked=True) == [AskToStop()]
     assert look(generation, stop_asked=True, now=now) == []
     assert generation.over == over

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import WireError
-from dayfly.life import reports
 from dayfly.life.reports import Reporter, plain, read_reports
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
@@ -70,10 +69,9 @@ def test_numbers_that_are_none_become_null() -> None:
     assert plain(value) == {"a": [None, [None, 1.5]], "b": {"c": None}}
 
 
-def test_records_arrive_in_order_and_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "REPORT_EVERY_S", 1e6)
+def test_records_arrive_in_order_and_once(root: Path) -> None:
     with channel(root, 3) as up, channel(root, COORDINATOR) as down:
-        reporter = Reporter(up, rank=3, attempt=2)
+        reporter = Reporter(up, rank=3, attempt=2, every_s=1e6)
         reporter.add("part", urgent=True, step=1)
         reporter.add("step", step=2, loss=math.nan)
         reporter.add("step", urgent=True, step=3, parts=(1, 2))
@@ -87,12 +85,9 @@ def test_records_arrive_in_order_and_once(root: Path, monkeypatch: pytest.Monkey
         assert list(read_reports(down)) == [], "each is removed once it was read"
 
 
-def test_records_that_are_not_urgent_wait_for_each_other(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "REPORT_EVERY_S", 1e6)
+def test_records_that_are_not_urgent_wait_for_each_other(root: Path) -> None:
     with channel(root, 0) as up, channel(root, COORDINATOR) as down:
-        reporter = Reporter(up, rank=0, attempt=0)
+        reporter = Reporter(up, rank=0, attempt=0, every_s=1e6)
         for step in range(5):
             reporter.add("step", step=step)
         assert list(read_reports(down)) == []
@@ -136,12 +131,9 @@ class Distant(FileChannel):
         return super().put(key, header, payload)
 
 
-def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "REPORT_EVERY_OVER_LINK_S", -1.0)
+def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(root: Path) -> None:
     with channel(root, COORDINATOR) as down, Distant(root, Namespace("run", 0)) as up:
-        with Reporter(up, rank=0, attempt=0) as reporter:
+        with Reporter(up, rank=0, attempt=0, every_s=-1.0) as reporter:
             for step in range(3):
                 reporter.add("step", step=step)
             assert list(read_reports(down)) == []
@@ -150,13 +142,10 @@ def test_over_a_link_nobody_waits_for_records_that_are_not_urgent(
         assert found == [0, 1, 2]
 
 
-def test_over_a_link_what_cannot_be_sent_is_told_later(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "REPORT_EVERY_OVER_LINK_S", -1.0)
+def test_over_a_link_what_cannot_be_sent_is_told_later(root: Path) -> None:
     with Distant(root, Namespace("run", 0)) as up:
         up.go.set()
-        reporter = Reporter(up, rank=9, attempt=0)  # a rank that was not planned for
+        reporter = Reporter(up, rank=9, attempt=0, every_s=-1.0)  # a rank that was not planned for
         reporter.add("step", step=0)
         assert reporter._sending is not None
         assert reporter._sending.exception(30) is not None

@@ -265,10 +265,12 @@ def test_a_bill_is_a_runs() -> None:
 def test_a_store_has_its_price() -> None:
     found = predicted(over(0.001), store=KNOWN.store("s3"), workers=2)
     volume = found.run_volume
-    # Beside its steps' messages a worker reports once a second and at the ends, and one looks up.
-    reports = 2 * (round(found.run_s) + 4)
+    # Beside its steps' messages a worker reports each minute and at the ends, and both look up each
+    # 4.8 s: each is 0.5% of 1.67e-5 dollars a second. Rank 0 tells of the epoch.
+    reports = 2 * (round(found.run_s / 60) + 3) + 1
+    looks = 2 * round(found.run_s / 4.8)
     expected = KNOWN.store("s3").puts_usd(volume.puts + reports, volume.bytes_up)
-    expected += KNOWN.store("s3").gets_usd(volume.gets + round(found.run_s), volume.bytes_down)
+    expected += KNOWN.store("s3").gets_usd(volume.gets + looks, volume.bytes_down)
     assert found.by_kind["store_requests"] == pytest.approx(expected)
 
 

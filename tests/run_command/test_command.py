@@ -159,7 +159,7 @@ def test_what_was_moved_before_a_signal_is_known(number: signal.Signals, tmp_pat
 
 
 def test_a_function_tells_early_what_it_moves_and_each_second_later() -> None:
-    pauses_s = list(itertools.islice(telling_pauses_s(), 8))
+    pauses_s = list(itertools.islice(telling_pauses_s(1.0), 8))
     assert pauses_s == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 

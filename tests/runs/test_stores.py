@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 import dayfly
+from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
+from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.pace import Pace
 from dayfly.wire.channels.patience import LIST_EVERY_S
 from tests.channels.store_places import directory, dynamodb, s3, shared_moto
 from tests.runs import small
@@ -20,6 +23,7 @@ pytestmark = pytest.mark.long
 
 Undisturbed = Callable[[int], dayfly.Run]
 
+LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")
 FAULTS = [
     Fault(1, 5, "grad-put-part"),
     Fault(0, 12, "grad-put-sum"),
@@ -54,6 +58,22 @@ def test_over_s3(data: Path, undisturbed: Undisturbed, tmp_path: Path) -> None:
     assert 0 < len(reports) <= took_s / LIST_EVERY_S + 2 * (2 + len(FAULTS)) + 2
     others = [line for line in asked if "list-type" in line and "to-" in line]
     assert len(others) == len(reports)
+    # Beside what is urgent, reports and looks for a wish to stop are a hundredth of what two
+    # functions of 1769 MiB cost meanwhile: those without a limit are billed as such.
+    pace, attempts = (
+        Pace.of([FunctionSpec()], LAMBDA, S3, workers=2, immediate=False),
+        2 + len(FAULTS),
+    )
+    urgent = sum(
+        record["kind"] in ("caught up", "part", "epoch")
+        for rank in range(2)
+        for record in small.events(tmp_path, f"worker-{rank}")
+        if rank == 0 or record["kind"] != "epoch"
+    )
+    told = [line for line in asked if line.startswith("PUT") and "report-" in line]
+    assert 0 < len(told) <= urgent + attempts + 2 * took_s / pace.report_s
+    looks = [line for line in asked if line.startswith("HEAD") and "stop" in line]
+    assert 0 < len(looks) <= attempts + 2 * took_s / pace.look_s
 
 
 @pytest.mark.slow

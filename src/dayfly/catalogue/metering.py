@@ -168,12 +168,7 @@ def bill(
 
 def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) -> dict[str, Any]:
     """A row: what was used, in the size that the platform would have given it, and its dollars."""
-    if used.memory_mib is None:
-        memory_mib = platform.next_size_mib(platform.one_vcpu_mib or 1)
-        vcpus = used.vcpus or platform.machine_vcpus or 1.0
-    else:
-        memory_mib = platform.next_size_mib(used.memory_mib)
-        vcpus = platform.machine_vcpus or used.vcpus or platform.vcpus(memory_mib) or 1.0
+    memory_mib, vcpus = platform.billed_size(used.memory_mib, used.vcpus)
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
     init_ms = min(round(used.init_s * 1000, 3), billed_ms)
     gpu_share = platform.next_gpu_share(used.gpu_share)

@@ -98,6 +98,32 @@ class FunctionPlatform:
             return _between(self.downlink_by_memory, memory_mib)
         return self.downlink_bytes_per_s
 
+    def billed_size(
+        self, memory_mib: float | None, vcpus: float | None = None
+    ) -> tuple[int, float]:
+        """MiB and vCPUs that a function is billed for.
+
+        Args:
+            memory_mib: its limit; None: it has none, and is billed for what comes with one vCPU.
+            vcpus: its own; None: what comes with the memory.
+        """
+        if memory_mib is None:
+            size_mib = self.next_size_mib(self.one_vcpu_mib or 1)
+            return size_mib, vcpus or self.machine_vcpus or 1.0
+        size_mib = self.next_size_mib(memory_mib)
+        return size_mib, self.machine_vcpus or vcpus or self.vcpus(size_mib) or 1.0
+
+    def usd_per_s(self, memory_mib: float | None, gpu_share: float | None = None) -> float:
+        """Dollars a second of a function of this size, as it is billed.
+
+        Raises RequestError if the catalogue has no prices.
+        """
+        if self.prices is None:
+            raise RequestError(f"the catalogue has no prices of {self.name}: name another list")
+        return self.prices.usd_for_1_s(
+            *self.billed_size(memory_mib), self.next_gpu_share(gpu_share)
+        )
+
     @property
     def one_vcpu_mib(self) -> int | None:
         """The most memory that comes with one vCPU; all of a machine's."""

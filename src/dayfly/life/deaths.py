@@ -83,11 +83,13 @@ class RestartPolicy(ABC):
 
     restart: who. planned: outcomes of functions that are no deaths. stops_in_order: whether workers
     that are asked to stop end by themselves, after a checkpoint; else they are killed.
+    hears_stop_s: longest time until one of them looks whether it is asked to.
     """
 
     restart: Restart
     planned: Sequence[Outcome] = ()
     stops_in_order = True
+    hears_stop_s: float = 0.0
 
     def died(self, ended: Ended, frontier: int, now: float) -> Decision:
         """Counts a death, and decides what follows, where one starts again.
@@ -137,6 +139,7 @@ class Deaths(RestartPolicy):
     """
 
     restart: Restart = Restart.ONE
+    hears_stop_s: float = 0.0
     patience: Patience = PATIENCE
     _all: Count = field(default_factory=Count)
     _by_function: dict[str, Count] = field(default_factory=dict)

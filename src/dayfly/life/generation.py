@@ -26,7 +26,7 @@ from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
 from dayfly.specs.generations import GenerationPlan
 
-#: How long workers have to stop in order, with a checkpoint, when asked to, in seconds.
+#: How long workers have to stop in order, with a checkpoint, once they hear of it, in seconds.
 STOP_GRACE_S = 10.0
 #: How long the others have to end, too, once a worker found out why the run fails, in seconds.
 FAILED_GRACE_S = 5.0
@@ -152,8 +152,9 @@ class Generation:
             yield actions.Trim(step)
             self._trimmed_step = step
         if stop_asked and self._stop_by is None and not self.complete:
-            self._stop_by = now + (STOP_GRACE_S if self._policy.stops_in_order else 0.0)
+            self._stop_by = now
             if self._policy.stops_in_order:
+                self._stop_by += self._policy.hears_stop_s + STOP_GRACE_S
                 yield actions.AskToStop()
         if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dayfly.life.platforms.base import Context
-from dayfly.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
+from dayfly.specs.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
 
 
 class HandOver(Exception):

@@ -2,9 +2,9 @@
 
 A worker tells records in JSON, and ends with a status; the supervisor leaves messages for all.
 
-Records are collected and put together, at most one message each `pace.REPORT_EVERY_S`, as a store
-may bill by the request; those that the coordinator acts on go at once. Over a link the others go by
-a thread of their own, so that no step waits for them.
+Records are collected and put together, at most one message each so many seconds, as a store may
+bill by the request (see `specs.pace`); those that the coordinator acts on go at once. Over a link
+the others go by a thread of their own, so that no step waits for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dayfly.closing import Closing
-from dayfly.pace import REPORT_EVERY_OVER_LINK_S, REPORT_EVERY_S
+from dayfly.specs.pace import REPORT_EVERY_S
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 
 if TYPE_CHECKING:
@@ -48,9 +48,14 @@ def trimmed(step: int) -> Key:
 
 
 class Reporter(Closing):
-    """One attempt's way to the coordinator, for all of its threads. Close it to send the rest."""
+    """One attempt's way to the coordinator, for all of its threads. Close it to send the rest.
 
-    def __init__(self, channel: Channel, rank: int, attempt: int) -> None:
+    every_s: least time between two messages of records that are not urgent.
+    """
+
+    def __init__(
+        self, channel: Channel, rank: int, attempt: int, every_s: float = REPORT_EVERY_S
+    ) -> None:
         self._channel = channel
         self._rank = rank
         self._operation = f"{_REPORT}{attempt}"
@@ -59,7 +64,7 @@ class Reporter(Closing):
         self._noting = threading.Lock()
         self._telling = threading.Lock()
         self._last = time.monotonic()
-        self._every_s = REPORT_EVERY_S if channel.immediate else REPORT_EVERY_OVER_LINK_S
+        self._every_s = every_s
         self._sender = (
             None if channel.immediate else ThreadPoolExecutor(1, thread_name_prefix="dayfly-report")
         )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import wrong_url
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.wire.channels import CHANNELS
@@ -30,7 +33,7 @@ class Means:
 
     immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
     channel's `Abilities`. lends: whether contributions are added where they lie, all at the end.
-    shared: what all workers have together.
+    shared: what all workers have together. store: whose prices requests have; None: they are free.
     """
 
     kind: ChannelKind
@@ -39,6 +42,7 @@ class Means:
     chunk_bytes: int
     lends: bool
     shared: Shared
+    store: StoreFacts | None
 
     @classmethod
     def of(cls, profile: Profile) -> Means:
@@ -53,6 +57,7 @@ class Means:
             chunk_bytes=abilities.chunk_bytes,
             lends=kind.immediate,
             shared=Shared(cores=profile.shared_cores, store=profile.store),
+            store=None if (named := _priced_as(profile.channel)) is None else _store(named),
         )
 
     @property
@@ -70,6 +75,16 @@ class Means:
         # Over links that are measured and not limited, runs know of no rates, either.
         worth = worthwhile_bytes((size.rates for size in sizes), self.kind.abilities.in_flight)
         return message_bytes(self.chunk_bytes, worth, immediate=self.immediate)
+
+
+def _priced_as(channel: str) -> str | None:
+    """The store of the catalogue whose prices a channel's requests have, by name."""
+    return channel if channel in _SCHEMES else channel_of(channel).priced_as(channel)
+
+
+@cache
+def _store(name: str) -> StoreFacts:
+    return Catalogue().store(name)
 
 
 def in_flight(kind: ChannelKind, *, limited: bool) -> int:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dayfly.catalogue.metering import Moved
-from dayfly.pace import (
-    LOOK_FOR_STOP_OVER_LINK_S,
-    LOOK_FOR_STOP_S,
-    REPORT_EVERY_OVER_LINK_S,
-    REPORT_EVERY_S,
-    end_in_order_s,
-)
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.channels import Means
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.epochs import Epoch
@@ -21,6 +16,8 @@ from dayfly.planning.prediction import Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.stages import end_s, stage_size, start_s
 from dayfly.planning.traffic import times, together, volume
+from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.pace import Pace, end_in_order_s
 from dayfly.wire.header import HEADER_BYTES
 
 #: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
@@ -60,8 +57,8 @@ def validations(c: Configuration) -> int:
     return c.epochs // c.validate_every + bool(c.epochs % c.validate_every)
 
 
-def lives_of(profile: Profile, c: Configuration, means: Means, epoch: Epoch) -> Lives:
-    """Of all workers."""
+def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Lives:
+    """Of all workers. pace: of their reports."""
     measured = validations(c)
     training_s = c.epochs * epoch.trained.seconds + measured * epoch.validation.seconds
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
@@ -80,21 +77,40 @@ def lives_of(profile: Profile, c: Configuration, means: Means, epoch: Epoch) -> 
         for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
     ]
     run_s = sum(ready_s + span + ending_s for span in spans)
-    told = [told_by(c, means, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
+    told = [told_by(c, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
     return Lives(run_s=run_s, of_stage=of_stage, moved=moved, told=told)
 
 
+def pace_of(
+    means: Means,
+    sizes_mib: Iterable[int | None],
+    platform: FunctionPlatform,
+    store: StoreFacts | None,
+    workers: int,
+) -> Pace:
+    """Of a run: as its coordinator finds it.
+
+    sizes_mib: of its functions. platform: whose prices they have. store: whose prices messages
+    have; None: those of the channel's own store.
+    """
+    return Pace.of(
+        [FunctionSpec(memory_mib=size_mib) for size_mib in sizes_mib],
+        platform,
+        store or means.store,
+        workers=workers,
+        immediate=means.immediate,
+    )
+
+
 def told_by(
-    c: Configuration, means: Means, run_s: float, lives: int, epoch_steps: int, rank: int
+    c: Configuration, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
 ) -> Moved:
-    """Of one worker, about: a report every so often, and at once when it started, after an epoch
-    and at its end; rank 0 looks for a wish to stop as it goes on."""
-    every_s, look_s = REPORT_EVERY_OVER_LINK_S, LOOK_FOR_STOP_OVER_LINK_S
-    if means.immediate:
-        every_s, look_s = REPORT_EVERY_S, LOOK_FOR_STOP_S
+    """Of one worker, about: a report every so often, and at once when it started and at its end,
+    of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
     steps = c.epochs * epoch_steps
-    puts = min(steps, round(run_s / every_s)) + c.epochs + _URGENT * lives
-    looks = min(steps, round(run_s / look_s)) if rank == 0 else 0
+    puts = min(steps, round(run_s / pace.report_s)) + _URGENT * lives
+    puts += c.epochs if rank == 0 else 0
+    looks = min(steps, round(run_s / pace.look_s)) if rank < pace.lookers else 0
     nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
     return Moved(puts=puts, requests=puts + looks, bytes_up=nbytes)
 

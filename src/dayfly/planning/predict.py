@@ -13,7 +13,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.channels import Means
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.epochs import epoch_of
-from dayfly.planning.lives import lives_of
+from dayfly.planning.lives import lives_of, pace_of
 from dayfly.planning.many import MOST_SIMULATED
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.prediction import Prediction
@@ -41,8 +41,9 @@ def predict(
     check_configuration(profile, configuration)
     means = Means.of(profile)
     epoch = epoch_of(profile, configuration, means, most_simulated)
-    lives = lives_of(profile, configuration, means, epoch)
     c = configuration
+    pace = pace_of(means, c.memory_mib, platform, store, c.workers)
+    lives = lives_of(profile, c, pace, epoch)
     used, moved = [], {}
     for rank in range(c.workers):
         stage = rank // c.replicas if c.cut else 0

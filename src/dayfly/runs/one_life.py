@@ -71,7 +71,9 @@ class OneLife(RunLife[Recorder, Run]):
         self._plan = plan
         self._log_rounds: int | None = None
         self._replays = replays(self._settings, self._channel_url)
-        self.policy = Deaths(Restart.ONE if self._replays else Restart.ALL)
+        self.policy = Deaths(
+            Restart.ONE if self._replays else Restart.ALL, hears_stop_s=self._pace.look_s
+        )
         try:
             committed = checkpoints.latest(self._store)
         except DayflyError as error:
@@ -208,6 +210,7 @@ class OneLife(RunLife[Recorder, Run]):
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
             rates=self._allotment_of(rank).rates,
+            pace=self._pace,
             pipelining=self._pipelining(),
             weighting=record.weighting,
             made_with=record.made_with or {},

@@ -35,6 +35,8 @@ from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
+from dayfly.specs.pace import Pace
+from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan, Site
 from dayfly.wire.keys import COORDINATOR
@@ -81,6 +83,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._sure_to_fail = False
         self._channel_url = record.settings.channel or workplace.own_channel
         self._channel_plan = self._planned()
+        self._pace = self._pace_of(self._channel_url)
 
     def start(self, before: RunRecord | None = None, so_far: Events | None = None) -> AnyRun:
         """Check what can be checked, write `run.json` and run.
@@ -239,6 +242,18 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     def _site(self, url: str) -> Site:
         record = self._record
         return site_of(url, self._store, record.run_id, record.generation, self._workplace.token)
+
+    def _pace_of(self, url: str) -> Pace:
+        """How often workers report and look up, by what a request and they themselves cost."""
+        kind, known = channel_kind(url), catalogue(self._settings)
+        store = kind.priced_as(url)
+        return Pace.of(
+            [one.spec for one in self._allotments],
+            self._priced_as,
+            None if store is None else known.store(store),
+            workers=self._settings.workers,
+            immediate=kind.immediate and all(one.rates is None for one in self._allotments),
+        )
 
     def _discard_channel(self, url: str | None) -> None:
         """Remove what an earlier life has left at another channel, if that can be done."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from dayfly.errors import RequestError
-from dayfly.pace import SPARE_S
 from dayfly.runs.cutting import (
     DEFAULT_SCHEDULE,
     check_stage_memory,
@@ -16,6 +15,7 @@ from dayfly.runs.cutting import (
     workforce,
 )
 from dayfly.runs.functions import FunctionSettings, among
+from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.compression import compression
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective

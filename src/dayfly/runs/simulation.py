@@ -21,14 +21,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Unpack
 
-from dayfly import pace
 from dayfly.batches import Batches
 from dayfly.catalogue.metering import Bill, Moved, bill
 from dayfly.errors import RequestError
 from dayfly.life import deaths
 from dayfly.planning.channels import Means
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.lives import told_by
+from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.plan import Plan
 from dayfly.planning.scenario import Scenario
 from dayfly.planning.simulation import simulate as in_virtual_time
@@ -47,6 +46,7 @@ from dayfly.runs.records import SimulationRecord, read_any
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
 from dayfly.runs.simulation_files import Request, memory_of, moved_by, used_by, write_files
+from dayfly.specs import pace
 
 #: Workers of which a page shows every step, at most, and however many steps there are; and steps
 #: of all of them together, at most.
@@ -152,9 +152,16 @@ def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> li
     profile = request.plan.profile
     steps = Batches(profile.samples, asked.batch_size).steps
     lives = Counter(one.rank for one in outcome.attempts)
-    means = Means.of(profile)
+    known = catalogue(request.settings)
+    pace = pace_of(
+        Means.of(profile),
+        asked.memory_mib,
+        known.platform(price_list(request.settings)),
+        request.facts(),
+        asked.workers,
+    )
     return [
-        together((moved_by(row), told_by(asked, means, outcome.run_s, lives[rank], steps, rank)))
+        together((moved_by(row), told_by(asked, pace, outcome.run_s, lives[rank], steps, rank)))
         for rank, row in enumerate(outcome.moved.tolist())
     ]
 

@@ -18,6 +18,7 @@ from dayfly.runs.allotment import check_payload
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
+from dayfly.specs.pace import Pace
 from dayfly.training.arrays import Part
 from dayfly.training.weighting import SAMPLES, Weighting
 from dayfly.wire.shaping import Rates
@@ -39,6 +40,8 @@ class Task:
     together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine. rates: of its way to channel and store; None: not limited.
+
+    pace: how often it reports, and looks for a wish to stop.
 
     made_with: what the function's process should compute with (`runs.made_with`); empty: nobody
     said. allow_other_cpu: whether another is only said.
@@ -79,6 +82,7 @@ class Task:
     pieces: int
     on_nan: str = STOP_ON_NAN
     rates: Rates | None = None
+    pace: Pace = field(default_factory=Pace)
     pipelining: Pipelining | None = None
     weighting: Weighting = SAMPLES
     made_with: Mapping[str, str] = field(default_factory=dict)

@@ -37,7 +37,6 @@ from dayfly.life.reports import (
     Reporter,
     trimmed,
 )
-from dayfly.pace import LOOK_FOR_STOP_OVER_LINK_S, LOOK_FOR_STOP_S
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.progress import CatchUp, Progress
@@ -121,7 +120,7 @@ class Worker:
         self._faults = faults
         self._places = Places(faults, task.checkpoint.step)
         self._lifetime = Lifetime(context)
-        self._reporter = Reporter(channel, task.rank, task.attempt)
+        self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
         other = check_function(task.made_with, allow_other=task.allow_other_cpu)
         if other is not None:
             self._reporter.add("other cpu", urgent=True, text=other)
@@ -194,7 +193,7 @@ class Worker:
         self._checkpoint_at = time.monotonic() - task.checkpoint_age_s
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
         self._part: Future[None] | None = None
-        self._looked_for_stop = 0.0
+        self._look_at = began + task.pace.first_look_s(task.rank)
         self.kept: str | None = None
         self.error: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
@@ -291,7 +290,9 @@ class Worker:
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)
         spans = self._spans.take(began)
-        self._reporter.add("epoch", urgent=True, record=record, began=at, spans=spans)
+        # All tell the same, and one request is enough to tell it at once.
+        urgent = self._task.rank == 0
+        self._reporter.add("epoch", urgent=urgent, record=record, began=at, spans=spans)
         self._faults.at(step, "epoch")
 
     def _wishes(self) -> Wishes:
@@ -304,10 +305,9 @@ class Worker:
         back_to_it = not task.replays and PROTOCOLS[task.sync].hands_over_within
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
-        # A wish of one is a wish of all, so one looks for all.
-        every_s = LOOK_FOR_STOP_S if self._channel.immediate else LOOK_FOR_STOP_OVER_LINK_S
-        if task.rank == 0 and now - self._looked_for_stop > every_s:
-            self._looked_for_stop = now
+        # A wish of one is a wish of all, so few look for all.
+        if now >= self._look_at:
+            self._look_at = now + task.pace.look_s
             wishes.stop = self._channel.told(STOP)
         return wishes
 

@@ -26,13 +26,13 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.channels import Means
 from dayfly.planning.choose.arrays import Array
-from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, usd_per_s
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.in_words import counted
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
 from dayfly.planning.flat import Flat, flat
-from dayfly.planning.lives import told_by
+from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.many import Sum, sum_of
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.profile import Profile, SizeProfile
@@ -187,16 +187,18 @@ class _Ways:
             self._usd([measured]),
         )
 
-    def told_usd(self, workers: int, run_s: float, lives: int) -> float:
+    def told_usd(self, workers: int, memory_mib: int, run_s: float, lives: int) -> float:
         """Of reports, and of looks for a wish to stop."""
         p = self._problem
         if p.store is None:
             return 0.0
         run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
         steps = Batches(p.profile.samples, p.batch_size).steps
+        pace = pace_of(self._means, [memory_mib], p.platform, p.store, workers)
+        lookers = pace.lookers
         usd = 0.0
-        for rank, count in ((0, 1), (1, workers - 1)):
-            told = told_by(run, self._means, run_s, lives, steps, rank)
+        for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
+            told = told_by(run, pace, run_s, lives, steps, rank)
             asked = told.requests - told.puts
             each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
             usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
@@ -233,7 +235,7 @@ def _points(
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validations = -(-p.epochs // p.validate_every)
     validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
-    own_usd = usd_per_s(p.platform, memory_mib)
+    own_usd = p.platform.usd_per_s(memory_mib)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     limits = _limits(p, workers, memory_mib, size)
     found = []
@@ -244,7 +246,7 @@ def _points(
         run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
         usd = workers * (run_s * own_usd + lives * request_usd)
         usd += steps * way.step_usd + validations * way.measured_usd
-        usd += ways.told_usd(workers, run_s, lives)
+        usd += ways.told_usd(workers, memory_mib, run_s, lives)
         plan = DataParallelPlan(
             workers=workers,
             memory_mib=memory_mib,

@@ -54,7 +54,7 @@ def k_reduce_problem(
             up=size.up,
             down=size.down,
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
-            usd_per_s=usd_per_s(platform, memory_mib),
+            usd_per_s=platform.usd_per_s(memory_mib),
             start_s=size.init_s.value,
             most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
@@ -103,7 +103,7 @@ def store_problem(
                 memory_mib=memory_mib,
                 compute_s_per_byte=line.each / sample_bytes,
                 loading_bytes_per_s=float("inf"),
-                usd_per_s=usd_per_s(platform, memory_mib),
+                usd_per_s=platform.usd_per_s(memory_mib),
                 step_s=line.fixed,
                 most_batch_bytes=most * sample_bytes,
                 most_workers=most_at_once(size, max(workers), vcpus_at_once),
@@ -196,15 +196,6 @@ def allowed(profile: Profile, vcpus_at_once: float) -> list[tuple[int, SizeProfi
 def summed_bytes(profile: Profile) -> float:
     """What a step sums: gradients, moves of buffers, and the tail."""
     return ITEM_BYTES * flat(profile.layers, tail=TAIL, listed=profile.listed).length
-
-
-def usd_per_s(platform: FunctionPlatform, memory_mib: int) -> float:
-    """Of a function of this size, as a bill has it. Raises RequestError if there is no price."""
-    if platform.prices is None:
-        raise RequestError(f"the catalogue has no prices of {platform.name}: name another list")
-    size_mib = platform.next_size_mib(memory_mib)
-    vcpus = platform.machine_vcpus or platform.vcpus(size_mib) or 1.0
-    return platform.prices.usd_for_1_s(size_mib, vcpus)
 
 
 def most_samples(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.planning.channels import Means
-from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, usd_per_s, vcpus
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, vcpus
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
@@ -132,7 +132,7 @@ def _option(
         backward_s=tuple(one(samples) for one in size.backward),
         bytes_per_s=min(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value),
         base_bytes=_MIB * (size.base_mib.value + WORKER_MIB + spare_mib),
-        usd_per_s=usd_per_s(platform, memory_mib),
+        usd_per_s=platform.usd_per_s(memory_mib),
         vcpus=vcpus(size),
     )
 

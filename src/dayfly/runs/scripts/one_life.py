@@ -33,6 +33,7 @@ from dayfly.runs.scripts.worker import ScriptTask
 from dayfly.runs.workplace import Workplace
 from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan
+from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Plan
@@ -167,6 +168,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
             wait_timeout_s=self._settings.wait_timeout_s,
             faults=self._faults,
             rates=self._allotment_of(rank).rates,
+            report_s=max(REPORT_EVERY_OVER_LINK_S, self._pace.report_s),
             made_with=record.made_with or {},
             allow_other_cpu=self._settings.allow_other_cpu,
         )

@@ -37,6 +37,7 @@ from dayfly.runs.made_with import check_function
 from dayfly.runs.scripts.environment import Member, prepare
 from dayfly.runs.scripts.record import digest_of
 from dayfly.runs.workplace import site_of
+from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.threads import start_thread
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
@@ -57,8 +58,8 @@ class ScriptTask:
     as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
     command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
     keeps, which later generations find again. rates: of its way to the channel; None: not limited.
-    wait_timeout_s: longest wait for a message of another worker. made_with, allow_other_cpu: as of
-    `runs.task.Task`.
+    wait_timeout_s: longest wait for a message of another worker. report_s: longest time between two
+    reports of what it moved. made_with, allow_other_cpu: as of `runs.task.Task`.
     """
 
     run: str
@@ -77,6 +78,7 @@ class ScriptTask:
     digest: str
     files: str
     wait_timeout_s: float
+    report_s: float = REPORT_EVERY_OVER_LINK_S
     faults: tuple[Fault, ...] = ()
     rates: Rates | None = None
     made_with: Mapping[str, str] = field(default_factory=dict)
@@ -104,10 +106,9 @@ class ScriptTask:
         return dataclass_json.read(cls, tree, "the task")
 
 
-#: When a function first tells what it moved, and how often at last, in seconds: of one that is
-#: killed, what it has told is all that is known.
+#: When a function first tells what it moved, in seconds: of one that is killed, what it has told is
+#: all that is known.
 _TELL_FIRST_S = 0.05
-_TELL_EVERY_S = 1.0
 
 
 def main(payload: Json, context: Context) -> Json:
@@ -167,15 +168,15 @@ def _source(task: ScriptTask) -> bytes:
     return source
 
 
-def telling_pauses_s() -> Iterator[float]:
-    """Seconds between two looks at what was moved: twice as long each time, up to a second.
+def telling_pauses_s(most_s: float) -> Iterator[float]:
+    """Seconds between two looks at what was moved: twice as long each time, up to `most_s`.
 
     So what is known of a function that is killed early is about half of what it moved, not nothing.
     """
     pause_s = _TELL_FIRST_S
     while True:
         yield pause_s
-        pause_s = min(2 * pause_s, _TELL_EVERY_S)
+        pause_s = min(2 * pause_s, most_s)
 
 
 class _Telling(Closing):
@@ -194,6 +195,7 @@ class _Telling(Closing):
     ) -> None:
         self._traffic = channel.traffic
         self._reporter = Reporter(channel, task.rank, context.attempt)
+        self._every_s = task.report_s
         self._closing = threading.Event()
         if other is not None:
             self._reporter.add("other cpu", text=other)
@@ -204,7 +206,7 @@ class _Telling(Closing):
 
     def _run(self) -> None:
         told = self._traffic.counters()
-        pauses_s = telling_pauses_s()
+        pauses_s = telling_pauses_s(self._every_s)
         while not self._closing.wait(next(pauses_s)):
             if self._traffic.counters() == told:
                 continue

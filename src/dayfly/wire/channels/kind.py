@@ -147,6 +147,10 @@ class ChannelKind(ABC):
     def cost(self, nbytes: int) -> Cost:
         """Returns what a message of so many payload bytes costs."""
 
+    def priced_as(self, url: str) -> str | None:
+        """Returns the store of the catalogue whose prices requests have; None: they are free."""
+        return None
+
     def room(self, plan: Plan) -> Room:
         """Returns what the log of a channel made for `plan` holds.
 

@@ -45,6 +45,9 @@ class DynamoDB(ChannelKind):
         whole = HEADER_BYTES + nbytes
         return Cost(puts=items, gets=items, bytes_up=whole, bytes_down=whole)
 
+    def priced_as(self, url: str) -> str | None:
+        return "dynamodb"
+
     def room(self, plan: Plan) -> Room:
         refuse_large(plan)
         return super().room(plan)

@@ -36,6 +36,9 @@ class Objects(ChannelKind):
         whole = HEADER_BYTES + nbytes
         return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
 
+    def priced_as(self, url: str) -> str | None:
+        return {"s3": "s3", "az": "azure-storage"}.get(url.partition("://")[0])
+
     def directory(self, url: str) -> Path | None:
         return Place.parse(url).root
 
