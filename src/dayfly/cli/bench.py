@@ -15,7 +15,6 @@ import ast
 import importlib
 import json
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from typing import Any
 from rich.console import Console
 
 import dayfly
-from dayfly.cli.outcome import DONE, FAILED, WRONG
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.cli.outcome import DONE, Failure, attempt
+from dayfly.errors import RequestError
 from dayfly.life.reports import plain
-from dayfly.runs.display import StandardError
-from dayfly.runs.signals import Stopped, StopSignals
+from dayfly.runs.signals import StopSignals
 
 
 def benches(checkout: Path) -> dict[str, str]:
@@ -47,34 +45,28 @@ def benches(checkout: Path) -> dict[str, str]:
 
 def measure(name: str, args: Sequence[str], *, as_json: bool) -> int:
     """Run a bench, print its result, return the exit code. The name `--help` lists them."""
-    errors = StandardError()
-    result: Mapping[str, Any] = {}
-    error: str | None = None
-    try:
+
+    def action() -> tuple[Any, Mapping[str, Any]] | None:
         known = benches(Path(dayfly.__file__).resolve().parents[2])
         if name == "--help":
             print(_usage(known))
-            return DONE
+            return None
         bench = _module(name, known)
         with StopSignals():
-            result, status, code = bench.run(args), "done", DONE
-    except DayflyError as failure:
-        error, status = str(failure), "failed"
-        code = WRONG if isinstance(failure, RequestError) else FAILED
-        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
-    except Exception as failure:
-        traceback.print_exc()
-        error, status, code = in_short(failure), "failed", FAILED
-    except Stopped as stop:
-        status, code = "stopped", 128 + stop.number
-    except KeyboardInterrupt:
-        status, code = "stopped", 130
+            return bench, bench.run(args)
+
+    done = attempt(action)
+    if done is None:
+        return DONE
+    failed = done if isinstance(done, Failure) else None
+    bench, result = (None, {}) if isinstance(done, Failure) else done
     if as_json:
+        status, error = ("done", None) if failed is None else (failed.status, failed.error)
         whole = {"bench": name, "status": status, "error": error, **result}
         print(json.dumps(plain(whole), allow_nan=False))
-    elif code == DONE:
+    elif bench is not None:
         Console().print(bench.table(result))
-    return code
+    return DONE if failed is None else failed.code
 
 
 def _module(name: str, known: Mapping[str, str]) -> Any:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from rich.text import Text
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.flags import numbers
+from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.in_words import dollars, number
@@ -232,7 +232,7 @@ def print_choice(choice: Choice) -> None:
     )
     _say(console, "run", parts)
     bill = ", ".join(
-        f"{kind.replace('_', ' ')} {dollars(usd)}"
+        f"{kind_in_words(kind)} {dollars(usd)}"
         for kind, usd in option.prediction.by_kind.items()
         if usd
     )
@@ -276,13 +276,9 @@ def _passes(layers: tuple[CutLayer, ...], stage: range) -> str:
 
 def _table(choice: Choice) -> Table:
     several = len(choice.places) > 1
-    table = Table(
-        title=f"{choice.job}: seconds against dollars, "
+    table = narrow_table(
+        f"{choice.job}: seconds against dollars, "
         f"{', '.join(dict.fromkeys(str(place) for place in choice.places))}",
-        title_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
     )
     table.add_column("")
     table.add_column("run s", justify="right", no_wrap=True)

@@ -12,10 +12,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.directory import PLAN
@@ -23,63 +25,76 @@ from dayfly.runs.display import StandardError
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 
+if TYPE_CHECKING:
+    from dayfly.runs.run import Run
+    from dayfly.runs.scripts.record import ScriptRun
+
+T = TypeVar("T")
 DONE, FAILED, WRONG = 0, 1, 2
 
 
-class Concluded(Protocol):
-    """A run that is over or stopped, of a job or of a script."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What ended an action early.
 
-    @property
-    def directory(self) -> Path:
-        """Where its files are."""
+    Args:
+        status: failed or stopped.
+        error: what was wrong; None: a signal stopped it.
+        code: of the exit.
+    """
 
-    @property
-    def result(self) -> Result:
-        """What came of it."""
-
-    @property
-    def stopped_by(self) -> int | None:
-        """The signal that ended it early, if one did."""
-
-    @property
-    def lives(self) -> int | None:
-        """How often all workers lived; None where each has lives of its own."""
-
-    @property
-    def to_go_on(self) -> str | None:
-        """What to type to go on with a run that is not done; None if nothing would."""
+    status: str
+    error: str | None
+    code: int
 
 
-def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
-    """Do it, print what came of it, return the exit code."""
-    errors = StandardError()
+def attempt(action: Callable[[], T]) -> T | Failure:
+    """Does an action; says on standard error what ended it early."""
     try:
-        run = action()
+        return action()
     except DayflyError as error:
-        wrong = isinstance(error, RequestError)
-        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
-        if as_json:
-            _say(Result(run_id=None, status="failed", error=str(error)).line())
-        return WRONG if wrong else FAILED
+        tell(f"dayfly: {error}")
+        return Failure("failed", str(error), WRONG if isinstance(error, RequestError) else FAILED)
     except Exception as error:
         # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
         traceback.print_exc()
-        errors.print(f"dayfly: failed unexpectedly: {in_short(error)}", markup=False)
-        if as_json:
-            _say(Result(run_id=None, status="failed", error=in_short(error)).line())
-        return FAILED
+        tell(f"dayfly: failed unexpectedly: {in_short(error)}")
+        return Failure("failed", in_short(error), FAILED)
     except Stopped as stop:
-        errors.print(f"dayfly: {stop}", highlight=False)
+        tell(f"dayfly: {stop}")
+        return Failure("stopped", None, 128 + stop.number)
+
+
+def tell(text: str) -> None:
+    """Prints a line on standard error as it is."""
+    StandardError().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def narrow_table(title: str | None = None, **more: Any) -> Table:
+    """Returns a table as narrow as it can be: a terminal has 80 columns."""
+    look: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 1, 0, 0), "pad_edge": False}
+    return Table(title=title, title_justify="left", **look, **more)
+
+
+def kind_in_words(kind: str) -> str:
+    """Returns a kind of dollars of a bill as people read it."""
+    return "invocations" if kind == "invocation_requests" else kind.replace("_", " ")
+
+
+def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
+    """Does what gives a run, prints what came of it, returns the exit code."""
+    run = attempt(action)
+    if isinstance(run, Failure):
         if as_json:
-            _say(Result(run_id=None, status="stopped").line())
-        return 128 + stop.number
+            _say(Result(run_id=None, status=run.status, error=run.error).line())
+        return run.code
     result = run.result
     if result.status == "failed":
-        errors.print(f"dayfly: {result.error}", markup=False, highlight=False, soft_wrap=True)
+        tell(f"dayfly: {result.error}")
     if result.status != "done" and run.to_go_on is not None:
-        errors.print(run.to_go_on, markup=False, highlight=False, soft_wrap=True)
+        tell(run.to_go_on)
     if as_json:
-        _print_compared(run, errors)
+        _print_compared(run, StandardError())
         _say(result.line())
     else:
         _say(_summary(run))
@@ -90,21 +105,19 @@ def conclude(action: Callable[[], Concluded], *, as_json: bool) -> int:
 
 
 def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
-    """Do what only prints; return the exit code, and say what was wrong with the request.
+    """Does what only prints; returns the exit code, and says what was wrong with the request.
 
     as_json: as an object on standard output, too.
     """
-    try:
-        action()
-    except DayflyError as error:
-        StandardError().print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
-        if as_json:
-            _say(json.dumps({"error": str(error)}))
-        return WRONG if isinstance(error, RequestError) else FAILED
-    return DONE
+    failure = attempt(action)
+    if failure is None:
+        return DONE
+    if as_json:
+        _say(json.dumps({"error": failure.error}))
+    return failure.code
 
 
-def _print_compared(run: Concluded, console: Console) -> None:
+def _print_compared(run: Run | ScriptRun, console: Console) -> None:
     """What was predicted of a run by a plan, beside what it took."""
     if (run.directory / PLAN).is_file():
         from dayfly.cli.report import print_compared  # which no other run needs
@@ -123,7 +136,7 @@ def _say(text: str) -> None:
         os.close(nowhere)
 
 
-def _summary(run: Concluded) -> str:
+def _summary(run: Run | ScriptRun) -> str:
     result = run.result
     metered = result.price_list is not None  # else its results could not be written
     rows = {

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from dayfly.cli.flags import function_settings, numbers, training_settings
+from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction, Volume
@@ -154,7 +153,7 @@ def _print_one(plan: Plan, store: str | None) -> None:
     steps = -(-plan.profile.samples // asked.batch_size)
     parts = ", ".join(f"{name} {_ms(part)}" for name, part in said.breakdown.items())
     dollars = ", ".join(
-        f"{kind.replace('_', ' ')} ${usd:.8f}" for kind, usd in said.by_kind.items() if usd
+        f"{kind_in_words(kind)} ${usd:.8f}" for kind, usd in said.by_kind.items() if usd
     )
     rows = {
         "job": f"{plan.profile.job}, batches of {asked.batch_size}, over {plan.profile.channel}",
@@ -206,13 +205,8 @@ def _moved(volume: Volume) -> str:
 
 def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
     assert rows[0].prediction is not None
-    table = Table(
-        title=f"{rows[0].profile.job}, prices of {rows[0].prediction.price_list}",
-        title_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    title = f"{rows[0].profile.job}, prices of {rows[0].prediction.price_list}"
+    table = narrow_table(title)
     heads = ("step ms", "run s", "USD", "peak MiB", "fits")
     for head in (*(_HEADS[name] for name in names), *heads):
         table.add_column(head, justify="right", no_wrap=True)

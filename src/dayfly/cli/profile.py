@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,8 +21,8 @@ from rich.text import Text
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.flags import numbers
-from dayfly.cli.outcome import DONE, FAILED, WRONG
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.cli.outcome import DONE, Failure, attempt
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed
 from dayfly.planning.figures import Figure
@@ -34,7 +33,6 @@ from dayfly.runs.display import Lines, StandardError
 from dayfly.runs.profiling import measuring
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile
 from dayfly.runs.shipping import load_job_file
-from dayfly.runs.signals import Stopped
 
 #: Layers that are shown; the others are in the file.
 _SHOWN = 30
@@ -57,9 +55,8 @@ def measure(
     asked: what the flags say of functions. catalogued: all flags; with --from-catalogue nothing is
     measured, but looked up.
     """
-    errors = StandardError()
-    said: dict[str, Any] = {"status": "done", "error": None, "output": str(output)}
-    try:
+
+    def action() -> Profile:
         settings = asked()
         sizes = () if memory is None else numbers("--memory", memory, "512,1024")
         looked_up = check_flags(catalogued)
@@ -69,7 +66,7 @@ def measure(
             for size in sizes:
                 checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
         job = overridden(load_job_file(job_file), batch_size=batch_size)
-        with _kept(output, force=force) as write, _shown(errors) as (told, note):
+        with _kept(output, force=force) as write, _shown(StandardError()) as (told, note):
             if checked is None:
                 profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued)
             else:
@@ -84,27 +81,22 @@ def measure(
                     note=note,
                 )
             write(profile_text(profile))
-        code = DONE
-    except DayflyError as error:
-        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
-        said |= {"status": "failed", "error": str(error)}
-        code = WRONG if isinstance(error, RequestError) else FAILED
-    except Stopped as stop:
-        errors.print(f"dayfly: {stop}", highlight=False)
-        said |= {"status": "stopped"}
-        code = 128 + stop.number
-    except Exception as error:
-        # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
-        traceback.print_exc()
-        said |= {"status": "failed", "error": in_short(error)}
-        code = FAILED
+        return profile
+
+    profile = attempt(action)
+    failed = profile if isinstance(profile, Failure) else None
     if as_json:
-        whole = {**said, "profile": dump_profile(profile) if code == DONE else None}
+        whole = {
+            "status": "done" if failed is None else failed.status,
+            "error": None if failed is None else failed.error,
+            "output": str(output),
+            "profile": None if isinstance(profile, Failure) else dump_profile(profile),
+        }
         print(json.dumps(whole, allow_nan=False), flush=True)
-    elif code == DONE:
+    elif not isinstance(profile, Failure):
         show(profile, Console())
         print(f"written to {output}", flush=True)
-    return code
+    return DONE if failed is None else failed.code
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dayfly.catalogue.metering import Bill
 from dayfly.cli.catalogue import own_catalogue
+from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import DayflyError, RequestError
 from dayfly.runs.directory import RECORD
 from dayfly.runs.report import write_report
@@ -23,15 +23,6 @@ from dayfly.runs.report.comparison import Comparison, cells
 from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import RunFiles, rebill
 from dayfly.runs.run import Run
-
-_KINDS = {
-    "compute": "compute",
-    "initialisation": "initialisation",
-    "invocation_requests": "invocations",
-    "store_requests": "store requests",
-    "store_transfer": "store transfer",
-    "store_storage": "store storage",
-}
 
 
 def report(
@@ -84,7 +75,7 @@ def _print_bill(billed: Bill) -> None:
 
 def _by_function(billed: Bill) -> Table:
     title = f"bill as on {billed.price_list}, store {billed.store or 'free'}"
-    table = _table(title)
+    table = narrow_table(title, show_footer=True)
     table.add_column("function", "all", no_wrap=True)
     columns = ("calls", "billed s", "init s", "GB-s", "puts", "gets", "MB up", "MB down", "USD")
     for name, total in zip(columns, _cells(_total(billed)), strict=True):
@@ -95,24 +86,12 @@ def _by_function(billed: Bill) -> Table:
 
 
 def _by_kind(billed: Bill) -> Table:
-    table = _table("by kind")
+    table = narrow_table("by kind", show_footer=True)
     table.add_column("kind", "all")
     table.add_column("USD", f"{billed.cost_usd:.8f}", justify="right")
     for kind, usd in billed.by_kind.items():
-        table.add_row(_KINDS[kind], f"{usd:.8f}")
+        table.add_row(kind_in_words(kind), f"{usd:.8f}")
     return table
-
-
-def _table(title: str) -> Table:
-    """As narrow as it can be: a terminal has 80 columns."""
-    return Table(
-        title=title,
-        title_justify="left",
-        show_footer=True,
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
 
 
 def _total(billed: Bill) -> dict[str, Any]:
@@ -154,7 +133,7 @@ def _print(compared: Comparison, console: Console) -> None:
         said = f"what ran is not predicted: {compared.unpredicted}"
         console.print(said, markup=False, highlight=False, soft_wrap=True)
     else:
-        table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+        table = narrow_table()
         table.add_column("predicted and measured", no_wrap=True)
         for name in ("predicted", "measured", "error"):
             table.add_column(name, justify="right", no_wrap=True)

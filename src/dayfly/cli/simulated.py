@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from dayfly.cli.catalogue import own_catalogue
-from dayfly.cli.outcome import DONE, FAILED, WRONG
+from dayfly.cli.outcome import DONE, FAILED, Failure, attempt, kind_in_words, narrow_table, tell
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
-from dayfly.runs.display import StandardError
 from dayfly.runs.result import Result
+from dayfly.runs.signals import StopSignals
 from dayfly.runs.simulation import SimulatedRun
 from dayfly.runs.simulation import simulate as simulate_plan
-
-_KINDS = {
-    "compute": "compute",
-    "initialisation": "initialisation",
-    "invocation_requests": "invocations",
-    "store_requests": "store requests",
-    "store_transfer": "store transfer",
-    "store_storage": "store storage",
-}
-
-
-class _Ended(BaseException):
-    """A signal ended the command."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 def simulate(
@@ -66,9 +45,26 @@ def simulate(
             given["decline"] = declining(given["decline"])
         if "store_bytes_per_s" in given:
             given["store_bytes_per_s"] *= 1e6
-        return simulate_plan(file, **given, catalogue=own_catalogue(own), run_dir=run_dir)
+        try:
+            with StopSignals():
+                return simulate_plan(file, **given, catalogue=own_catalogue(own), run_dir=run_dir)
+        except OSError as error:
+            raise DayflyError(f"the simulated run cannot be written: {in_short(error)}") from error
 
-    return _concluded(action, as_json=as_json)
+    run = attempt(action)
+    if isinstance(run, Failure):
+        if as_json:
+            print(Result(run_id=None, status=run.status, error=run.error).line(), flush=True)
+        return run.code
+    result = run.result
+    if result.error is not None:
+        tell(f"the run would fail: {result.error}")
+    if as_json:
+        print(json.dumps(plain({**asdict(result), **run.more}), allow_nan=False), flush=True)
+    else:
+        _print(run)
+    tell(f"to see it: dayfly report {run.directory}")
+    return FAILED if result.status == "failed" else DONE
 
 
 def declining(text: str) -> tuple[tuple[float, float], ...]:
@@ -85,59 +81,9 @@ def declining(text: str) -> tuple[tuple[float, float], ...]:
         ) from None
 
 
-def _concluded(action: Callable[[], SimulatedRun], *, as_json: bool) -> int:
-    errors = StandardError()
-    before = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        run = action()
-    except DayflyError as error:
-        errors.print(f"dayfly: {error}", markup=False, highlight=False, soft_wrap=True)
-        _say_failed(str(error), as_json=as_json)
-        return WRONG if isinstance(error, RequestError) else FAILED
-    except OSError as error:
-        text = f"the simulated run cannot be written: {in_short(error)}"
-        errors.print(f"dayfly: {text}", markup=False, highlight=False, soft_wrap=True)
-        _say_failed(text, as_json=as_json)
-        return FAILED
-    except _Ended as end:
-        if as_json:
-            print(Result(run_id=None, status="stopped").line(), flush=True)
-        return 128 + end.number
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    result = run.result
-    if result.error is not None:
-        text = f"the run would fail: {result.error}"
-        errors.print(f"dayfly: {text}", markup=False, highlight=False, soft_wrap=True)
-    if as_json:
-        print(json.dumps(plain({**asdict(result), **run.more}), allow_nan=False), flush=True)
-    else:
-        _print(run)
-    page = f"to see it: dayfly report {run.directory}"
-    errors.print(page, markup=False, highlight=False, soft_wrap=True)
-    return FAILED if result.status == "failed" else DONE
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    raise _Ended(number)
-
-
-def _say_failed(text: str, *, as_json: bool) -> None:
-    if as_json:
-        print(Result(run_id=None, status="failed", error=text).line(), flush=True)
-
-
 def _print(run: SimulatedRun) -> None:
     """A table for people, on standard output."""
-    table = Table(
-        title=f"simulated: {run.request.scenario.words()}",
-        title_justify="left",
-        box=box.SIMPLE,
-        show_header=False,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = narrow_table(f"simulated: {run.request.scenario.words()}", show_header=False)
     table.add_column("what", no_wrap=True)
     table.add_column("figure", justify="right")
     table.add_column("more")
@@ -148,7 +94,9 @@ def _print(run: SimulatedRun) -> None:
 
 def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
     result, outcome = run.result, run.outcome
-    kinds = ", ".join(f"{_KINDS[kind]} ${usd:.6f}" for kind, usd in run.bill.by_kind.items() if usd)
+    kinds = ", ".join(
+        f"{kind_in_words(kind)} ${usd:.6f}" for kind, usd in run.bill.by_kind.items() if usd
+    )
     step = "-" if result.step_s is None else f"{result.step_s:.4f} s"
     predicted = run.request.plan.prediction
     rows = [
