@@ -24,7 +24,7 @@ from dayfly.planning.choose.in_words import dollars, number, seconds
 from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of
-from dayfly.runs.report.markup import text
+from dayfly.runs.report.markup import drawing, element, key, text
 
 # Pixels.
 _WIDE, _HIGH = 1000, 420
@@ -34,7 +34,6 @@ _NAME = 130  # of a limit; there is nothing below a front, so it stands at the b
 #: Beyond such a ratio of the largest to the smallest an axis is logarithmic.
 _WIDE_RATIO = 6.0
 _TICKS = 7
-_POINT = 'class="point"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +93,15 @@ def front_chart(choice: Choice) -> str:
     """The drawing with its key."""
     points = choice.front.points
     goal = choice.asked.goal
-    x_values = [one.seconds for one in points] + _near(
-        goal.deadline_s, [one.seconds for one in points]
-    )
-    y_values = [one.usd for one in points] + _near(goal.budget_usd, [one.usd for one in points])
-    x = Axis.over(x_values, _LEFT, _WIDE - _RIGHT)
-    y = Axis.over(y_values, _HIGH - _BOTTOM, _TOP)
+    run_s, usd = [one.seconds for one in points], [one.usd for one in points]
+    x = Axis.over(run_s + _near(goal.deadline_s, run_s), _LEFT, _WIDE - _RIGHT)
+    y = Axis.over(usd + _near(goal.budget_usd, usd), _HIGH - _BOTTOM, _TOP)
     parts = [*_axes(x, y), _steps(points, x, y), *_limits(choice, x, y)]
     taken: list[tuple[float, float]] = []
     for at, point in enumerate(points, 1):
         parts.append(_mark(choice, at, point, x, y, taken))
-    picture = (
-        f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" '
-        f'aria-label="{text(f"{len(points)} plans, by seconds and dollars")}">'
-        f"{''.join(parts)}</svg>"
-    )
-    return f'<div class="drawing">{picture}</div>{_keys(choice)}'
+    label = f"{len(points)} plans, by seconds and dollars"
+    return f"{drawing(_WIDE, _HIGH, label, parts)}{_keys(choice)}"
 
 
 def place_of(choice: Choice, option: Option) -> int:
@@ -126,30 +118,20 @@ def _near(limit: float | None, values: Sequence[float]) -> list[float]:
 
 
 def _axes(x: Axis, y: Axis) -> list[str]:
-    bottom, top = _HIGH - _BOTTOM, _TOP
+    bottom, left, right = _HIGH - _BOTTOM, _LEFT, _WIDE - _RIGHT
     parts = []
     for value in x.ticks():
         at = x.at(value)
-        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{bottom}"/>')
-        parts.append(
-            f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{number(value)}</text>'
-        )
+        parts.append(element("line", look="grid", x1=at, x2=at, y1=_TOP, y2=bottom))
+        parts.append(element("text", number(value), x=at, y=bottom + 18, text_anchor="middle"))
     for value in y.ticks():
         at = y.at(value)
-        parts.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        )
-        parts.append(
-            f'<text x="{_LEFT - 9}" y="{at + 4:.1f}" text-anchor="end">{dollars(value)}</text>'
-        )
-    parts.append(
-        f'<line class="base" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{bottom}" y2="{bottom}"/>'
-    )
+        parts.append(element("line", look="grid", x1=left, x2=right, y1=at, y2=at))
+        parts.append(element("text", dollars(value), x=left - 9, y=at + 4, text_anchor="end"))
+    parts.append(element("line", look="base", x1=left, x2=right, y1=bottom, y2=bottom))
     scale = " (logarithmic)" if x.log else ""
-    parts.append(
-        f'<text x="{_WIDE - _RIGHT}" y="{_HIGH - 8}" text-anchor="end">'
-        f"seconds of the run{scale}</text>"
-    )
+    name = f"seconds of the run{scale}"
+    parts.append(element("text", name, x=right, y=_HIGH - 8, text_anchor="end"))
     return parts
 
 
@@ -163,21 +145,18 @@ def _steps(points: Sequence[Point[Option]], x: Axis, y: Axis) -> str:
 
 def _limits(choice: Choice, x: Axis, y: Axis) -> list[str]:
     goal, parts = choice.asked.goal, []
+    left, right, bottom = _LEFT, _WIDE - _RIGHT, _HIGH - _BOTTOM
     if goal.deadline_s is not None and x.has(goal.deadline_s):
         at = x.at(goal.deadline_s)
-        aside, anchor = (-6, "end") if at > _LEFT + _NAME else (6, "start")
-        parts.append(
-            f'<line class="limit" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HIGH - _BOTTOM}"/>'
-            f'<text class="limit-name" x="{at + aside:.1f}" y="{_HIGH - _BOTTOM - 10}" '
-            f'text-anchor="{anchor}">deadline {seconds(goal.deadline_s)}</text>'
-        )
+        aside, anchor = (-6, "end") if at > left + _NAME else (6, "start")
+        name = f"deadline {seconds(goal.deadline_s)}"
+        parts.append(element("line", look="limit", x1=at, x2=at, y1=_TOP, y2=bottom))
+        place = {"x": at + aside, "y": bottom - 10}
+        parts.append(element("text", name, look="limit-name", **place, text_anchor=anchor))
     if goal.budget_usd is not None and y.has(goal.budget_usd):
-        at = y.at(goal.budget_usd)
-        parts.append(
-            f'<line class="limit" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-            f'<text class="limit-name" x="{_LEFT + 8}" y="{at + 16:.1f}">'
-            f"budget {dollars(goal.budget_usd)}</text>"
-        )
+        at, name = y.at(goal.budget_usd), f"budget {dollars(goal.budget_usd)}"
+        parts.append(element("line", look="limit", x1=left, x2=right, y1=at, y2=at))
+        parts.append(element("text", name, look="limit-name", x=left + 8, y=at + 16))
     return parts
 
 
@@ -192,36 +171,33 @@ def _mark(
     option, marks = point.plan, choice.marks(point)
     px, py = x.at(point.seconds), y.at(point.usd)
     rough = " rough" if option.by == CLOSED_FORMS else ""
-    look = f'class="point{rough} place-{place_of(choice, option)}"'
-    said = f"<title>{text(f'{at}: {point}')}</title>"
-    ring = f'<circle class="ring" cx="{px:.1f}" cy="{py:.1f}" r="{_RING}"/>'
-    parts = [ring] if "chosen" in marks else []
+    look = f"point{rough} place-{place_of(choice, option)}"
+    parts = [element("circle", look="ring", cx=px, cy=py, r=_RING)] if "chosen" in marks else []
+    said = element("title", text(f"{at}: {point}"))
     parts.append(shape(option.candidate.kind, px, py, look, said))
     words = [one for one in ("chosen", "knee") if one in marks]
     far = all(math.hypot(px - ox, py - oy) > _APART for ox, oy in taken)
     if words or far:
         taken.append((px, py))
-        name = f"{at} {', '.join(words)}".strip()
-        kind = "strong" if words else "soft"
+        name = text(f"{at} {', '.join(words)}".strip())
         aside, anchor = (-13, "end") if px > _WIDE - 120 else (13, "start")
-        parts.append(
-            f'<text class="{kind}" x="{px + aside:.1f}" y="{py - 9:.1f}" text-anchor="{anchor}">'
-            f"{text(name)}</text>"
-        )
+        place = {"x": px + aside, "y": py - 9}
+        weight = "strong" if words else "soft"
+        parts.append(element("text", name, look=weight, **place, text_anchor=anchor))
     return "".join(parts)
 
 
-def shape(kind: str, x: float, y: float, look: str, inside: str = "") -> str:
+def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
     """The mark of a kind of plan: a diamond for cut models, a triangle where the batch was chosen,
     a circle for the others."""
     r = _MARK
     if kind == PIPELINE:
         way = f"M{x:.1f},{y - r - 1:.1f}l{r + 1},{r + 1}l{-r - 1},{r + 1}l{-r - 1},{-r - 1}z"
-        return f'<path {look} d="{way}">{inside}</path>'
+        return element("path", *inside, look=look, d=way)
     if kind == K_REDUCE:
         way = f"M{x:.1f},{y - r:.1f}l{r},{2 * r - 1}h{-2 * r}z"
-        return f'<path {look} d="{way}">{inside}</path>'
-    return f'<circle {look} cx="{x:.1f}" cy="{y:.1f}" r="{r}">{inside}</circle>'
+        return element("path", *inside, look=look, d=way)
+    return element("circle", *inside, look=look, cx=x, cy=y, r=r)
 
 
 def _keys(choice: Choice) -> str:
@@ -229,11 +205,7 @@ def _keys(choice: Choice) -> str:
     used = {str(one.candidate.place): place_of(choice, one) for one in options}
     places = [f'<span class="place-{at}"><i></i>{text(name)}</span>' for name, at in used.items()]
     kinds = dict.fromkeys(one.candidate.kind for one in options)
-    shapes = [
-        '<span class="place-6"><svg width="14" height="14" aria-hidden="true">'
-        f"{shape(kind, 7, 7, _POINT)}</svg>{text(kind)}</span>"
-        for kind in kinds
-    ]
+    shapes = [key(shape(kind, 7, 7, "point place-6"), kind, 14) for kind in kinds]
     rough = any(one.by == CLOSED_FORMS for one in options)
     hollow = ["<span>hollow: predicted by closed forms</span>"] if rough else []
     return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'
@@ -255,48 +227,36 @@ _LETTERS = 52
 def bar_chart(choice: Choice) -> str:
     """The drawing with its key."""
     points = choice.front.points
-    longest = max(point.seconds for point in points)
-    scale = (_WIDE - _BAR_NAMES - _BAR_ENDS) / longest
+    scale = (_WIDE - _BAR_NAMES - _BAR_ENDS) / max(point.seconds for point in points)
     parts = []
     for row, point in enumerate(points):
-        y = row * _BAR_ROW
+        y, weight = row * _BAR_ROW, "plain"
         if point is choice.chosen:
+            weight = "strong"
             parts.append(
-                f'<rect class="row-chosen" x="0" y="{y}" width="{_WIDE}" height="{_BAR_ROW}" '
-                'rx="4"/>'
+                element("rect", look="row-chosen", x=0, y=y, width=_WIDE, height=_BAR_ROW, rx=4)
             )
         name = f"{row + 1}  {point.plan.short}"
         short = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
-        kind = "strong" if point is choice.chosen else "plain"
-        parts.append(
-            f'<text class="{kind}" x="6" y="{y + 16}"><title>{text(str(point))}</title>'
-            f"{text(short)}</text>"
-        )
+        title = element("title", text(str(point)))
+        parts.append(element("text", title, text(short), look=weight, x=6, y=y + 16))
         x = float(_BAR_NAMES)
         for part, spent_s in point.plan.run_breakdown.items():
             wide = spent_s * scale
             if wide >= 0.1:
-                parts.append(
-                    f'<rect class="{PARTS[part][0]}" x="{x:.1f}" y="{y + (_BAR_ROW - _BAR) / 2}" '
-                    f'width="{wide:.1f}" height="{_BAR}">'
-                    f"<title>{text(f'{part}: {seconds(spent_s)}')}</title></rect>"
-                )
+                title = element("title", text(f"{part}: {seconds(spent_s)}"))
+                box = {"x": x, "y": y + (_BAR_ROW - _BAR) / 2, "width": wide, "height": _BAR}
+                parts.append(element("rect", title, look=PARTS[part][0], **box))
             x += wide
-        parts.append(
-            f'<text x="{x + 8:.1f}" y="{y + 16}">'
-            f"{text(f'{seconds(point.seconds)}, {dollars(point.usd)}')}</text>"
-        )
+        figures = text(f"{seconds(point.seconds)}, {dollars(point.usd)}")
+        parts.append(element("text", figures, x=x + 8, y=y + 16))
     used = [part for part in PARTS if any(point.plan.run_breakdown.get(part) for point in points)]
     keys = "".join(
-        f'<span><svg width="12" height="12" aria-hidden="true"><rect class="{PARTS[part][0]}" '
-        f'width="12" height="12" rx="3"/></svg>{text(PARTS[part][1])}</span>'
+        key(element("rect", look=PARTS[part][0], width=12, height=12, rx=3), PARTS[part][1])
         for part in used
     )
-    return (
-        f'<div class="drawing"><svg viewBox="0 0 {_WIDE} {len(points) * _BAR_ROW}" role="img" '
-        f'aria-label="Seconds of each plan by what they are spent on">{"".join(parts)}</svg></div>'
-        f'<p class="keys">{keys}</p>'
-    )
+    label = "Seconds of each plan by what they are spent on"
+    return f'{drawing(_WIDE, len(points) * _BAR_ROW, label, parts)}<p class="keys">{keys}</p>'
 
 
 # Pixels.
@@ -325,52 +285,37 @@ def cut_chart(option: Option) -> str:
             f"{stage.replicas} x {size}, peak {stage.peak_mib:.0f} MiB; {share:.0%} of computing, "
             f"{mb:.4g} MB of parameters"
         )
-        parts.append(
-            f'<rect class="{look}" x="{x + 1:.1f}" y="{_CUT_HEAD - 12}" width="{wide - 2:.1f}" '
-            f'height="7" rx="2"><title>{text(title)}</title></rect>'
-        )
+        strip = {"x": x + 1, "y": _CUT_HEAD - 12, "width": wide - 2, "height": 7, "rx": 2}
+        parts.append(element("rect", element("title", text(title)), look=look, **strip))
         if wide >= _NARROW:
-            parts.append(f'<text class="strong" x="{x + 2:.1f}" y="14">stage {index}</text>')
-            parts.append(
-                f'<text x="{x + 2:.1f}" y="31">{text(f"{stage.replicas} x {size}")}</text>'
-            )
+            parts.append(element("text", f"stage {index}", look="strong", x=x + 2, y=14))
+            parts.append(element("text", text(f"{stage.replicas} x {size}"), x=x + 2, y=31))
         else:
-            parts.append(f'<text class="strong" x="{x + 2:.1f}" y="31">{index}</text>')
+            parts.append(element("text", str(index), look="strong", x=x + 2, y=31))
         if index:
-            parts.append(
-                f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{_CUT_HEAD - 16}" '
-                f'y2="{base + _CUT_DOWN}"/>'
-            )
+            ends = {"y1": _CUT_HEAD - 16, "y2": base + _CUT_DOWN}
+            parts.append(element("line", look="limit", x1=x, x2=x, **ends))
         for at in stage.layers:
             layer, left = layers[at], _CUT_LEFT + at * each
-            up, down = (
-                _CUT_UP * layer.compute_s / most_s,
-                _CUT_DOWN * layer.parameter_bytes / most_bytes,
-            )
+            up = _CUT_UP * layer.compute_s / most_s
+            down = _CUT_DOWN * layer.parameter_bytes / most_bytes
             said = (
                 f"layer {at}, {layer.name}: {1000 * layer.compute_s:.4g} ms a micro-batch, "
                 f"{layer.parameter_bytes / 1e6:.4g} MB, passes on "
                 f"{layer.output_bytes / 1e3:.4g} KB a sample"
             )
             gap = 0.5 if each < 4 else 1.0
-            parts.append(
-                f'<g><title>{text(said)}</title><rect class="{look}" x="{left + gap:.1f}" '
-                f'y="{base - up:.1f}" width="{each - 2 * gap:.1f}" height="{up:.1f}"/>'
-                f'<rect class="held" x="{left + gap:.1f}" y="{base + 1:.1f}" '
-                f'width="{each - 2 * gap:.1f}" height="{down:.1f}"/></g>'
+            across = {"x": left + gap, "width": each - 2 * gap}
+            bars = (
+                element("rect", look=look, **across, y=base - up, height=up),
+                element("rect", look="held", **across, y=base + 1, height=down),
             )
-    parts.append(f'<line class="base" x1="{_CUT_LEFT}" x2="{_WIDE}" y1="{base}" y2="{base}"/>')
-    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{base - 8}" text-anchor="end">computing</text>')
-    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{base + 16}" text-anchor="end">parameters</text>')
+            parts.append(element("g", element("title", text(said)), *bars))
+    parts.append(element("line", look="base", x1=_CUT_LEFT, x2=_WIDE, y1=base, y2=base))
+    for name, y in (("computing", base - 8), ("parameters", base + 16), ("layer", high - 4)):
+        parts.append(element("text", name, x=_CUT_LEFT - 8, y=y, text_anchor="end"))
     every = max(1, -(-len(layers) // 20))
     for at in range(0, len(layers), every):
-        parts.append(
-            f'<text x="{_CUT_LEFT + (at + 0.5) * each:.1f}" y="{high - 4}" '
-            f'text-anchor="middle">{at}</text>'
-        )
-    parts.append(f'<text x="{_CUT_LEFT - 8}" y="{high - 4}" text-anchor="end">layer</text>')
-    return (
-        f'<div class="drawing"><svg viewBox="0 0 {_WIDE} {high}" role="img" '
-        f'aria-label="{text(f"{len(stages)} stages over {len(layers)} layers")}">'
-        f"{''.join(parts)}</svg></div>"
-    )
+        x = _CUT_LEFT + (at + 0.5) * each
+        parts.append(element("text", str(at), x=x, y=high - 4, text_anchor="middle"))
+    return drawing(_WIDE, high, f"{len(stages)} stages over {len(layers)} layers", parts)

@@ -133,3 +133,37 @@ def folded(summary: str, content: str) -> str:
 
 def _is_amount(value: str) -> bool:
     return value == NOTHING or value.lstrip("$-+").replace(" ", "")[:1].isdigit()
+
+
+def element(name: str, *content: str, **attributes: float | str) -> str:
+    """Returns an element of a drawing, by SVG's names.
+
+    Args:
+        name: of the element.
+        content: other elements, and text that passed through `text`.
+        attributes: numbers to a tenth. `look` is the class, `text_anchor` stands for
+            `text-anchor`.
+    """
+    given = {
+        "class" if key == "look" else key.replace("_", "-"): v for key, v in attributes.items()
+    }
+    shown = "".join(
+        f' {key}="{value if isinstance(value, str) else f"{round(value, 1):g}"}"'
+        for key, value in given.items()
+        if value is not None
+    )
+    return f"<{name}{shown}>{''.join(content)}</{name}>" if content else f"<{name}{shown}/>"
+
+
+def drawing(wide: int, high: int, label: str, parts: Iterable[str]) -> str:
+    """Returns a picture as wide as the page. label: what it shows, for those who cannot see it."""
+    return (
+        f'<div class="drawing"><svg viewBox="0 0 {wide} {high}" role="img" '
+        f'aria-label="{text(label)}">{"".join(parts)}</svg></div>'
+    )
+
+
+def key(mark: str, name: str, size: int = 12) -> str:
+    """Returns a line of a drawing's key. mark: what stands before the name."""
+    picture = f'<svg width="{size}" height="{size}" aria-hidden="true">{mark}</svg>'
+    return f"<span>{picture}{text(name)}</span>"
