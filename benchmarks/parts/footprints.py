@@ -29,7 +29,7 @@ from dayfly.life.sessions import Session
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.profile import Profile
 from dayfly.runs.events import coordinator_events
-from dayfly.runs.planning import Wanted, configuration
+from dayfly.runs.plans import JobSpec, configuration
 from dayfly.runs.profiling.measuring import profile
 from dayfly.runs.settings import Settings
 from dayfly.specs.events import Ended
@@ -152,7 +152,7 @@ def compared(
 ) -> list[Json]:
     """A row for each stage of a run; the run is removed. error: of the prediction, a share."""
     asked = Settings(memory_mib=AMPLE_MIB, **settings)
-    chosen = configuration(asked, Wanted.of(job))
+    chosen = configuration(asked, JobSpec.of(job))
     try:
         run = dayfly.train(
             job,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dayfly.job import Job
     from dayfly.runs.api import load, resume, train
     from dayfly.runs.planning_api import plan, profile
-    from dayfly.runs.predicting import predict
+    from dayfly.runs.predict import predict
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
     from dayfly.runs.simulation import simulate
@@ -47,7 +47,7 @@ _HOMES = {
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
     "load": "dayfly.runs.api",
     "plan": "dayfly.runs.planning_api",
-    "predict": "dayfly.runs.predicting",
+    "predict": "dayfly.runs.predict",
     "profile": "dayfly.runs.planning_api",
     "remaining_s": "dayfly.runs.scripts.lifetime",
     "resume": "dayfly.runs.api",

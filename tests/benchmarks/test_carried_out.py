@@ -20,7 +20,7 @@ from benchmarks.parts.choosing.on_jobs import (
 from benchmarks.parts.planning.measure import Taken
 
 from dayfly.planning.profile import Profile
-from dayfly.runs.planning import configuration_of
+from dayfly.runs.plans import configuration_of
 from tests.choose.lambda_by_hand import functions, job
 
 SIZES = (1024, 2048, 4096)

@@ -15,7 +15,7 @@ from benchmarks.parts.planning.measure import Taken
 from rich.console import Console
 
 from benchmarks import planning
-from dayfly.runs.allotment import allotment
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
 from dayfly.training.replica import build_model
 from dayfly.wire.collectives import COLLECTIVES
@@ -57,7 +57,7 @@ def test_a_configuration_is_within_its_bounds(one: Chosen) -> None:
     assert 1 <= asked.workers <= 6
     assert asked.workers == one.workers
     cores = [
-        allotment(asked.kinds[asked.kind_of(rank)]).spec.cpu_cores or 99.0
+        resources_of(asked.kinds[asked.kind_of(rank)]).spec.cpu_cores or 99.0
         for rank in range(asked.workers)
     ]
     assert sum(cores) <= MOST_CORES

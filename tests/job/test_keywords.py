@@ -17,7 +17,7 @@ import dayfly
 from dayfly.planning.plan import Plan
 from dayfly.planning.scenario import Scenario
 from dayfly.runs.api import checked_settings
-from dayfly.runs.choosing.query import Asked
+from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.keywords import (
     ChoiceKeywords,
     ProfileKeywords,
@@ -47,7 +47,7 @@ def subject(function: str, directory: Path) -> Any:
     ("keywords", "of", "without"),
     [
         (SettingKeywords, Settings, set()),
-        (ChoiceKeywords, Asked, {"goal", "time_limit_s"}),
+        (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s"}),
         (ScenarioKeywords, Scenario, set()),
     ],
 )

@@ -18,10 +18,10 @@ from dayfly.life.platforms.base import Context
 from dayfly.life.reports import Reporter
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import CatchUp, Progress
-from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.base import WorkerContext
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import Shipped
-from dayfly.runs.spans import Places, Spans
+from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.order import Epochs, Rounds
@@ -134,7 +134,7 @@ class _Member:
         self.spans = Spans()
         self.replica = Replica(job, built.model)
         self.pipeline = Pipeline(
-            Station(
+            WorkerContext(
                 task=task,
                 job=job,
                 store=store,
@@ -151,7 +151,7 @@ class _Member:
                 ),
                 catch_up=CatchUp(reporter, 0, behind=False),
                 faults=faults,
-                places=Places(faults, 0),
+                places=FaultPoints(faults, 0),
                 reporter=reporter,
                 lifetime=Lifetime(Context(f"f-{rank}", 0, time.monotonic(), None, None)),
                 spans=self.spans,

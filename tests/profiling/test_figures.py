@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dayfly.runs.profiling.figures import size_profile, step_points
-from dayfly.runs.profiling.measured import Measured
+from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.passes import Marks
 from dayfly.wire.collectives import collective
 

@@ -17,8 +17,8 @@ from dayfly.planning.catalogued import Assumed
 from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import parse_profile
 from dayfly.runs.api import checked_settings
-from dayfly.runs.planning import Wanted, profile_settings
-from dayfly.runs.predicting import predict_run
+from dayfly.runs.plans import JobSpec, profile_settings
+from dayfly.runs.predict import predict_run
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile, job_facts
 from tests.cli.command import run
 
@@ -88,7 +88,7 @@ def test_what_it_predicts_falls_with_memory_and_has_lambdas_prices(tmp_path: Any
     for memory_mib in (1024, 1769):
         asked = {"workers": 2, "memory_mib": memory_mib, "collective": "scatter-reduce"}
         settings = checked_settings(**profile_settings(known, asked))
-        said = predict_run(known, settings, Wanted.profiled(known)).prediction
+        said = predict_run(known, settings, JobSpec.profiled(known)).prediction
         assert said is not None
         assert said.price_list == "aws-lambda"
         steps.append(said.step_s)

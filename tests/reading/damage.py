@@ -16,7 +16,7 @@ from dayfly.life import checkpoints
 from dayfly.planning.plan import Plan
 from dayfly.runs import events
 from dayfly.runs.job_record import Record
-from dayfly.runs.planning import configuration_of, settings_of
+from dayfly.runs.plans import configuration_of, settings_of
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
 from dayfly.runs.report.reading import RunFiles, read_bill, read_history, rebill

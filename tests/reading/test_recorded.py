@@ -18,7 +18,7 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.profile_file import dump_profile, read_profile
 from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
-from dayfly.runs.planning import configuration_of
+from dayfly.runs.plans import configuration_of
 from dayfly.runs.records import read_any
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in

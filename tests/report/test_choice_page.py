@@ -13,8 +13,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.query import Asked, Goal
-from dayfly.runs.choosing.targets import Place
+from dayfly.runs.choosing.query import Goal, PlanQuery
+from dayfly.runs.choosing.targets import Target
 from dayfly.runs.report import choice_picture
 from dayfly.runs.report.choice import check_plot, page, write_plot
 from dayfly.runs.report.choice_drawings import Axis
@@ -26,7 +26,7 @@ _VOID = {"meta"}
 
 def chosen(made: Profile | None = None, **asked: object) -> Choice:
     given = {"workers": 6, "micro_batches": (4,), "time_limit_s": 5.0, **asked}
-    return choice_of([Place.of(made or job(6), Catalogue())], Asked(**given))  # type: ignore[arg-type]
+    return choice_of([Target.of(made or job(6), Catalogue())], PlanQuery(**given))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -19,16 +19,16 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
 from dayfly.runs.choosing.choice import Choice, choice_of, tree
-from dayfly.runs.choosing.query import Asked, Goal
+from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
-from dayfly.runs.choosing.targets import Place, places_of_profiles, usual_sizes
-from dayfly.runs.planning import configuration, configuration_of
+from dayfly.runs.choosing.targets import Target, targets_of_profiles, usual_sizes
+from dayfly.runs.plans import configuration, configuration_of
 from tests.choose.lambda_by_hand import SIZES, job
 
 KNOWN = Catalogue()
 LAMBDA = KNOWN.platform("aws-lambda")
-SMALL = Asked(workers=6, micro_batches=(4, 8), time_limit_s=5.0)
-OVER_S3 = Place.of(job(6), KNOWN)
+SMALL = PlanQuery(workers=6, micro_batches=(4, 8), time_limit_s=5.0)
+OVER_S3 = Target.of(job(6), KNOWN)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_planners_propose_what_runs_and_fits() -> None:
 def test_what_is_shown_is_what_predict_says(choice: Choice) -> None:
     for point in choice.front.points:
         option = point.plan
-        place, asked = option.candidate.place, configuration_of(option.plan)
+        place, asked = option.candidate.target, configuration_of(option.plan)
         assert option.by in (VIRTUAL_TIME, CLOSED_FORMS)
         said = predict(
             place.profile,
@@ -80,7 +80,7 @@ def test_without_a_goal_the_front_recommends(choice: Choice) -> None:
     assert choice.chosen is choice.front.recommended()
     assert "chosen" in choice.marks(choice.chosen)
     assert choice.words.startswith("Recommended: ")
-    assert choice.places == (OVER_S3,)
+    assert choice.targets == (OVER_S3,)
     assert choice.considered >= choice.predicted >= len(choice.front.points)
 
 
@@ -156,7 +156,7 @@ def test_a_free_batch() -> None:
 
 
 def test_over_direct_links_stages_are_hydrozoas() -> None:
-    direct = Place.of(job(4, channel="tcp://", imitate="fargate"), KNOWN)
+    direct = Target.of(job(4, channel="tcp://", imitate="fargate"), KNOWN)
     found = proposed(direct, SMALL, time_limit_s=5.0)
     cut = [one for one in found.candidates if one.kind == PIPELINE]
     assert cut
@@ -165,21 +165,21 @@ def test_over_direct_links_stages_are_hydrozoas() -> None:
 
 
 def test_places_of_profiles() -> None:
-    (place,) = places_of_profiles([job()], known=KNOWN)
+    (place,) = targets_of_profiles([job()], known=KNOWN)
     assert str(place) == "aws-lambda over s3"
     assert place.store == KNOWN.store("s3")
     quick = over_store(job(), LAMBDA, StoreFacts(name="elasticache", latency_s=0.001))
-    found = places_of_profiles([job(), quick], ["aws-lambda"], known=KNOWN)
+    found = targets_of_profiles([job(), quick], ["aws-lambda"], known=KNOWN)
     assert [str(one) for one in found] == ["aws-lambda over s3", "aws-lambda over elasticache"]
-    files = Place.of(job(channel="file:///", how="measured"), KNOWN)
+    files = Target.of(job(channel="file:///", how="measured"), KNOWN)
     assert files.store is None
 
 
 def test_platforms_that_profiles_are_not_of() -> None:
     with pytest.raises(RequestError, match="give a profile of fargate as well, or the job"):
-        places_of_profiles([job()], ["aws-lambda", "fargate"], known=KNOWN)
+        targets_of_profiles([job()], ["aws-lambda", "fargate"], known=KNOWN)
     with pytest.raises(RequestError, match="the catalogue has no platform 'moon'"):
-        places_of_profiles([job()], ["moon"], known=KNOWN)
+        targets_of_profiles([job()], ["moon"], known=KNOWN)
 
 
 def test_usual_sizes_are_a_platforms_own() -> None:

@@ -16,7 +16,7 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.planning.memory import peak_mib
 from dayfly.runs import preloads
-from dayfly.runs.planning import Wanted, configuration
+from dayfly.runs.plans import JobSpec, configuration
 from dayfly.runs.profiling.layers import layer_bytes
 from dayfly.runs.settings import Settings
 from dayfly.specs.functions import FunctionSpec
@@ -77,7 +77,7 @@ def test_the_peak_comes_true(tmp_path: Path) -> None:
     )
     ended = [one for one in small.events(run.directory, "coordinator") if one["kind"] == "ended"]
     measured = max(one["peak_mib"] for one in ended)
-    chosen = configuration(asked, Wanted.of(job))
+    chosen = configuration(asked, JobSpec.of(job))
     predicted = peak_mib(known, chosen, 0, lasts_s=run.result.wall_s)
     # Of what a model takes, not of a base that is the larger part.
     assert measured - size.base_mib.value > 100

@@ -16,8 +16,8 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.metering import Used, bill
 from dayfly.errors import RequestError
-from dayfly.runs.allotment import allotment, in_words
 from dayfly.runs.events import Events
+from dayfly.runs.function_resources import in_words, resources_of
 from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.runs.settings import Settings
 from dayfly.specs.functions import FunctionSpec
@@ -38,8 +38,8 @@ def test_a_share_is_above_zero_and_at_most_one(kind: Any, share: float) -> None:
 
 
 def test_functions_get_the_share_that_was_asked_for() -> None:
-    assert allotment(Settings(gpu_share=0.25)).spec == FunctionSpec(gpu_share=0.25)
-    assert allotment(ScriptSettings(gpu_share=1)).spec == FunctionSpec(gpu_share=1)
+    assert resources_of(Settings(gpu_share=0.25)).spec == FunctionSpec(gpu_share=0.25)
+    assert resources_of(ScriptSettings(gpu_share=1)).spec == FunctionSpec(gpu_share=1)
 
 
 @no_gpu
@@ -50,7 +50,7 @@ def test_a_run_on_a_machine_without_gpus_is_refused(data: Path, tmp_path: Path) 
 
 
 def test_a_platform_with_gpus_is_imitated_with_a_share_that_it_has() -> None:
-    given = allotment(Settings(**ASKED, gpu_share=0.25))
+    given = resources_of(Settings(**ASKED, gpu_share=0.25))
     assert given.spec.gpu_share == 0.25
     assert in_words(given, "alibaba-fc-t4").startswith(
         "imitating alibaba-fc-t4: 4096 MiB, 0.25 of a GPU, "
@@ -69,7 +69,7 @@ def test_a_platform_with_gpus_is_imitated_with_a_share_that_it_has() -> None:
 )
 def test_what_it_does_not_have_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        allotment(Settings(**{"memory_mib": 1024, **settings}))
+        resources_of(Settings(**{"memory_mib": 1024, **settings}))
 
 
 def used(share: float | None) -> Used:

@@ -14,7 +14,12 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
-from dayfly.runs.allotment import Allotment, allotment, allotted, in_words
+from dayfly.runs.function_resources import (
+    FunctionResources,
+    in_words,
+    resources_of,
+    resources_under,
+)
 from dayfly.runs.functions import price_list
 from dayfly.runs.settings import Settings
 from dayfly.specs.functions import FunctionSpec
@@ -43,11 +48,13 @@ ASKED: dict[str, Any] = {"imitate": "somewhere", "memory_mib": 1024}
 
 
 def test_memory_brings_the_rest_with_it() -> None:
-    assert allotted(Settings(**ASKED), PLATFORM) == Allotment(
+    assert resources_under(Settings(**ASKED), PLATFORM) == FunctionResources(
         FunctionSpec(memory_mib=1024, lifetime_s=900.0, cpu_cores=0.5, payload_bytes=6_000_000),
         Rates(up_bytes_per_s=20e6, down_bytes_per_s=70e6),
     )
-    assert allotted(Settings(imitate="somewhere", memory_mib=8192), PLATFORM) == Allotment(
+    assert resources_under(
+        Settings(imitate="somewhere", memory_mib=8192), PLATFORM
+    ) == FunctionResources(
         FunctionSpec(memory_mib=8192, lifetime_s=900.0, cpu_cores=3, payload_bytes=6_000_000),
         Rates(up_bytes_per_s=60e6, down_bytes_per_s=70e6),
     )
@@ -68,16 +75,16 @@ def test_memory_brings_the_rest_with_it() -> None:
 def test_each_is_overridden_by_its_own_flag(
     flag: dict[str, Any], limits: dict[str, Any], rates: dict[str, Any]
 ) -> None:
-    plain = allotted(Settings(**ASKED), PLATFORM)
+    plain = resources_under(Settings(**ASKED), PLATFORM)
     assert plain.rates is not None
-    changed = Allotment(replace(plain.spec, **limits), replace(plain.rates, **rates))
-    assert allotted(Settings(**ASKED, **flag), PLATFORM) == changed
+    changed = FunctionResources(replace(plain.spec, **limits), replace(plain.rates, **rates))
+    assert resources_under(Settings(**ASKED, **flag), PLATFORM) == changed
 
 
 def test_what_the_catalogue_lacks_is_not_limited_and_said() -> None:
     bare = FunctionPlatform(name="bare", prices=None)
-    given = allotted(Settings(imitate="bare", memory_mib=512), bare)
-    assert given == Allotment(FunctionSpec(memory_mib=512), None)
+    given = resources_under(Settings(imitate="bare", memory_mib=512), bare)
+    assert given == FunctionResources(FunctionSpec(memory_mib=512), None)
     assert in_words(given, "bare") == (
         "imitating bare: 512 MiB; not limited, as the catalogue lacks it: CPU, lifetime, uplink, "
         "downlink, payload"
@@ -95,16 +102,16 @@ def test_what_the_catalogue_lacks_is_not_limited_and_said() -> None:
 )
 def test_what_it_does_not_have_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        allotted(Settings(**{**ASKED, **settings}), PLATFORM)
+        resources_under(Settings(**{**ASKED, **settings}), PLATFORM)
 
 
 def test_a_platform_with_gpus_cannot_be_imitated() -> None:
     with pytest.raises(RequestError, match="have GPUs and these have none: give --gpu"):
-        allotted(Settings(**ASKED), replace(PLATFORM, gpu="T4", gpus=1))
+        resources_under(Settings(**ASKED), replace(PLATFORM, gpu="T4", gpus=1))
 
 
 def test_lambda_as_the_catalogue_has_it() -> None:
-    given = allotment(Settings(imitate="aws-lambda", memory_mib=1769))
+    given = resources_of(Settings(imitate="aws-lambda", memory_mib=1769))
     assert (given.spec.cpu_cores, given.spec.lifetime_s) == (1.0, 900.0)
     assert given.rates is not None
     assert in_words(given, "aws-lambda").startswith("imitating aws-lambda: 1769 MiB, 1 CPUs, 900 s")
@@ -115,10 +122,10 @@ def test_every_platform_without_gpus_can_be_imitated(name: str) -> None:
     platform = Catalogue().platform(name)
     settings = Settings(imitate=name, memory_mib=platform.next_size_mib(4096))
     if platform.gpu is None:
-        assert allotment(settings).spec.memory_mib == settings.memory_mib
+        assert resources_of(settings).spec.memory_mib == settings.memory_mib
     else:
         with pytest.raises(RequestError, match="GPUs"):
-            allotment(settings)
+            resources_of(settings)
 
 
 def test_the_bill_is_the_imitated_platforms() -> None:

@@ -17,7 +17,7 @@ from dayfly.errors import RequestError
 from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.platforms import confinement
 from dayfly.life.platforms.machine import crowding
-from dayfly.runs.allotment import Allotment, allotted
+from dayfly.runs.function_resources import FunctionResources, resources_under
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.task import Task, check_task
@@ -45,12 +45,12 @@ def test_what_is_asked_for_is_what_a_function_gets() -> None:
         memory_mib=600, lifetime_s=20, cpu_cores=0.5, cold_start_s=0.2, payload_bytes=50_000
     )
     rates = Rates(up_bytes_per_s=40e6, down_bytes_per_s=70e6, latency_s=0.02)
-    assert allotted(asked) == Allotment(limits, rates)
+    assert resources_under(asked) == FunctionResources(limits, rates)
 
 
 def test_nothing_is_limited_unless_asked_for() -> None:
-    assert allotted(Settings()) == Allotment(FunctionSpec(), None)
-    assert allotted(Settings(latency_ms=5)).rates == Rates(latency_s=0.005)
+    assert resources_under(Settings()) == FunctionResources(FunctionSpec(), None)
+    assert resources_under(Settings(latency_ms=5)).rates == Rates(latency_s=0.005)
 
 
 @root_only

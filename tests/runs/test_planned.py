@@ -11,10 +11,10 @@ from torch import nn
 import dayfly
 from dayfly.dataclass_json import dump, read
 from dayfly.errors import RequestError
-from dayfly.runs.planned import Planned, carried_out, gone_on
-from dayfly.runs.planning import Wanted
-from dayfly.runs.predicting import predict_run
+from dayfly.runs.plans import JobSpec
+from dayfly.runs.predict import predict_run
 from dayfly.runs.profiling.layers import check_profiled
+from dayfly.runs.run_plan import Planned, carried_out, gone_on
 from dayfly.runs.settings import Settings
 from tests.planning import by_hand
 
@@ -27,7 +27,7 @@ SETTINGS = Settings(
     uplink_mb_per_s=10.0,
     downlink_mb_per_s=10.0,
 )
-PLAN = predict_run(PROFILE, SETTINGS, Wanted(batch_size=20, epochs=3))
+PLAN = predict_run(PROFILE, SETTINGS, JobSpec(batch_size=20, epochs=3))
 
 
 def job(**changes: Any) -> dayfly.Job:
@@ -59,7 +59,7 @@ def test_a_plan_without_a_prediction_gets_one() -> None:
 
 def test_what_is_given_beside_the_plan_is_predicted_anew() -> None:
     ours, planned = carried_out(PLAN, replace(SETTINGS, workers=4), job(epochs=1), 1000)
-    expected = predict_run(PROFILE, replace(SETTINGS, workers=4), Wanted(batch_size=20))
+    expected = predict_run(PROFILE, replace(SETTINGS, workers=4), JobSpec(batch_size=20))
     assert ours == expected
     assert planned.overridden == ("workers 4 in place of 2", "epochs 1 in place of 3")
     assert planned.words() == (
@@ -103,7 +103,7 @@ def test_what_the_profile_does_not_hold_for_is_not_predicted(
 
 def test_a_store_of_the_catalogue_is_at_any_address() -> None:
     over_s3 = replace(PROFILE, channel="s3")
-    plan = predict_run(over_s3, replace(SETTINGS, channel=None), Wanted(batch_size=20, epochs=3))
+    plan = predict_run(over_s3, replace(SETTINGS, channel=None), JobSpec(batch_size=20, epochs=3))
     settings = replace(SETTINGS, channel="s3://bucket", collective="overlapped")
     plan = replace(plan, settings={**plan.settings, "collective": "overlapped"})
     ours, planned = carried_out(plan, settings, job(), 1000)
@@ -116,7 +116,7 @@ def test_a_store_of_the_catalogue_is_at_any_address() -> None:
 
 
 def test_dollars_under_other_prices_are_not_those_of_the_bill() -> None:
-    wanted = Wanted(batch_size=20, epochs=3)
+    wanted = JobSpec(batch_size=20, epochs=3)
     elsewhere = predict_run(PROFILE, SETTINGS, wanted, prices="cloud-run", store="s3")
     ours, planned = carried_out(elsewhere, SETTINGS, job(), 1000)
     assert ours.prediction == PLAN.prediction

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Plan
-from dayfly.runs.planning import (
-    Wanted,
+from dayfly.runs.plans import (
+    JobSpec,
     configuration,
     configuration_of,
     plan_of,
@@ -24,13 +24,13 @@ from dayfly.wire.shaping import Rates
 from tests.planning import by_hand
 from tests.planning.test_plan_file import PROFILE
 
-WANTED = Wanted(batch_size=64, epochs=3)
+WANTED = JobSpec(batch_size=64, epochs=3)
 
 
 def test_what_settings_leave_open_is_decided() -> None:
     asked = configuration(
         Settings(workers=4, memory_mib=512, lifetime_s=60.0, cold_start_s=0.5, uplink_mb_per_s=8.0),
-        Wanted(batch_size=64, epochs=3, validate_every=2, accumulate=2, clips=True),
+        JobSpec(batch_size=64, epochs=3, validate_every=2, accumulate=2, clips=True),
     )
     assert asked == Configuration(
         workers=4,
@@ -106,7 +106,7 @@ SETTINGS = st.one_of(
 @given(
     SETTINGS,
     st.builds(
-        Wanted,
+        JobSpec,
         batch_size=st.integers(1, 999),
         epochs=st.integers(1, 9),
         validate_every=st.integers(1, 4),
@@ -114,7 +114,7 @@ SETTINGS = st.one_of(
         clips=st.booleans(),
     ),
 )
-def test_settings_are_the_same_by_way_of_a_plan(given_: dict[str, Any], wanted: Wanted) -> None:
+def test_settings_are_the_same_by_way_of_a_plan(given_: dict[str, Any], wanted: JobSpec) -> None:
     settings = Settings(**given_)
     plan = Plan.parse(plan_of(PROFILE, settings, wanted).text())
     assert configuration_of(plan) == configuration(settings, wanted)

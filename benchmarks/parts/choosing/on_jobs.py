@@ -40,10 +40,10 @@ from dayfly.planning.profile import Profile
 from dayfly.runs.choosing import query as of_runs
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.query import MICRO_SAMPLES, Asked
+from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.ranking import shorthand
-from dayfly.runs.choosing.targets import Place
-from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
+from dayfly.runs.choosing.targets import Target
+from dayfly.runs.plans import JobSpec, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 
 EXACT, DEADLINE, WEIGHTS = "dayfly", "deadline", "weights"
@@ -79,19 +79,19 @@ class _Job:
     """Of which all choose."""
 
     profile: Profile
-    place: Place
-    wanted: Wanted
+    target: Target
+    wanted: JobSpec
 
     def choice(self, goal: of_runs.Goal) -> Choice:
         """What `dayfly plan` chooses."""
-        asked = Asked(
+        asked = PlanQuery(
             goal=goal,
             workers=FUNCTIONS,
             vcpus=VCPUS,
             batch_size=self.wanted.batch_size,
             epochs=self.wanted.epochs,
         )
-        return choice_of((self.place,), asked)
+        return choice_of((self.target,), asked)
 
     def chosen(self, own: Mapping[str, Any] | None, **said: Any) -> Chosen:
         """Of settings, predicted; None: no plan was found."""
@@ -99,7 +99,7 @@ class _Job:
             return Chosen(plan=None, **said)
         settings = Settings(**profile_settings(self.profile, own))
         asked = configuration(settings, self.wanted)
-        prediction = predict(self.profile, asked, self.place.platform, self.place.store)
+        prediction = predict(self.profile, asked, self.target.platform, self.target.store)
         return Chosen(
             plan=plan_of(self.profile, settings, self.wanted, prediction),
             words=shorthand(settings),
@@ -110,8 +110,8 @@ class _Job:
 
 def chosen_plans(profile: Profile, *, batch_size: int, epochs: int) -> Iterator[Chosen]:
     """Each method's answer to each question of a job."""
-    wanted = Wanted.profiled(profile, batch_size=batch_size, epochs=epochs)
-    job = _Job(profile, Place.of(profile, Catalogue()), wanted)
+    wanted = JobSpec.profiled(profile, batch_size=batch_size, epochs=epochs)
+    job = _Job(profile, Target.of(profile, Catalogue()), wanted)
     front = job.choice(of_runs.Goal())
     deadline_s = _LATER * front.front.fastest.seconds
     weights = (1 / front.chosen.usd, 1 / front.chosen.seconds)
@@ -149,8 +149,8 @@ def _within(job: _Job, deadline_s: float) -> list[_Method]:
     # Batches in steps of one: the job's are small.
     hybrid = k_reduce_problem(
         profile,
-        job.place.platform,
-        job.place.store,
+        job.target.platform,
+        job.target.store,
         workers=workers,
         most_global_samples=batch,
         rate=0.0,
@@ -175,7 +175,7 @@ def _within(job: _Job, deadline_s: float) -> list[_Method]:
         store = StoreOption(name="files", bytes_per_s=rate, latency_s=latency_s)
         problem = store_problem(
             profile,
-            job.place.platform,
+            job.target.platform,
             [store],
             workers=workers,
             batch_size=batch,
@@ -205,7 +205,7 @@ def _weighted(job: _Job, weights: tuple[float, float]) -> list[_Method]:
     batch = job.wanted.batch_size
     (problem,) = stages_problems(
         job.profile,
-        job.place.platform,
+        job.target.platform,
         batch_size=batch,
         micro_batches=(batch // MICRO_SAMPLES,),
         functions_at_once=FUNCTIONS,

@@ -15,8 +15,8 @@ from benchmarks.parts.spread import say
 from dayfly.errors import RequestError, RunFailed
 from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import profile_text, read_profile
-from dayfly.runs.planning import Wanted
-from dayfly.runs.predicting import predict_run
+from dayfly.runs.plans import JobSpec
+from dayfly.runs.predict import predict_run
 from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
 
@@ -112,7 +112,7 @@ def _pace_file(directory: Path, name: str) -> Path:
 
 def forecast(profile: Profile, chosen: Chosen, urls: Urls) -> dict[str, Any]:
     """What is predicted of a configuration, as JSON has it."""
-    wanted = Wanted(batch_size=chosen.batch_size, epochs=chosen.epochs)
+    wanted = JobSpec(batch_size=chosen.batch_size, epochs=chosen.epochs)
     settings = Settings(channel=urls[chosen.channel], **chosen.asked)
     prediction = predict_run(profile, settings, wanted).prediction
     if prediction is None:

@@ -24,10 +24,10 @@ from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.in_words import dollars, number
 from dayfly.planning.profile_file import read_profile
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
-from dayfly.runs.choosing.query import Asked, Goal
+from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of
-from dayfly.runs.choosing.targets import Place, places_of_job, places_of_profiles
-from dayfly.runs.planning import write_plan
+from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
+from dayfly.runs.plans import write_plan
 
 LOCAL = "local"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
@@ -61,7 +61,7 @@ def plan(
         from dayfly.runs.report.choice import check_plot, write_plot
 
         check_plot(plot)
-    choice = choice_of(_places(files, flags, asked), asked)
+    choice = choice_of(_targets(files, flags, asked), asked)
     if output is not None:
         write_plan(choice.chosen.plan.plan, output)
     written = [] if plot is None else write_plot(choice, plot)
@@ -75,7 +75,7 @@ def plan(
             print(f"{name:<12}{file}")
 
 
-def asked_of(flags: Mapping[str, Any]) -> Asked:
+def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
     """What the flags ask for. Raises RequestError for values that are none."""
     weights = None
     if flags["weights"] is not None:
@@ -103,7 +103,9 @@ def asked_of(flags: Mapping[str, Any]) -> Asked:
         given["micro_batches"] = numbers("--micro-batches", flags["micro_batches"], "4,16")
     if flags["collective"] is not None:
         given["collectives"] = tuple(flags["collective"].split(","))
-    return Asked(goal=goal, **{name: value for name, value in given.items() if value is not None})
+    return PlanQuery(
+        goal=goal, **{name: value for name, value in given.items() if value is not None}
+    )
 
 
 def seconds_of(flag: str, text: str) -> float:
@@ -114,7 +116,9 @@ def seconds_of(flag: str, text: str) -> float:
     return float(found[1]) * _UNIT_S[found[2]]
 
 
-def _places(files: Sequence[Path], flags: Mapping[str, Any], asked: Asked) -> tuple[Place, ...]:
+def _targets(
+    files: Sequence[Path], flags: Mapping[str, Any], asked: PlanQuery
+) -> tuple[Target, ...]:
     own = own_catalogue(flags["own"])
     known = Catalogue(Path(own).expanduser() if own is not None else None)
     platforms, stores = _names(flags["platform"]), _names(flags["store"])
@@ -137,7 +141,7 @@ def _places(files: Sequence[Path], flags: Mapping[str, Any], asked: Asked) -> tu
             "already"
         )
     if not jobs:
-        return places_of_profiles(list(map(read_profile, files)), platforms, stores, known=known)
+        return targets_of_profiles(list(map(read_profile, files)), platforms, stores, known=known)
     if len(files) > 1:
         raise RequestError(f"{len(files)} files: give one job, or profiles of it")
     # What runs jobs takes long to import, and profiles do without.
@@ -147,7 +151,7 @@ def _places(files: Sequence[Path], flags: Mapping[str, Any], asked: Asked) -> tu
     job = overridden(load_job_file(jobs[0]), batch_size=asked.batch_size)
     if local:
         return (_measured(job, jobs[0], flags, asked, known),)
-    return places_of_job(
+    return targets_of_job(
         job,
         jobs[0].stem,
         platforms,
@@ -159,8 +163,8 @@ def _places(files: Sequence[Path], flags: Mapping[str, Any], asked: Asked) -> tu
 
 
 def _measured(
-    job: Any, file: Path, flags: Mapping[str, Any], asked: Asked, known: Catalogue
-) -> Place:
+    job: Any, file: Path, flags: Mapping[str, Any], asked: PlanQuery, known: Catalogue
+) -> Target:
     """On this machine, under the limits of a platform that it imitates."""
     from dayfly.runs.api import checked_settings
     from dayfly.runs.display import Lines, StandardError
@@ -188,7 +192,7 @@ def _measured(
         told=note,
         note=note,
     )
-    return Place.of(profile, known)
+    return Target.of(profile, known)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -275,10 +279,10 @@ def _passes(layers: tuple[CutLayer, ...], stage: range) -> str:
 
 
 def _table(choice: Choice) -> Table:
-    several = len(choice.places) > 1
+    several = len(choice.targets) > 1
     table = narrow_table(
         f"{choice.job}: seconds against dollars, "
-        f"{', '.join(dict.fromkeys(str(place) for place in choice.places))}",
+        f"{', '.join(dict.fromkeys(str(place) for place in choice.targets))}",
     )
     table.add_column("")
     table.add_column("run s", justify="right", no_wrap=True)
@@ -290,7 +294,7 @@ def _table(choice: Choice) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     for point in choice.front.points:
         option = point.plan
-        where = [str(option.candidate.place)] if several else []
+        where = [str(option.candidate.target)] if several else []
         shares = [f"{option.run_breakdown[name] / option.prediction.run_s:.0%}" for name in _PARTS]
         table.add_row(
             Text(_mark(choice, point)),

@@ -362,7 +362,7 @@ def simulate(
     **flags: Any,
 ) -> None:
     """Simulate a plan's whole run in virtual time: deaths, hand-overs, slow stores and workers."""
-    from dayfly.cli import simulated as command
+    from dayfly.cli import simulate as command
 
     keywords = {flag.setting or name: flags[name] for name, flag in _SCENARIO.items()}
     raise typer.Exit(command.simulate(plan, keywords, run_dir, own, as_json=as_json))

@@ -19,9 +19,9 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction, Volume
 from dayfly.planning.profile import Profile, in_words
 from dayfly.planning.profile_file import read_profile
-from dayfly.runs.planning import configuration_of, limits_of, settings_of, write_plan
-from dayfly.runs.predicting import own_store
-from dayfly.runs.predicting import predict as predict_one
+from dayfly.runs.plans import configuration_of, limits_of, settings_of, write_plan
+from dayfly.runs.predict import own_store
+from dayfly.runs.predict import predict as predict_one
 
 #: Settings of which several may be asked for at once, with the heads of their columns.
 _HEADS = {

@@ -19,7 +19,7 @@ from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
-from dayfly.runs.planning import settings_of
+from dayfly.runs.plans import settings_of
 from dayfly.runs.result import Result
 from dayfly.runs.resuming import stored_job
 from dayfly.runs.run import Run

@@ -1,6 +1,6 @@
 """The keywords of the Python functions by name and type, for editors and `help`.
 
-`Settings`, `Asked` and `Scenario` say what each means; a test holds the two together.
+`Settings`, `PlanQuery` and `Scenario` say what each means; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SettingKeywords(ProfileKeywords, total=False):
 
 
 class ChoiceKeywords(TypedDict, total=False):
-    """As the fields of `dayfly.runs.choosing.query.Asked`, but for those that `plan` has itself."""
+    """Fields of `dayfly.runs.choosing.query.PlanQuery` that `plan` does not have itself."""
 
     workers: int
     vcpus: float | None

@@ -13,16 +13,15 @@ from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
 from dayfly.runs import preloads
-from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import PLAN, being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.home import copy, found, fresh, home_of, led, place_in
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.one_life import OneLife
-from dayfly.runs.planned import carried_out, gone_on
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.resuming import (
     changed_job,
@@ -33,6 +32,7 @@ from dayfly.runs.resuming import (
     take_job,
 )
 from dayfly.runs.run import Run
+from dayfly.runs.run_plan import carried_out, gone_on
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
@@ -68,7 +68,7 @@ def begin(
     asked_at = time.time() if asked_at is None else asked_at
     check_shares(job, settings)
     for kind in settings.kinds:
-        allotment(kind)  # before anything is made
+        resources_of(kind)  # before anything is made
     run_id = new_run_id(name)
     directory = (directory or Path("runs") / run_id).absolute()
     url = place_in(store, run_id)
@@ -180,7 +180,7 @@ def resume(
             display.note("the job is another from here on (--allow-changed-job)")
         check_shares(job, record.settings, record.samples)
         for kind in record.settings.kinds:
-            allotment(kind)  # before anything is tried
+            resources_of(kind)  # before anything is tried
         with paged(directory, when=cut):
             record = refitted(before.settings, record, job, store)
             recut(record, job, store)

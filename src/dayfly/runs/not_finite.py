@@ -20,7 +20,7 @@ import torch
 from dayfly.life.reports import Reporter
 from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.settings import STOP_ON_NAN
-from dayfly.runs.spans import Places
+from dayfly.runs.spans import FaultPoints
 from dayfly.runs.task import Task
 from dayfly.training.finite import bad_tensor
 from dayfly.training.order import Epochs
@@ -55,7 +55,7 @@ class FiniteWatch:
         engine: Engine,
         catch_up: CatchUp,
         reporter: Reporter,
-        places: Places,
+        places: FaultPoints,
     ) -> None:
         self._task = task
         self._stops = task.on_nan == STOP_ON_NAN

@@ -17,9 +17,9 @@ from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import read_profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
-from dayfly.runs.choosing.query import TIME_LIMIT_S, Asked, Goal
+from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Option
-from dayfly.runs.choosing.targets import places_of_job, places_of_profiles
+from dayfly.runs.choosing.targets import targets_of_job, targets_of_profiles
 from dayfly.runs.display import Lines, Silent, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
@@ -106,7 +106,7 @@ def plan(
             (`dayfly.planning.catalogued.Assumed`).
         catalogue: directory of your own rows.
         asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
-            see `dayfly.runs.choosing.query.Asked`.
+            see `dayfly.runs.choosing.query.PlanQuery`.
 
     Returns:
         The front of seconds against dollars, by rising seconds. A point's `plan.plan` goes to
@@ -117,9 +117,9 @@ def plan(
             and the nearest plan.
     """
     # Those left out are keywords of this function, or made of them.
-    check_keywords(asked, Asked, without=("goal", "time_limit_s"), beside=plan)
+    check_keywords(asked, PlanQuery, without=("goal", "time_limit_s"), beside=plan)
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
-    wanted = Asked(goal=goal, time_limit_s=time_limit_s, **asked)
+    wanted = PlanQuery(goal=goal, time_limit_s=time_limit_s, **asked)
     own = None if catalogue is None else Path(catalogue).expanduser()
     return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own).front
 
@@ -128,14 +128,14 @@ def chosen(
     job: Job | Profile | str | Path,
     platforms: Sequence[str],
     stores: Sequence[str],
-    asked: Asked,
+    asked: PlanQuery,
     assumed: Mapping[str, float],
     own: Path | None,
 ) -> Choice:
     """The choice behind `plan`, with its recommendation."""
     known = Catalogue(own)
     if isinstance(job, Job):
-        places = places_of_job(
+        places = targets_of_job(
             overridden(job, batch_size=asked.batch_size),
             "job",
             platforms,
@@ -148,7 +148,7 @@ def chosen(
         if assumed:
             raise RequestError("assumed is for a job: a profile has its seconds already")
         profile = job if isinstance(job, Profile) else read_profile(Path(job))
-        places = places_of_profiles([profile], platforms, stores, known=known)
+        places = targets_of_profiles([profile], platforms, stores, known=known)
     return choice_of(places, asked)
 
 

@@ -11,9 +11,9 @@ from dayfly.dataclass_json import Real
 from dayfly.errors import RequestError
 from dayfly.runs.directory import RECORD
 from dayfly.runs.log_budget import RoundBytes
-from dayfly.runs.planned import Planned
-from dayfly.runs.planning import Wanted
+from dayfly.runs.plans import JobSpec
 from dayfly.runs.record import JOB, REMEDY, SIMULATION, RunRecord, read_as, read_record
+from dayfly.runs.run_plan import Planned
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.runs.settings import Settings
 
@@ -59,7 +59,7 @@ class SimulationRecord(RunRecord):
 
     settings: Settings
     samples: int
-    job: Wanted
+    job: JobSpec
     scenario: Mapping[str, bool | int | Real | tuple[tuple[Real, Real], ...] | None]
     scenario_words: str
     rollbacks: int = 0

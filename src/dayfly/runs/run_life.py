@@ -19,12 +19,12 @@ from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Fault, Faults
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
-from dayfly.runs.allotment import Allotment, allotment, in_words
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import Events
 from dayfly.runs.following import Teller
+from dayfly.runs.function_resources import FunctionResources, in_words, resources_of
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.home import Home
 from dayfly.runs.listeners import Listener, Listeners
@@ -69,7 +69,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     ) -> None:
         self._record = record
         self._settings = record.settings
-        self._allotments = tuple(allotment(kind) for kind in record.settings.kinds)
+        self._allotments = tuple(resources_of(kind) for kind in record.settings.kinds)
         self._home = home
         self._store = home.store
         self._display = display
@@ -260,7 +260,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         if url is not None and (left := discard(self._site(url))) is not None:
             self._display.note(left)
 
-    def _allotment_of(self, rank: int) -> Allotment:
+    def _allotment_of(self, rank: int) -> FunctionResources:
         """What a worker's function gets."""
         return self._allotments[self._settings.kind_of(rank)]
 

@@ -41,7 +41,7 @@ from dayfly.runs.directory import LOCK, fresh_directory
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.keywords import ScenarioKeywords, check_keywords, shows
 from dayfly.runs.log_budget import replays
-from dayfly.runs.planning import Wanted
+from dayfly.runs.plans import JobSpec
 from dayfly.runs.records import SimulationRecord, read_any
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
@@ -274,7 +274,7 @@ def simulate(
     changes = {name: value for name, value in changes.items() if value is not None}
     check_keywords(changes, Settings)
     of_the_job = {"epochs": epochs, "batch_size": batch_size}
-    check_keywords(of_the_job, Wanted)
+    check_keywords(of_the_job, JobSpec)
     request = Request.of(
         whole,
         place,

@@ -23,7 +23,7 @@ from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
 from dayfly.planning.simulation.outcome import Record, Simulated
 from dayfly.runs.events import OTHERS, worker_files
 from dayfly.runs.functions import catalogue
-from dayfly.runs.planning import Wanted, configuration, settings_of
+from dayfly.runs.plans import JobSpec, configuration, settings_of
 from dayfly.runs.records import SimulationRecord, Slowest
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
@@ -37,7 +37,7 @@ class Request:
 
     plan: Plan
     settings: Settings
-    wanted: Wanted
+    wanted: JobSpec
     scenario: Scenario
     name: str
     store: str | None = None
@@ -63,7 +63,7 @@ class Request:
                 flag = f"--{asked.replace('_', '-')}"
                 raise RequestError(f"{flag} {value}: give a number from 1")
         settings = settings_of(plan, place, **changes)
-        wanted = replace(Wanted.by(plan), **of_the_job)
+        wanted = replace(JobSpec.by(plan), **of_the_job)
         return cls(
             plan=plan,
             settings=settings,

@@ -14,8 +14,8 @@ from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 
 
-class Places:
-    """Places of a worker. step, operation: what it is at, set by whoever takes the step."""
+class FaultPoints:
+    """FaultPoints of a worker. step, operation: what it is at, set by whoever takes the step."""
 
     def __init__(self, faults: Faults, step: int) -> None:
         self._faults = faults

@@ -14,7 +14,7 @@ from dayfly.life import commits
 from dayfly.life.checkpoints import Writer
 from dayfly.life.commits import Checkpoint
 from dayfly.life.faults import Fault
-from dayfly.runs.allotment import check_payload
+from dayfly.runs.function_resources import check_payload
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped

@@ -41,10 +41,10 @@ from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols import protocol
-from dayfly.runs.protocols.base import Station
+from dayfly.runs.protocols.base import WorkerContext
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
-from dayfly.runs.spans import Places, Spans
+from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.staging import CUT
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import site_of
@@ -118,7 +118,7 @@ class Worker:
         self._store = store
         self._channel = channel
         self._faults = faults
-        self._places = Places(faults, task.checkpoint.step)
+        self._places = FaultPoints(faults, task.checkpoint.step)
         self._lifetime = Lifetime(context)
         self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
         other = check_function(task.made_with, allow_other=task.allow_other_cpu)
@@ -152,7 +152,7 @@ class Worker:
         self._engine = self._among(channel, task.rank, range(task.world_size), whole)
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
-        station = Station(
+        worker = WorkerContext(
             task=task,
             job=job,
             store=store,
@@ -176,7 +176,7 @@ class Worker:
             written=self._wait_until_written,
             among=self._group,
         )
-        self._protocol = protocol(task.sync)(station) if built is None else Pipeline(station, built)
+        self._protocol = protocol(task.sync)(worker) if built is None else Pipeline(worker, built)
         self._watch = FiniteWatch(
             task,
             self._epochs,

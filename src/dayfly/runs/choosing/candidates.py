@@ -1,4 +1,4 @@
-"""What the exact planners propose for one place, as settings of runs.
+"""What the exact planners propose for one target, as settings of runs.
 
 pipeline        FuncPipe's problem over a store, Hydrozoa's over direct links
 data parallel   functions, memory, collective and micro-batches
@@ -26,9 +26,9 @@ from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines_from_profile import stages_problems
 from dayfly.planning.memory import peak_mib
-from dayfly.runs.choosing.query import MICRO_SAMPLES, Asked
-from dayfly.runs.choosing.targets import Place
-from dayfly.runs.planning import Wanted, configuration, profile_settings
+from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
+from dayfly.runs.choosing.targets import Target
+from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
 
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
@@ -39,18 +39,18 @@ class Candidate:
     """A plan as its planner has it. seconds, usd: of the run, by the planner's model. own: settings
     that it decides. settings: of a run. wanted: of the job. limits: as `Point`'s."""
 
-    place: Place
+    target: Target
     kind: str
     seconds: float
     usd: float
     words: str
     own: Mapping[str, Any] = field(compare=False)
     settings: Settings
-    wanted: Wanted
+    wanted: JobSpec
     limits: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.words} on {self.place.platform.name}"
+        return f"{self.words} on {self.target.platform.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,46 +64,46 @@ class Proposed:
     instead: bool = False
 
 
-def proposed(place: Place, asked: Asked, *, time_limit_s: float) -> Proposed:
+def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Proposed:
     """What all planners find. time_limit_s: of the search for pipelines.
 
     Raises RequestError for what no planner can be asked.
     """
-    limited(place.profile)  # refuses a profile of no sizes, for all of them
-    wanted = Wanted.profiled(place.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+    limited(target.profile)  # refuses a profile of no sizes, for all of them
+    wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
     found: list[Candidate] = []
     refused: dict[str, str] = {}
     gap, instead = 0.0, False
     try:
-        found += _data_parallel(place, asked, wanted)
+        found += _data_parallel(target, asked, wanted)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
     if asked.most_batch_size is not None:
         try:
-            found += _k_reduce(place, asked, wanted)
+            found += _k_reduce(target, asked, wanted)
         except RequestError as refusal:
             refused[K_REDUCE] = str(refusal)
     try:
-        cut, gap, instead = _pipelines(place, asked, wanted, time_limit_s)
+        cut, gap, instead = _pipelines(target, asked, wanted, time_limit_s)
         found += cut
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
     return Proposed(tuple(found), gap, refused, instead)
 
 
-def _data_parallel(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
+def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
     problem = DataParallelProblem(
-        profile=place.profile,
-        platform=place.platform,
-        store=place.store,
+        profile=target.profile,
+        platform=target.platform,
+        store=target.store,
         workers=tuple(range(1, asked.workers + 1)),
-        collectives=asked.collectives or collectives_of(place.profile),
+        collectives=asked.collectives or collectives_of(target.profile),
         micro_batches=asked.micro_batches or powers,
         batch_size=wanted.batch_size,
         epochs=wanted.epochs,
         validate_every=wanted.validate_every,
-        vcpus_at_once=asked.vcpus_of(place.profile),
+        vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
     for point in plan_data_parallel(problem).points:
@@ -113,30 +113,32 @@ def _data_parallel(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate
             own["micro_batches"] = plan.micro_batches
         if plan.workers > 1:
             own |= {"collective": plan.collective, "aggregators": plan.aggregators}
-        made.append(_candidate(place, DATA_PARALLEL, point, own, wanted))
+        made.append(_candidate(target, DATA_PARALLEL, point, own, wanted))
     return made
 
 
-def _k_reduce(place: Place, asked: Asked, wanted: Wanted) -> list[Candidate]:
+def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
-        place.profile,
-        place.platform,
-        place.store,
+        target.profile,
+        target.platform,
+        target.store,
         workers=tuple(range(1, asked.workers + 1)),
-        most_global_samples=min(asked.most_batch_size, place.profile.samples),
-        vcpus_at_once=asked.vcpus_of(place.profile),
+        most_global_samples=min(asked.most_batch_size, target.profile.samples),
+        vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
     for point in plan_k_reduce(problem).points:
         plan = point.plan
-        batch = Wanted.profiled(place.profile, batch_size=plan.global_samples, epochs=wanted.epochs)
-        made.append(_candidate(place, K_REDUCE, point, k_reduce_settings(plan), batch))
+        batch = JobSpec.profiled(
+            target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
+        )
+        made.append(_candidate(target, K_REDUCE, point, k_reduce_settings(plan), batch))
     return made
 
 
 def _pipelines(
-    place: Place, asked: Asked, wanted: Wanted, time_limit_s: float
+    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float
 ) -> tuple[list[Candidate], float, bool]:
     """Cut models, the search's gap, and whether it went without numba for now.
 
@@ -146,18 +148,18 @@ def _pipelines(
     # A power of two has the most divisors, which are what replicas there may be.
     usual = 2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1)
     micro_batches = asked.micro_batches or (usual,)
-    steps = wanted.epochs * place.profile.samples / wanted.batch_size
+    steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.monotonic() + time_limit_s
     found: dict[Settings, Candidate] = {}
     spare_mib, gap, instead = 0.0, 0.0, False
     for last in (False, True):
         problems = stages_problems(
-            place.profile,
-            place.platform,
+            target.profile,
+            target.platform,
             batch_size=wanted.batch_size,
             micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
             functions_at_once=asked.workers,
-            vcpus_at_once=asked.vcpus_of(place.profile),
+            vcpus_at_once=asked.vcpus_of(target.profile),
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
@@ -166,9 +168,9 @@ def _pipelines(
         for point in choice.front.points:
             if not point.plan.starts:
                 continue  # not cut: the other planner's
-            limits = point.limits or _limits(place, asked, point.plan)
+            limits = point.limits or _limits(target, asked, point.plan)
             whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
-            one = _candidate(place, PIPELINE, whole, pipeline_settings(point.plan), wanted)
+            one = _candidate(target, PIPELINE, whole, pipeline_settings(point.plan), wanted)
             over = _excess_mib(one)
             excess = max(excess, over)
             if over <= 0:
@@ -179,9 +181,9 @@ def _pipelines(
     return list(found.values()), gap, instead
 
 
-def _limits(place: Place, asked: Asked, plan: PipelinePlan) -> tuple[str, ...]:
+def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
     """What a cut model is at the limit of: more of it might allow a better one."""
-    largest = max(size for size, _ in limited(place.profile))
+    largest = max(size for size, _ in limited(target.profile))
     found = []
     if plan.functions == asked.workers:
         found.append(f"{plan.functions} functions at once")
@@ -211,37 +213,37 @@ def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
 
 
 def _candidate(
-    place: Place, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: Wanted
+    target: Target, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: JobSpec
 ) -> Candidate:
     return Candidate(
-        place=place,
+        target=target,
         kind=kind,
         seconds=point.seconds,
         usd=point.usd,
         words=str(point.plan),
         own=own,
-        settings=_settings(place, own),
+        settings=_settings(target, own),
         wanted=wanted,
         limits=point.limits,
     )
 
 
-def over(candidate: Candidate, place: Place) -> Candidate:
-    """The same functions at another place. Raises RequestError for a collective that it lacks."""
-    return replace(candidate, place=place, settings=_settings(place, candidate.own))
+def over(candidate: Candidate, target: Target) -> Candidate:
+    """The same functions at another target. Raises RequestError for a collective that it lacks."""
+    return replace(candidate, target=target, settings=_settings(target, candidate.own))
 
 
-def _settings(place: Place, own: Mapping[str, Any]) -> Settings:
+def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
     asked = dict(own)
-    if place.own is not None:
-        asked["catalogue"] = place.own
-    return Settings(**profile_settings(place.profile, asked))
+    if target.own is not None:
+        asked["catalogue"] = target.own
+    return Settings(**profile_settings(target.profile, asked))
 
 
 def _excess_mib(candidate: Candidate) -> float:
     """By how much the fullest function needs more than it has; 0 or less: it fits."""
     c = configuration(candidate.settings, candidate.wanted)
     return max(
-        peak_mib(candidate.place.profile, c, stage) - (memory_mib or float("inf"))
+        peak_mib(candidate.target.profile, c, stage) - (memory_mib or float("inf"))
         for stage, memory_mib in enumerate(c.memory_mib)
     )

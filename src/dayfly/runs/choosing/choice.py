@@ -6,7 +6,7 @@
 CE-scaling explains its choice by the terms of equations 2 and 4 (`planning.choose.stores_beside`).
 These are of a run as it is predicted, whatever it is: pipelines and all collectives, too.
 
-One choice over all places: the front of time against dollars, a recommendation, its reasons.
+One choice over all targets: the front of time against dollars, a recommendation, its reasons.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dayfly.planning.choose.in_words import dollars, seconds
 from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
 from dayfly.planning.choose.stores_beside import difference
 from dayfly.runs.choosing.candidates import PIPELINE, over, proposed
-from dayfly.runs.choosing.query import Asked
+from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (
     MESSAGES_PER_S,
     VIRTUAL_TIME,
@@ -31,7 +31,7 @@ from dayfly.runs.choosing.ranking import (
     predicted,
     ranked,
 )
-from dayfly.runs.choosing.targets import Place
+from dayfly.runs.choosing.targets import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +43,16 @@ class Beside:
     why: str = ""
 
 
-def beside(option: Option, places: Sequence[Place], most_messages: float) -> tuple[Beside, ...]:
-    """The same functions over each other store of the platform, in the order of the places."""
-    mine = option.candidate.place
+def beside(option: Option, targets: Sequence[Target], most_messages: float) -> tuple[Beside, ...]:
+    """The same functions over each other store of the platform, in the order of the targets."""
+    mine = option.candidate.target
     found = []
-    for place in places:
-        if place.platform != mine.platform or place.profile.channel == mine.profile.channel:
+    for target in targets:
+        if target.platform != mine.platform or target.profile.channel == mine.profile.channel:
             continue
-        store = place.profile.channel
+        store = target.profile.channel
         try:
-            other = predicted(over(option.candidate, place), most_messages)
+            other = predicted(over(option.candidate, target), most_messages)
         except RequestError as refusal:
             found.append(Beside(store=store, why=str(refusal)))
             continue
@@ -67,7 +67,7 @@ def store_words(option: Option, others: Sequence[Beside]) -> str:
     if candidate.settings.workers == 1:
         return "A lone function needs no store."
     said = [
-        f"Over {candidate.place.profile.channel} it takes {seconds(run.run_s)} and "
+        f"Over {candidate.target.profile.channel} it takes {seconds(run.run_s)} and "
         f"{dollars(run.cost_usd)}"
     ]
     for one in others:
@@ -96,15 +96,15 @@ _SEARCHING = 0.7
 class Choice:
     """What was found.
 
-    front: of all places together. chosen: of it. considered: plans that the planners proposed;
+    front: of all targets together. chosen: of it. considered: plans that the planners proposed;
     predicted: of these, as `dayfly predict` does. gap: certified, of the search for pipelines
     within its model; 0: exact. stores: the chosen one's functions over each other store. notes:
     what a person should know, a sentence each.
     """
 
     job: str
-    places: tuple[Place, ...]
-    asked: Asked
+    targets: tuple[Target, ...]
+    asked: PlanQuery
     front: Front[Option]
     chosen: Point[Option]
     considered: int
@@ -140,19 +140,20 @@ class Choice:
         return tuple(name for name, one in of.items() if one is point)
 
 
-def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
+def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
     """Choose. Raises RequestError, with the nearest plan, if there is none as asked for."""
     began = time.monotonic()
-    if not places:
+    if not targets:
         raise RequestError("a choice needs a platform and a store: name one of each at least")
-    each_s = _SEARCHING * asked.time_limit_s / len(places)
+    each_s = _SEARCHING * asked.time_limit_s / len(targets)
     found = [
-        proposed(place.of_sizes(asked.memory_mib), asked, time_limit_s=each_s) for place in places
+        proposed(target.of_sizes(asked.memory_mib), asked, time_limit_s=each_s)
+        for target in targets
     ]
     candidates = [candidate for one in found for candidate in one.candidates]
     notes = [
-        f"{place}, {planner}: {why}"
-        for place, one in zip(places, found, strict=True)
+        f"{target}, {planner}: {why}"
+        for target, one in zip(targets, found, strict=True)
         for planner, why in one.refused.items()
     ]
     if not candidates:
@@ -179,22 +180,22 @@ def choice_of(places: Sequence[Place], asked: Asked) -> Choice:
             "cuts were searched without numba, as it has not compiled the search yet, which takes "
             f"5 to 30 s once: let it, with `{COMPILE}`, and a search takes a fraction of the time"
         )
-    notes += [note for place in places for note in place.notes]
+    notes += [note for target in targets for note in target.notes]
     notes += [
-        f"{place.profile.channel} has no prices in the catalogue: its messages count nothing"
-        for place in places
-        if place.store is None and "://" not in place.profile.channel
+        f"{target.profile.channel} has no prices in the catalogue: its messages count nothing"
+        for target in targets
+        if target.store is None and "://" not in target.profile.channel
     ]
     return Choice(
-        job=places[0].profile.job,
-        places=tuple(places),
+        job=targets[0].profile.job,
+        targets=tuple(targets),
         asked=asked,
         front=best.front,
         chosen=best.chosen,
         considered=len(candidates),
         predicted=best.predicted,
         gap=gap,
-        stores=beside(best.chosen.plan, places, MESSAGES_PER_S * asked.time_limit_s),
+        stores=beside(best.chosen.plan, targets, MESSAGES_PER_S * asked.time_limit_s),
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
@@ -219,7 +220,7 @@ def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
     return {
         "job": choice.job,
         "places": [
-            {"platform": one.platform.name, "store": one.profile.channel} for one in choice.places
+            {"platform": one.platform.name, "store": one.profile.channel} for one in choice.targets
         ],
         "front": [_point(choice, point) for point in choice.front.points],
         "chosen": choice.front.points.index(choice.chosen),
@@ -256,8 +257,8 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
         "usd": point.usd,
         "words": one.words,
         "kind": one.kind,
-        "platform": one.place.platform.name,
-        "store": one.place.profile.channel,
+        "platform": one.target.platform.name,
+        "store": one.target.profile.channel,
         "settings": plan.settings,
         "job": plan.job,
         "step_s": option.prediction.step_s,

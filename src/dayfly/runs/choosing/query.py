@@ -103,8 +103,8 @@ MICRO_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a choice is among, beside the places.
+class PlanQuery:
+    """What a choice is among, beside the targets.
 
     Args:
         goal: which of the front's plans is chosen.

@@ -32,7 +32,7 @@ from dayfly.planning.prediction import Prediction
 from dayfly.planning.stages import check_configuration, stage_memory_mib, stage_range, stage_size
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
 from dayfly.runs.choosing.query import Goal
-from dayfly.runs.planning import configuration, plan_of
+from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
@@ -67,14 +67,14 @@ class Option:
     def plan(self) -> Plan:
         """For `dayfly train --plan`."""
         one = self.candidate
-        return plan_of(one.place.profile, one.settings, one.wanted, self.prediction)
+        return plan_of(one.target.profile, one.settings, one.wanted, self.prediction)
 
     @property
     def run_breakdown(self) -> dict[str, float]:
         """Seconds of the run: of all steps what a step's parts are, and what is left, which is
         starting, validation, hand-overs and the end. They add up."""
         one = self.candidate
-        steps = one.wanted.epochs * one.place.profile.samples / one.wanted.batch_size
+        steps = one.wanted.epochs * one.target.profile.samples / one.wanted.batch_size
         parts = {name: steps * part for name, part in self.prediction.breakdown.items()}
         return {**parts, "start-up": max(0.0, self.prediction.run_s - sum(parts.values()))}
 
@@ -154,7 +154,7 @@ class _Search:
     """Candidates that are open, and options that were made of others.
 
     An open one counts as its planner has it, times how far planner and prediction were apart in the
-    mean of those like it: of the same place, kind and collective, alone or not.
+    mean of those like it: of the same target, kind and collective, alone or not.
     """
 
     def __init__(self, candidates: Sequence[Candidate], goal: Goal, most_messages: float) -> None:
@@ -238,17 +238,17 @@ class _Search:
 def _like(candidate: Candidate) -> object:
     settings = candidate.settings
     alone = settings.members == 1
-    return str(candidate.place), candidate.kind, alone or settings.algorithm
+    return str(candidate.target), candidate.kind, alone or settings.algorithm
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:
     """In virtual time, or if a step has more messages by closed forms."""
-    one, place = candidate, candidate.place
+    one, target = candidate, candidate.target
     asked = configuration(one.settings, one.wanted)
-    check_configuration(place.profile, asked)
-    many = asked.workers > MOST_SIMULATED or step_messages(place.profile, asked) > most_messages
+    check_configuration(target.profile, asked)
+    many = asked.workers > MOST_SIMULATED or step_messages(target.profile, asked) > most_messages
     most = 0 if many else MOST_SIMULATED
-    said = predict(place.profile, asked, place.platform, place.store, most_simulated=most)
+    said = predict(target.profile, asked, target.platform, target.store, most_simulated=most)
     return Option(candidate=one, prediction=said, by=CLOSED_FORMS if many else VIRTUAL_TIME)
 
 
@@ -284,7 +284,7 @@ class CutStage:
 def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
     """All layers, and the stages that they make; one if the model is not cut."""
     one = option.candidate
-    profile, c = one.place.profile, configuration(one.settings, one.wanted)
+    profile, c = one.target.profile, configuration(one.settings, one.wanted)
     members = c.replicas if c.cut else c.workers
     samples = max(1, -(-c.batch_size // (members * c.micro_batches)))
     layers: list[CutLayer] = []

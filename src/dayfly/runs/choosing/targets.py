@@ -1,6 +1,6 @@
 """Where a job may run: a platform, a store, and the job's profile there.
 
-The places to choose among: profiles that are there, or made from a job and the catalogue.
+The targets to choose among: profiles that are there, or made from a job and the catalogue.
 
 JOB.py         its layers and FLOPs, found once; each platform over each store from their rows
 profile.json   what it was made for; from the catalogue's rows over other stores as well
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Target:
     """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
     they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
     should know, a sentence each."""
@@ -40,7 +40,7 @@ class Place:
         return f"{self.platform.name} over {self.profile.channel}"
 
     @classmethod
-    def of(cls, profile: Profile, known: Catalogue, prices: str | None = None) -> Place:
+    def of(cls, profile: Profile, known: Catalogue, prices: str | None = None) -> Target:
         """Where a profile was made for. prices: in place of its platform's.
 
         Raises RequestError for a platform without prices.
@@ -61,7 +61,7 @@ class Place:
             own=None if known.own is None else str(known.own),
         )
 
-    def of_sizes(self, memory_mib: tuple[int, ...]) -> Place:
+    def of_sizes(self, memory_mib: tuple[int, ...]) -> Target:
         """With these memory sizes alone; none: all. Raises RequestError for one that it lacks."""
         if not memory_mib:
             return self
@@ -89,7 +89,7 @@ _SIZES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240, 16384, 32768)
 _OF_STORES = ("latency_s",)
 
 
-def places_of_job(
+def targets_of_job(
     job: Job,
     name: str,
     platforms: Sequence[str],
@@ -98,7 +98,7 @@ def places_of_job(
     memory_mib: Sequence[int] = (),
     assumed: Mapping[str, Sequence[Any]] | None = None,
     known: Catalogue,
-) -> tuple[Place, ...]:
+) -> tuple[Target, ...]:
     """Each platform over each store; without stores, over that of its own provider.
 
     name: the job's. memory_mib: none: usual sizes of each platform. assumed: values of `Assumed`
@@ -138,17 +138,17 @@ def places_of_job(
             )
         sizes = memory_mib or usual_sizes(platform)
         profile = profile_of(facts, platform, _facts(store, known), sizes, Assumed(**said))
-        made.append(replace(Place.of(profile, known), notes=tuple(notes)))
+        made.append(replace(Target.of(profile, known), notes=tuple(notes)))
     return tuple(made)
 
 
-def places_of_profiles(
+def targets_of_profiles(
     profiles: Sequence[Profile],
     platforms: Sequence[str] = (),
     stores: Sequence[str] = (),
     *,
     known: Catalogue,
-) -> tuple[Place, ...]:
+) -> tuple[Target, ...]:
     """Each profile as it is, or over other stores, if it was made from the catalogue.
 
     platforms: empty: the profiles' own, which is all that there can be. Raises RequestError for a
@@ -158,8 +158,8 @@ def places_of_profiles(
     if len({profile.job for profile in profiles}) > 1:
         jobs = ", ".join(dict.fromkeys(profile.job for profile in profiles))
         raise RequestError(f"the profiles are of different jobs, {jobs}: plan one at a time")
-    of = [Place.of(profile, known) for profile in profiles]
-    names = [place.platform.name for place in of]
+    of = [Target.of(profile, known) for profile in profiles]
+    names = [target.platform.name for target in of]
     missing = [name for name in platforms if name not in names]
     if missing:
         known.platform(missing[0])
@@ -167,21 +167,21 @@ def places_of_profiles(
             f"--platform {missing[0]}: the profile of {profiles[0].job} is of "
             f"{', '.join(dict.fromkeys(names))}: give a profile of {missing[0]} as well, or the job"
         )
-    kept = [place for place in of if not platforms or place.platform.name in platforms]
-    twice = [str(place) for place in kept if list(map(str, kept)).count(str(place)) > 1]
+    kept = [target for target in of if not platforms or target.platform.name in platforms]
+    twice = [str(target) for target in kept if list(map(str, kept)).count(str(target)) > 1]
     if twice:
         raise RequestError(f"two profiles are of {twice[0]}: give one of them")
     if not stores:
         return tuple(kept)
     made = []
-    for place in kept:
+    for target in kept:
         for store in dict.fromkeys(stores):
-            if store == place.profile.channel:
-                made.append(place)
+            if store == target.profile.channel:
+                made.append(target)
                 continue
-            _check_reach(place.platform, store)
-            profile = over_store(place.profile, place.platform, _facts(store, known))
-            made.append(Place.of(profile, known))
+            _check_reach(target.platform, store)
+            profile = over_store(target.profile, target.platform, _facts(store, known))
+            made.append(Target.of(profile, known))
     return tuple(made)
 
 

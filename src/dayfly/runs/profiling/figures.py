@@ -20,7 +20,7 @@ from typing import Any
 from dayfly.planning.figures import Affine, Figure, Transfer
 from dayfly.planning.fits import fit_affine, fit_transfer
 from dayfly.planning.profile import Pass, SizeProfile
-from dayfly.runs.profiling.measured import Json, Measured
+from dayfly.runs.profiling.measurements import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
 from dayfly.runs.profiling.passes import MICRO_BATCHES, Round
 from dayfly.wire.collectives.push_pull import serve

@@ -103,13 +103,13 @@ class Watched(Worker):
         self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
         self._steps = self._protocol_of_one.steps = TimedSteps(self._protocol_of_one.steps)
-        station = self._protocol_of_one.station
+        worker = self._protocol_of_one.worker
         self._passes = Passes(
-            station.job,
-            station.replica,
+            worker.job,
+            worker.replica,
             self._steps,
-            station.slices.source,
-            station.epochs,
+            worker.slices.source,
+            worker.epochs,
         )
 
     def run(self) -> str:
@@ -142,7 +142,7 @@ class Watched(Worker):
         return "done"
 
     def _one_stage(self, batch: Any) -> Callable[[], float] | None:
-        here = self._protocol_of_one.station
+        here = self._protocol_of_one.worker
         return one_stage(here.job, self._passes.layers, self._engine, self._steps.flat, batch)
 
     def _held_mib(self, batch: Any) -> float | None:
@@ -251,13 +251,13 @@ class Watched(Worker):
 
     def _may_step(self) -> bool:
         """A scheduler may refuse to go beyond the end of the job's run; two rounds are the last."""
-        job, epochs = self._protocol_of_one.station.job, self._protocol_of_one.station.epochs
+        job, epochs = self._protocol_of_one.worker.job, self._protocol_of_one.worker.epochs
         within = self.step + 2 * _ROUNDS <= epochs.steps * job.epochs
         return within or job.scheduler is None or not self._stepped
 
     def _timed_round(self) -> Round | None:
         """Its times; None if it was an epoch's last, which may be smaller, or not left alone."""
-        epochs = self._protocol_of_one.station.epochs
+        epochs = self._protocol_of_one.worker.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
         self._warm, at = False, time.time()
         began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
@@ -328,16 +328,16 @@ class Watched(Worker):
 
     def _facts(self) -> dict[str, Any]:
         """What does not depend on the function's size."""
-        station = self._protocol_of_one.station
-        source = station.slices.source
+        worker = self._protocol_of_one.worker
+        source = worker.slices.source
         each = max(1, min(8, self._request.samples[0] // 2, source.samples // 2))
         once, twice = self._passes.samples(each), self._passes.samples(2 * each)
-        layers = layer_bytes_of(station.job, self._passes.layers, once, twice, each)
+        layers = layer_bytes_of(worker.job, self._passes.layers, once, twice, each)
         return {
             "layers": [asdict(layer) for layer in layers],
             "listed": self._passes.layers.listed,
             "samples": source.samples,
-            "validation_samples": station.validation.samples,
+            "validation_samples": worker.validation.samples,
             "sample_bytes": source.sample_bytes,
         }
 

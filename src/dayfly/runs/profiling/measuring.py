@@ -30,14 +30,14 @@ from dayfly.planning.channels import in_flight
 from dayfly.planning.fits import fit_fasdl
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, in_words
 from dayfly.runs import preloads
-from dayfly.runs.allotment import Allotment, allotment
 from dayfly.runs.directory import new_run_id
+from dayfly.runs.function_resources import FunctionResources, resources_of
 from dayfly.runs.made_with import made_here, variables
-from dayfly.runs.planning import Wanted
+from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
 from dayfly.runs.profiling.figures import size_profile, step_points, store_of
-from dayfly.runs.profiling.measured import Measured
+from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
@@ -86,7 +86,7 @@ def profile(
     sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
-        allotment(one)  # before anything is made
+        resources_of(one)  # before anything is made
     made = made_here()
     with (
         StopSignals() as signals,
@@ -135,7 +135,7 @@ def profile(
         measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
         machine={**made, "cores": len(os.sched_getaffinity(0))},
-        **asdict(Wanted.of(job)),
+        **asdict(JobSpec.of(job)),
     )
 
 
@@ -173,9 +173,9 @@ class _Bench:
         self, settings: Settings, told: Callable[[str], None], note: Callable[[str], None]
     ) -> tuple[Mapping[str, Any], SizeProfile]:
         """What is known of the job, and of functions of this size. Raises TooSmall."""
-        allotted = allotment(settings)
+        resources = resources_of(settings)
         # Neither is of a step: both are added where they count.
-        spec = replace(allotted.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
+        spec = replace(resources.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
         size = in_words(settings.memory_mib)
         memory_mib = spec.memory_mib
         least_mib = self._workplace.platform.least_memory_mib() if memory_mib is not None else 0
@@ -186,14 +186,14 @@ class _Bench:
             )
         for said in self._workplace.platform.check([spec] * 2):
             note(said)
-        allotted = Allotment(spec, allotted.rates)
+        resources = FunctionResources(spec, resources.rates)
         with self._channel(settings, senders=1) as channel:
             told(f"{size}: starting functions")
             idle = self._idle(spec, channel)
             told(f"{size}: layers and steps")
-            ended, facts, samples = self._live(settings, allotted, channel, note)
+            ended, facts, samples = self._live(settings, resources, channel, note)
         told(f"{size}: messages")
-        lead, follow = self._exchange(settings, allotted, samples)
+        lead, follow = self._exchange(settings, resources, samples)
         period_us, quota_us = (0, 0) if spec.cpu_cores is None else cpu_quota_us(spec.cpu_cores)
         part_of_core = spec.cpu_cores is not None and spec.cpu_cores < 1
         assert ended.result is not None
@@ -216,9 +216,9 @@ class _Bench:
             collective=replace(settings, workers=2).reducing,
             few=exchange.FEW,
             neighbours=self._neighbours(settings, spec),
-            in_flight=in_flight(kind, limited=allotted.rates is not None),
+            in_flight=in_flight(kind, limited=resources.rates is not None),
         )
-        return facts, replace(size_profile(measured), rates=allotted.rates)
+        return facts, replace(size_profile(measured), rates=resources.rates)
 
     def _idle(self, spec: FunctionSpec, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
@@ -229,7 +229,11 @@ class _Bench:
         ]
 
     def _live(
-        self, settings: Settings, allotted: Allotment, channel: Channel, note: Callable[[str], None]
+        self,
+        settings: Settings,
+        resources: FunctionResources,
+        channel: Channel,
+        note: Callable[[str], None],
     ) -> tuple[Ended, Mapping[str, Any], tuple[int, ...]]:
         """The worker; in as many pieces as its memory wants."""
         platform = self._workplace.platform
@@ -246,13 +250,13 @@ class _Bench:
                 each=next((count for count in samples if count <= few), samples[-1]),
                 budget_s=3.0 if self._quick else 8.0,
                 name="measured/life",
-                neighbours=self._neighbours(settings, allotted.spec),
+                neighbours=self._neighbours(settings, resources.spec),
             )
-            task = self._task(settings, allotted.rates, 0, 1, pieces * more)
+            task = self._task(settings, resources.rates, 0, 1, pieces * more)
             payload = {"task": task.dump(), "request": asdict(request)}
             try:
-                watched = invocation("profiled", _LIFE, payload, allotted.spec)
-                with beside(platform, self._store, task, request, allotted.spec):
+                watched = invocation("profiled", _LIFE, payload, resources.spec)
+                with beside(platform, self._store, task, request, resources.spec):
                     (ended,) = call(platform, [watched], channel)
             except TooSmall:
                 if more == _MOST_PIECES or most == 1:
@@ -267,10 +271,10 @@ class _Bench:
         raise AssertionError("the loop returns or raises")
 
     def _exchange(
-        self, settings: Settings, allotted: Allotment, samples: Sequence[int]
+        self, settings: Settings, resources: FunctionResources, samples: Sequence[int]
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Two functions that send each other messages; smaller ones, if memory is short."""
-        cores = allotted.spec.cpu_cores
+        cores = resources.spec.cpu_cores
         at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
         known = _QUICK_SIZES if self._quick else _SIZES
         for sizes in (known, known[:-2]):
@@ -290,10 +294,10 @@ class _Bench:
                         f"end-{rank}",
                         _EXCHANGE,
                         {
-                            "task": self._task(pair, allotted.rates, rank, 2, 1).dump(),
+                            "task": self._task(pair, resources.rates, rank, 2, 1).dump(),
                             "request": asdict(request),
                         },
-                        allotted.spec,
+                        resources.spec,
                     )
                     for rank in range(2)
                 ]

@@ -31,7 +31,7 @@ from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
 from dayfly.runs.progress import CatchUp, Progress, Sum
-from dayfly.runs.spans import Places, Spans
+from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.order import Epochs, Rounds
@@ -50,7 +50,7 @@ from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
+class WorkerContext:
     """What a protocol works with in a worker.
 
     wishes: what this worker wants done after the round that is being taken. room: waits until the
@@ -73,7 +73,7 @@ class Station:
     engine: Engine
     catch_up: CatchUp
     faults: Faults
-    places: Places
+    places: FaultPoints
     reporter: Reporter
     lifetime: Lifetime
     spans: Spans
@@ -84,9 +84,9 @@ class Station:
 
 
 class Protocol(Closing):
-    """Takes rounds at a station. Made before the replica's state is loaded.
+    """Takes rounds at a worker. Made before the replica's state is loaded.
 
-    steps_when_written: whether it calls the station's `written` before the replica's `step`, so
+    steps_when_written: whether it calls the worker's `written` before the replica's `step`, so
     that a checkpoint needs no copies of what that changes. own_finite: whether this worker's own
     losses of the round that was taken are finite, as far as it computed them.
     """
@@ -94,8 +94,8 @@ class Protocol(Closing):
     steps_when_written: ClassVar[bool] = False
     own_finite: bool = True
 
-    def __init__(self, station: Station) -> None:
-        self.station = station
+    def __init__(self, worker: WorkerContext) -> None:
+        self.worker = worker
 
     @abstractmethod
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
@@ -130,7 +130,7 @@ class Protocol(Closing):
         **more: Any,
     ) -> None:
         """Report a step that took from `began` (monotonic; `at` in Unix seconds) until now."""
-        here = self.station
+        here = self.worker
         here.reporter.add(
             "step",
             step=step,
@@ -150,11 +150,11 @@ class Protocol(Closing):
 class Gathering:
     """One validation's rows on their way to `root`; all workers name the parts alike."""
 
-    def __init__(self, station: Station, root: int, step: int) -> None:
-        self._station = station
+    def __init__(self, worker: WorkerContext, root: int, step: int) -> None:
+        self._station = worker
         self._root = root
         self._step = step
-        self._chunk = max(1, station.channel.abilities.chunk_bytes)
+        self._chunk = max(1, worker.channel.abilities.chunk_bytes)
         self._expected: list[Key] = []
 
     def hand_in(self, number: int, rows: Rows, samples: range) -> None:
@@ -235,7 +235,7 @@ class WholeModel(Protocol):
 
         Rank 0 computes the metrics, of outputs and targets that all others hand in.
         """
-        here, evaluation = self.station, self.station.evaluation
+        here, evaluation = self.worker, self.worker.evaluation
         here.places.operation = "val"
         rank, root = here.task.rank, 0
         blocks = len(evaluation.blocks)

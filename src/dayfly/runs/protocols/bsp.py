@@ -17,7 +17,7 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.runs.protocols.base import Station, WholeModel
+from dayfly.runs.protocols.base import WholeModel, WorkerContext
 from dayfly.runs.protocols.buckets import Buckets
 from dayfly.training.compression import compression
 from dayfly.training.order import Rounds
@@ -29,23 +29,23 @@ from dayfly.training.synchronous import Synchronous
 class Bsp(WholeModel):
     """Steps of synchronous replicas. steps: what this one computes in them."""
 
-    def __init__(self, station: Station) -> None:
-        super().__init__(station)
+    def __init__(self, worker: WorkerContext) -> None:
+        super().__init__(worker)
         # With one worker nothing travels.
-        asked = compression(station.task.compress if station.task.world_size > 1 else "none")
+        asked = compression(worker.task.compress if worker.task.world_size > 1 else "none")
         compressed = asked.method != "none"
         self.steps = Synchronous(
-            station.job, station.replica, apart=compressed, weighting=station.task.weighting
+            worker.job, worker.replica, apart=compressed, weighting=worker.task.weighting
         )
-        self._exchange = asked.exchange(self.steps.flat, station.job.seed, station.engine.schedule)
-        self._buckets = Buckets(station.engine, self._exchange)
+        self._exchange = asked.exchange(self.steps.flat, worker.job.seed, worker.engine.schedule)
+        self._buckets = Buckets(worker.engine, self._exchange)
 
     @staticmethod
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
         return Synchronous(job, replica).flat.data.nbytes
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
-        here = self.station
+        here = self.worker
         here.replica.load_state(tree, tensors)
         if self._exchange.remembers:
             task = here.task
@@ -57,7 +57,7 @@ class Bsp(WholeModel):
         return self._exchange.state()
 
     def take(self, step: int) -> Wishes:
-        here = self.station
+        here = self.worker
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         self._buckets.begin(step, here.catch_up.stored(step, self._buckets.sums))
@@ -82,7 +82,7 @@ class Bsp(WholeModel):
 
     def _compute(self, step: int) -> None:
         """Compute the own gradient and sum it over the workers, bucket by bucket."""
-        here = self.station
+        here = self.worker
         here.faults.at(step, "compute")
         try:
             with here.spans.during("compute"):

@@ -15,7 +15,7 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
 from dayfly.runs.progress import Progress, Sum
-from dayfly.runs.protocols.base import Station, WholeModel
+from dayfly.runs.protocols.base import WholeModel, WorkerContext
 from dayfly.training.averaging import Averaging
 from dayfly.training.local_sgd import LocalSgd
 from dayfly.training.order import Rounds
@@ -28,19 +28,19 @@ _OPERATION = "avg"
 class LocalSgdRounds(WholeModel):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
 
-    def __init__(self, station: Station) -> None:
-        super().__init__(station)
-        task = station.task
+    def __init__(self, worker: WorkerContext) -> None:
+        super().__init__(worker)
+        task = worker.task
         self._steps = LocalSgd(
-            station.job,
-            station.replica,
-            station.epochs,
-            station.rounds,
+            worker.job,
+            worker.replica,
+            worker.epochs,
+            worker.rounds,
             task.rank,
             task.world_size,
             task.weighting,
         )
-        self._own = station.store.below(f"{PRIVATE}/worker-{task.rank}")
+        self._own = worker.store.below(f"{PRIVATE}/worker-{task.rank}")
         self._kept_at = time.monotonic()
         self._within: int | None = None  # the round that was begun, by its first step
 
@@ -51,21 +51,21 @@ class LocalSgdRounds(WholeModel):
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         own = checkpoints.latest(self._own)
         if own is None or own.step <= step:
-            self.station.replica.load_state(tree, tensors)
+            self.worker.replica.load_state(tree, tensors)
             return step
         kept, kept_tensors = checkpoints.read(self._own, own)
-        if not self.station.task.replays and kept["first"] != step:
+        if not self.worker.task.replays and kept["first"] != step:
             # Of a later round, from which all went back: the averages between are gone.
-            self.station.replica.load_state(tree, tensors)
+            self.worker.replica.load_state(tree, tensors)
             return step
         self._steps.load_state(kept["steps"], kept_tensors)
-        self.station.progress.become(Progress.load(kept["progress"]))
+        self.worker.progress.become(Progress.load(kept["progress"]))
         first: int = kept["first"]
         self._within = first
         return first
 
     def take(self, step: int) -> Wishes:
-        here = self.station
+        here = self.worker
         steps = here.rounds.steps(step)
         buffer = self._steps.averaging.data
         average = Sum(here.engine, _OPERATION, buffer)
@@ -118,7 +118,7 @@ class LocalSgdRounds(WholeModel):
         return granted
 
     def _step(self, first: int, step: int) -> None:
-        here = self.station
+        here = self.worker
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         here.faults.at(step, "compute")
@@ -135,7 +135,7 @@ class LocalSgdRounds(WholeModel):
 
     def _keep(self, first: int) -> None:
         """Keep the own state, within the round that begins with step `first`."""
-        here = self.station
+        here = self.worker
         began = time.monotonic()
         with here.spans.during("checkpoint"):
             steps, tensors = self._steps.state()

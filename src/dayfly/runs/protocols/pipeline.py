@@ -33,7 +33,7 @@ import torch
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Sum
-from dayfly.runs.protocols.base import Protocol, Station
+from dayfly.runs.protocols.base import Protocol, WorkerContext
 from dayfly.runs.protocols.buckets import Buckets, Stored
 from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
@@ -145,34 +145,34 @@ class Run:
 class Pipeline(Protocol):
     """Steps of one stage of a cut model, in one of its replicas.
 
-    The station's engine is that of all ranks, for small sums.
+    The worker's engine is that of all ranks, for small sums.
     """
 
     # Memory is why a model is cut, and a copy would take most of what its state takes.
     steps_when_written = True
 
-    def __init__(self, station: Station, built: StageModel) -> None:
-        super().__init__(station)
-        line = station.task.pipelining
+    def __init__(self, worker: WorkerContext, built: StageModel) -> None:
+        super().__init__(worker)
+        line = worker.task.pipelining
         assert line is not None, "a pipeline needs a cut"
         self._line = line
-        self._place = line.layout.place(station.task.rank)
+        self._place = line.layout.place(worker.task.rank)
         stage = self._place.stage
-        weighting = station.task.weighting
+        weighting = worker.task.weighting
         self._stage = Stage(
-            station.job, built, line.received(stage), line.sent(stage), weighting=weighting
+            worker.job, built, line.received(stage), line.sent(stage), weighting=weighting
         )
-        self._group = station.among(f"s{stage}", line.layout.stage_ranks(stage))
+        self._group = worker.among(f"s{stage}", line.layout.stage_ranks(stage))
         self._buckets = Buckets(self._group, Exchange(self._stage.flat))
-        self._tail = Sum(station.engine, "tail", self._tail_of([]))
+        self._tail = Sum(worker.engine, "tail", self._tail_of([]))
         self._norms = Norms(built.model, built.trained)
-        self._norm = Sum(station.engine, "norm", self._norms.summed)
+        self._norm = Sum(worker.engine, "norm", self._norms.summed)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-tail")
         # Passes wait for passes, and must not keep sums from their turn.
         everybody = range(line.layout.world_size)
-        self._passes = station.among(None, everybody)
-        self._passage = Passage(line, self._place, self._passes, station.channel)
-        self._validation = StagedValidation(station, self._stage, self._passage)
+        self._passes = worker.among(None, everybody)
+        self._passage = Passage(line, self._place, self._passes, worker.channel)
+        self._validation = StagedValidation(worker, self._stage, self._passage)
 
     def _tail_of(self, values: list[float]) -> torch.Tensor:
         """Loss, wishes, and what the loss is divided by: as `Synchronous` has them."""
@@ -180,11 +180,11 @@ class Pipeline(Protocol):
         return torch.tensor(every, dtype=torch.float64)
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
-        self.station.replica.load_state(tree, tensors)
+        self.worker.replica.load_state(tree, tensors)
         return step
 
     def take(self, step: int) -> Wishes:
-        here = self.station
+        here = self.worker
         here.places.operation = "pipe"
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
@@ -241,7 +241,7 @@ class Pipeline(Protocol):
 
         passes: gets what was computed, of which micro-batch, and when from and to.
         """
-        here, stage, place, line = self.station, self._stage, self._place, self._line
+        here, stage, place, line = self.worker, self._stage, self._place, self._line
         here.faults.at(step, "compute")
         batch = len(here.epochs.batch(step))
         micros = micro_batches(batch, place.replica, line.replicas, line.micro_batches)
@@ -301,7 +301,7 @@ class Pipeline(Protocol):
         """The replica's micro-batches in their order, with samples at the two ends of the model."""
         passage = self._passage
         ends = passage.first or passage.last
-        pieces: Iterator[Piece] = self.station.slices.pieces(step) if ends else iter(())
+        pieces: Iterator[Piece] = self.worker.slices.pieces(step) if ends else iter(())
         for one in micros:
             x, y = next(pieces).batch if ends else (None, None)
             yield Micro(

@@ -19,7 +19,7 @@ import torch
 
 from dayfly.batches import MicroBatch, covered, validation_rounds
 from dayfly.runs.progress import Sum
-from dayfly.runs.protocols.base import Gathering, Station
+from dayfly.runs.protocols.base import Gathering, WorkerContext
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.rows import Rows
 from dayfly.training.stages.compute import Micro, Stage
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 class StagedValidation:
     """Validates, at one stage."""
 
-    def __init__(self, station: Station, stage: Stage, passage: Passage) -> None:
-        self._station = station
+    def __init__(self, worker: WorkerContext, stage: Stage, passage: Passage) -> None:
+        self._station = worker
         self._stage = stage
         self._passage = passage
         line = passage.line
         self._rounds = validation_rounds(
-            station.validation.samples,
+            worker.validation.samples,
             line.replicas,
             line.micro_batches,
-            station.epochs.batch_size,
+            worker.epochs.batch_size,
         )
         self._members = line.layout.stage_ranks(line.layout.stages - 1)
         self._root = self._members[0]

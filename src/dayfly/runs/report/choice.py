@@ -53,7 +53,7 @@ def page(choice: Choice) -> str:
     return Template(_asset("choice.html")).substitute(
         title=text(f"{choice.job}: how to run it"),
         style=_style(),
-        lead=text(f"On {', '.join(map(str, choice.places))}. {certainty(choice)}"),
+        lead=text(f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}"),
         words=text(f"{choice.words} {choice.store_words}".strip()),
         tiles=_tiles(choice),
         front=choice_drawings.front_chart(choice),
@@ -79,7 +79,7 @@ def _tiles(choice: Choice) -> str:
         (
             "functions",
             str(settings.workers),
-            f"{stages}, on {option.candidate.place.platform.name}",
+            f"{stages}, on {option.candidate.target.platform.name}",
         ),
         ("step", seconds(step), f"{option.prediction.breakdown['compute'] / step:.0%} computing"),
     ]
@@ -104,7 +104,7 @@ def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
     return (
         str(at),
         f"{option.candidate.kind}: {option.candidate.words}",
-        str(option.candidate.place),
+        str(option.candidate.target),
         point.seconds,
         number(point.usd),
         option.prediction.step_s,
@@ -129,7 +129,7 @@ def _cuts(choice: Choice) -> str:
 
 
 def _facts(choice: Choice) -> dict[str, object]:
-    asked, profile = choice.asked, choice.places[0].profile
+    asked, profile = choice.asked, choice.targets[0].profile
     wanted = choice.chosen.plan.candidate.wanted
     return {
         "layers": len(profile.layers),

@@ -106,8 +106,8 @@ def front_chart(choice: Choice) -> str:
 
 def place_of(choice: Choice, option: Option) -> int:
     """The number of a plan's place, for its colour."""
-    names = [str(place) for place in choice.places]
-    return names.index(str(option.candidate.place)) % 8
+    names = [str(place) for place in choice.targets]
+    return names.index(str(option.candidate.target)) % 8
 
 
 def _near(limit: float | None, values: Sequence[float]) -> list[float]:
@@ -202,7 +202,7 @@ def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
 
 def _keys(choice: Choice) -> str:
     options = [point.plan for point in choice.front.points]
-    used = {str(one.candidate.place): place_of(choice, one) for one in options}
+    used = {str(one.candidate.target): place_of(choice, one) for one in options}
     places = [f'<span class="place-{at}"><i></i>{text(name)}</span>' for name, at in used.items()]
     kinds = dict.fromkeys(one.candidate.kind for one in options)
     shapes = [key(shape(kind, 7, 7, "point place-6"), kind, 14) for kind in kinds]

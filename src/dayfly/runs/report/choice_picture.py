@@ -78,7 +78,7 @@ def _front(choice: Choice, axis: Any) -> None:
     for at, point in enumerate(points, 1):
         option, kind = point.plan, point.plan.candidate.kind
         colour = _COLOURS[place_of(choice, option)]
-        label = f"{option.candidate.place}: {kind}"
+        label = f"{option.candidate.target}: {kind}"
         axis.plot(
             point.seconds,
             point.usd,

@@ -11,12 +11,12 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.events import coordinator_events, worker_events
-from dayfly.runs.planned import Planned
 from dayfly.runs.records import JobFacts, read_any
 from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 from dayfly.runs.report.reading import RunFiles, read_bill
 from dayfly.runs.report.spans import PARTS, joined, step_parts
 from dayfly.runs.result import Result
+from dayfly.runs.run_plan import Planned
 from dayfly.runs.settings import Settings
 from dayfly.specs.events import Begun, Ended, Event, Invoked, RolledBack, Told
 

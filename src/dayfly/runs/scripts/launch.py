@@ -10,10 +10,10 @@ from typing import Any, TextIO
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
 from dayfly.runs import preloads
-from dayfly.runs.allotment import allotment
 from dayfly.runs.directory import being_prepared, fresh_directory, locked, new_run_id
 from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.home import copy, found, fresh, led, place_in
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.scripts.one_life import ScriptLife
@@ -47,7 +47,7 @@ def begin(
     asked_at = time.time() if asked_at is None else asked_at
     cwd = Path.cwd()
     script = Script.find(what, module=module, cwd=cwd)
-    allotment(settings)  # before anything is made
+    resources_of(settings)  # before anything is made
     run_id = new_run_id(what.rpartition(".")[2] if module else Path(what).stem)
     directory = (directory or Path("runs") / run_id).absolute()
     url = place_in(store, run_id)

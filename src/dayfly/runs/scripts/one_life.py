@@ -19,8 +19,8 @@ from dayfly.errors import RunFailed
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
 from dayfly.life.restarts import Restarts
-from dayfly.runs.allotment import check_payload
 from dayfly.runs.display import Display
+from dayfly.runs.function_resources import check_payload
 from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
 from dayfly.runs.recorder import Recorder

@@ -19,13 +19,14 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.runs.allotment import allotment
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
 
 if TYPE_CHECKING:
     from dayfly.job import Job
+
 
 #: What a profile calls the channel of runs that name none.
 FILES = "file:///"
@@ -34,7 +35,7 @@ _OF_THE_MACHINE = ("catalogue", "platform_options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JobSpec:
     """What of a job a prediction depends on, beside its profile.
 
     batch_size: of all workers. accumulate: pieces of a worker's share, unless settings say
@@ -84,13 +85,13 @@ class Wanted:
         return cls(**plan.job)
 
 
-def configuration(settings: Settings, wanted: Wanted) -> Configuration:
+def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
     """What the planner is asked about: the settings, with what they leave open decided.
 
     Raises RequestError for what the imitated platform does not have.
     """
     of_stages = settings.kinds
-    each = {kind: allotment(kind).spec for kind in dict.fromkeys(of_stages)}
+    each = {kind: resources_of(kind).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]
     return Configuration(
         workers=settings.workers,
@@ -116,7 +117,7 @@ def configuration(settings: Settings, wanted: Wanted) -> Configuration:
 
 def configuration_of(plan: Plan, place: str = "plan") -> Configuration:
     """What a plan is of. Raises RequestError for settings that are not known or cannot be."""
-    return configuration(settings_of(plan, place), Wanted.by(plan))
+    return configuration(settings_of(plan, place), JobSpec.by(plan))
 
 
 def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
@@ -130,7 +131,7 @@ def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
 
 
 def plan_of(
-    profile: Profile, settings: Settings, wanted: Wanted, prediction: Prediction | None = None
+    profile: Profile, settings: Settings, wanted: JobSpec, prediction: Prediction | None = None
 ) -> Plan:
     """A plan of these: it says all that follows from the job, too."""
     tree = settings_tree(settings)

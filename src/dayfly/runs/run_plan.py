@@ -18,9 +18,9 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
 from dayfly.runs.functions import price_list
-from dayfly.runs.planning import (
+from dayfly.runs.plans import (
     FILES,
-    Wanted,
+    JobSpec,
     configuration,
     configuration_of,
     plan_of,
@@ -31,6 +31,7 @@ from dayfly.wire.channels import channel_kind
 
 if TYPE_CHECKING:
     from dayfly.job import Job
+
 
 #: What functions get and how they talk: what a profile holds for, and nothing else.
 _CONDITIONS = (
@@ -80,14 +81,14 @@ def carried_out(
 
     settings, job: of the run. samples: those that it trains on; None: the profile's.
     """
-    wanted = Wanted.of(job)
+    wanted = JobSpec.of(job)
     profile = plan.profile
     if samples is not None and samples != profile.samples:
         profile = replace(profile, samples=samples)
     before = settings_of(plan)
     if "://" not in profile.channel and _same_channel(profile, settings):
         before = replace(before, channel=settings.channel)  # where the store is, a plan cannot say
-    said = differences(_compared(before, Wanted.by(plan)), _compared(settings, wanted))
+    said = differences(_compared(before, JobSpec.by(plan)), _compared(settings, wanted))
     if profile is not plan.profile:
         said.append(f"samples {samples} in place of {plan.profile.samples}")
     prediction, why = plan.prediction, None
@@ -122,7 +123,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     ]
 
 
-def _compared(settings: Settings, wanted: Wanted) -> dict[str, Any]:
+def _compared(settings: Settings, wanted: JobSpec) -> dict[str, Any]:
     """All that a prediction depends on, beside the profile."""
     own = {one.name: getattr(settings, one.name) for one in fields(settings)}
     own["channel"] = settings.channel or FILES
@@ -153,7 +154,7 @@ def _billed_as(settings: Settings, prediction: Prediction | None) -> bool:
 
 
 def _predicted(
-    plan: Plan, before: Settings, settings: Settings, wanted: Wanted
+    plan: Plan, before: Settings, settings: Settings, wanted: JobSpec
 ) -> tuple[Prediction | None, str | None]:
     """By the plan's profile, or why not. before: what the profile holds for."""
     if not _same_channel(plan.profile, settings):
@@ -169,7 +170,7 @@ def _predicted(
             )
     try:
         # What predicts is of no use to the start of any other run.
-        from dayfly.runs.predicting import predict_run
+        from dayfly.runs.predict import predict_run
 
         return predict_run(plan.profile, settings, wanted).prediction, None
     except RequestError as refusal:

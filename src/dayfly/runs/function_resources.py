@@ -15,20 +15,22 @@ from dayfly.wire.shaping import Rates
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
+class FunctionResources:
     """spec: of the function, kept by where it runs. rates: of its way to the store; None: any."""
 
     spec: FunctionSpec
     rates: Rates | None
 
 
-def allotment(settings: FunctionSettings) -> Allotment:
-    """What these settings allot, with the catalogue that they name. Raises as `allotted` does."""
+def resources_of(settings: FunctionSettings) -> FunctionResources:
+    """What these settings allot, with the catalogue that they name. Raises as `resources` does."""
     name = settings.imitate
-    return allotted(settings, None if name is None else catalogue(settings).platform(name))
+    return resources_under(settings, None if name is None else catalogue(settings).platform(name))
 
 
-def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = None) -> Allotment:
+def resources_under(
+    settings: FunctionSettings, imitated: FunctionPlatform | None = None
+) -> FunctionResources:
     """What these settings allot: what they ask for, and otherwise what the imitated platform gives.
 
     That is its lifetime and payload, and vCPUs and bandwidth by memory. Latency is the store's, and
@@ -73,7 +75,7 @@ def allotted(settings: FunctionSettings, imitated: FunctionPlatform | None = Non
         payload_bytes=None if payload_bytes is None else max(1, int(payload_bytes)),
         gpu_share=settings.gpu_share,
     )
-    return Allotment(spec, rates if rates.limited else None)
+    return FunctionResources(spec, rates if rates.limited else None)
 
 
 def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
@@ -90,9 +92,9 @@ def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: s
         )
 
 
-def in_words(allotment: Allotment, name: str) -> str:
+def in_words(resources_of: FunctionResources, name: str) -> str:
     """What an imitation means: `imitating aws-lambda: 1024 MiB, 0.579 CPUs, ...`."""
-    spec, rates = allotment.spec, allotment.rates or Rates()
+    spec, rates = resources_of.spec, resources_of.rates or Rates()
     up, down = rates.up_bytes_per_s, rates.down_bytes_per_s
     given = {
         "CPU": None if spec.cpu_cores is None else f"{spec.cpu_cores:.3g} CPUs",

@@ -12,7 +12,7 @@ from dayfly.planning.profile import Profile
 from dayfly.planning.profile_file import read_profile
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
-from dayfly.runs.planning import Wanted, configuration, plan_of, profile_settings
+from dayfly.runs.plans import JobSpec, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 
 
@@ -57,7 +57,7 @@ def predict(
         dayfly.errors.RequestError: there is no setting worker: do you mean workers?
     """
     check_keywords(settings, Settings, beside=predict)
-    check_keywords({"epochs": epochs, "batch_size": batch_size}, Wanted)
+    check_keywords({"epochs": epochs, "batch_size": batch_size}, JobSpec)
     known = profile if isinstance(profile, Profile) else read_profile(Path(profile).expanduser())
     asked = {name: value for name, value in settings.items() if value is not None}
     if not asked.keys() & {"memory_mib", "stage_memory_mib"} and len(known.sizes) == 1:
@@ -66,7 +66,7 @@ def predict(
     return predict_run(
         known,
         Settings(**{name: value for name, value in own.items() if value is not None}),
-        Wanted.profiled(known, epochs=epochs, batch_size=batch_size),
+        JobSpec.profiled(known, epochs=epochs, batch_size=batch_size),
         prices=prices,
         store=price_store or own_store(known, settings.get("catalogue")),
     )
@@ -89,7 +89,7 @@ def own_store(profile: Profile, own: str | None) -> str | None:
 def predict_run(
     profile: Profile,
     settings: Settings,
-    wanted: Wanted,
+    wanted: JobSpec,
     *,
     prices: str | None = None,
     store: str | None = None,
