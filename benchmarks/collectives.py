@@ -42,7 +42,7 @@ from benchmarks.parts.spread import say
 from benchmarks.parts.stores import STORES, Store, abilities_of, running
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 
 #: The aims, unless others are given: workers, MB, MB/s, ms. The larger buffer is for these three.
 _WORKERS, _MB, _RATE, _LATENCY_MS = (4, 8), 8.0, 10.0, 20.0

@@ -36,12 +36,10 @@ from dayfly.errors import RunFailed
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import Header
+from dayfly.wire.keys import EVERYONE, HEADER_BYTES, Key
+from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.shaping import Rates, ShapedLink
 
 RATES_MB_PER_S = (10.0, 20.0, 40.0, 70.0)
 _START_TIMEOUT_S = 120.0
@@ -176,7 +174,7 @@ def _peer(
     wire_bytes = message_bytes + HEADER_BYTES
     times = max(1, round(rate * seconds / wire_bytes))
     channel = FileChannel(root, _NAMESPACE)
-    way = Way(Rates(up_bytes_per_s=rate, down_bytes_per_s=rate))
+    way = ShapedLink(Rates(up_bytes_per_s=rate, down_bytes_per_s=rate))
     waiting = Key(0, "bench", rank, rank)
     channel.put(waiting, header, as_bytes(value))
     with ShapedChannel(channel, way) as shaped:

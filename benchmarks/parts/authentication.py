@@ -20,10 +20,9 @@ from benchmarks.parts.stores import Store
 from dayfly.wire.authentication import Authenticator, new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.keys import Key
-from dayfly.wire.message import Header
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.message import Header, as_bytes
 
 Json = Mapping[str, Any]
 
@@ -39,7 +38,7 @@ def measure(store: Store, rounds: int, quick: bool) -> list[dict[str, Any]]:
     """A row a size: CPU seconds of one message, medians over the rounds, and the share of them."""
     place = store.place()
     site, kind = place.site(), channel_kind(place.url)
-    plan = Plan(senders=2, budget_bytes=2**29, ahead_bytes=2**20)
+    plan = ChannelSpec(senders=2, budget_bytes=2**29, ahead_bytes=2**20)
     with kind.create(site, plan) as made, kind.open(site, 0) as channel:
         try:
             return [_row(channel, size, rounds, quick) for size in SIZES]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.parts.predictions import ITEM_BYTES, AllReduce
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.collectives.overlapped import bound_s
 
 #: At most so many times the bound in virtual time: what is measured in full. The others, which may

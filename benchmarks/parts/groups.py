@@ -14,7 +14,7 @@ from benchmarks.parts.turns import Side, Taken
 from dayfly.closing import Closing
 from dayfly.life.sessions import Session
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.shaping import Rates
 
 #: A channel has room for so much, as a run's log has by default; and touches so much ahead.
@@ -40,7 +40,9 @@ class Group(Closing):
         place = None if store is None else store.place()
         if place is not None:
             kind = channel_kind(place.url)
-            plan = Plan(senders=world_size, budget_bytes=_BUDGET_BYTES, ahead_bytes=_AHEAD_BYTES)
+            plan = ChannelSpec(
+                senders=world_size, budget_bytes=_BUDGET_BYTES, ahead_bytes=_AHEAD_BYTES
+            )
             kind.remove(place.site())
             self._channel = kind.create(place.site(), plan)
         meet = session.root / f"meet-{secrets.token_hex(4)}"

@@ -17,7 +17,7 @@ from benchmarks.parts.reducer import Place
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.process_group import endpoint
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 
 GLOO, DAYFLY = "gloo", "dayfly"
 
@@ -64,7 +64,7 @@ class Member:
         else:
             channel = channel_kind(meeting.place.url).open(meeting.place.site(), self._rank)
             self._joined.callback(channel.close)
-            way = None if meeting.rates is None else Way(meeting.rates)
+            way = None if meeting.rates is None else ShapedLink(meeting.rates)
             end = endpoint.Endpoint(
                 channel=shaped_channel(channel, way),
                 rank=self._rank,

@@ -16,10 +16,9 @@ from benchmarks.parts.spread import say, spread
 from benchmarks.parts.stores import Store
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.keys import Key
-from dayfly.wire.message import Header
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.message import Header, as_bytes
 
 Json = dict[str, Any]
 
@@ -80,7 +79,7 @@ def measure(store: Store, client: Client, rounds: int, quick: bool) -> list[Json
     """Returns a row a size: CPU seconds of a put and a get, of this process and of all others."""
     place = store.place()
     site, kind = place.site(), channel_kind(place.url)
-    plan = Plan(senders=2, budget_bytes=2**28, ahead_bytes=2**20)
+    plan = ChannelSpec(senders=2, budget_bytes=2**28, ahead_bytes=2**20)
     with kind.create(site, plan) as made, kind.open(site, 0) as channel:
         try:
             return [_size(channel, place.url, client, size, rounds, quick) for size in _SIZES]

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective, most_chunks
-from dayfly.wire.collectives.all_reduce import all_reduce_s
-from dayfly.wire.collectives.k_reduce import k_reduce_s
+from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
 from dayfly.wire.collectives.overlapped import bound_s, overlapped_s
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.collectives.push_pull import push_pull_s, serve
 from dayfly.wire.collectives.ring import chunked_ring_s
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
 from dayfly.wire.schedule import MOST_CHUNKS, Kind, Schedule
 from dayfly.wire.virtual import Link, finish_s, simulate
 

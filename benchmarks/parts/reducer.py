@@ -22,7 +22,7 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.engine import Engine
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores.files import FileStore
 
 _OPERATION = "bench"
@@ -91,7 +91,7 @@ class Reducer:
         """
         assert self._channel is not None, "open it first"
         self._stop()
-        channel = shaped_channel(self._channel, None if rates is None else Way(rates))
+        channel = shaped_channel(self._channel, None if rates is None else ShapedLink(rates))
         chosen = algorithm(collective, self._world_size)
         engine = Engine(channel, chosen, self._rank, self._world_size, timeout_s=_TIMEOUT_S)
         self._engine, self._step = engine, step

@@ -12,7 +12,7 @@ from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.reducer import Place
 from dayfly.closing import Closing
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.shaping import Rates
 
 #: Room for messages beside the sums: keys, reports, and what is not reused at once.
@@ -69,7 +69,7 @@ class Reductions(Closing):
         self.abilities = kind.abilities
         # While one runs, every rank's contributions are there, too.
         held_bytes = (operations + world_size) * (nbytes + nbytes // 8)
-        plan = Plan(
+        plan = ChannelSpec(
             senders=world_size, budget_bytes=held_bytes + _SPARE_BYTES, ahead_bytes=2 * nbytes
         )
         where(kind.remove, place.site())

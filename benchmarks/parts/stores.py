@@ -15,8 +15,8 @@ from benchmarks.parts.reducer import Place
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Namespace
+from dayfly.wire.channels.kind import Abilities
 
 #: Stores that are started here, by name, each with a URL of its kind.
 STORES = {

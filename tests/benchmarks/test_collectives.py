@@ -28,7 +28,7 @@ from rich.console import Console
 from benchmarks import collectives
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from tests.benchmarks.left import namespace_is_swept, spaces
 from tests.cli import command
 from tests.soak import processes

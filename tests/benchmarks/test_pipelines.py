@@ -31,7 +31,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.training.replica import build_model
 from dayfly.training.stages.forms import Form as Passed
 from dayfly.training.stages.forms import TensorForm
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.schedule import Kind
 from tests.cli import command
 
@@ -149,7 +149,7 @@ def test_a_pipelines_step_in_virtual_time() -> None:
     assert found.critical_path_s == pytest.approx(found.compute_s + 2 * 0.082)
     assert found.bound_s == found.compute_s
     schedules = all_schedules(line, 2, [4, 4], scale, files, "overlapped")
-    assert requests(schedules, Kind.PUT) == requests(schedules, Kind.GET, Kind.HOLD) == 4 + 2
+    assert requests(schedules, Kind.PUT) == requests(schedules, Kind.GET, Kind.FETCH) == 4 + 2
 
 
 def test_passes_are_medians_of_all_that_was_told() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.stores.files import FileStore
 from tests.channels.names import TOKEN
@@ -30,9 +30,9 @@ def site(root: Path, url: str) -> Site:
     return Site(url=url, namespace=NAMESPACE, rendezvous=FileStore(root), token=TOKEN)
 
 
-def plan(senders: int, budget_bytes: int = 64 * MIB, ahead_bytes: int = MIB) -> Plan:
+def plan(senders: int, budget_bytes: int = 64 * MIB, ahead_bytes: int = MIB) -> ChannelSpec:
     """A plan for so many ranks."""
-    return Plan(senders=senders, budget_bytes=budget_bytes, ahead_bytes=ahead_bytes)
+    return ChannelSpec(senders=senders, budget_bytes=budget_bytes, ahead_bytes=ahead_bytes)
 
 
 def part(rank: int, step: int = 0, chunk: int = 0) -> Key:

@@ -20,15 +20,14 @@ import torch
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
-from dayfly.wire.message import Header
-from dayfly.wire.segments import doorbell
+from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.segments import segment as doorbell
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.pool import segment_path
 from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Rates, Way
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.shaping import Rates, ShapedLink
 from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.redis_place import ShapedRedisPlace, redis_place
 from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
@@ -117,7 +116,7 @@ class ShapedFilePlace(FilePlace):
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
         fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
-        return ShapedChannel(super().open(namespace, reader), Way(fast))
+        return ShapedChannel(super().open(namespace, reader), ShapedLink(fast))
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from benchmarks.parts.redis_server import RedisOptions, RedisServer
 
 from dayfly.wire.channels import redis as redis_channel
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.channels.kind import ChannelSpec, Site
+from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import Key
 from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores.files import FileStore
 from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
@@ -34,7 +34,7 @@ class RedisPlace:
     asks_each: bool = False
 
     def make(self, namespace: Namespace) -> Channel:
-        plan = Plan(senders=SENDERS, budget_bytes=self.budget_bytes, ahead_bytes=2**18)
+        plan = ChannelSpec(senders=SENDERS, budget_bytes=self.budget_bytes, ahead_bytes=2**18)
         return Redis().create(self.site(namespace), plan)
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
@@ -90,7 +90,7 @@ class ShapedRedisPlace(RedisPlace):
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
         fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
-        return ShapedChannel(super().open(namespace, reader), Way(fast))
+        return ShapedChannel(super().open(namespace, reader), ShapedLink(fast))
 
 
 @contextmanager

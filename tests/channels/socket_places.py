@@ -13,9 +13,8 @@ import pytest
 
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.direct import DirectChannel
-from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.kinds.direct import Direct
-from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.channels.kind import ChannelSpec, Site
+from dayfly.wire.channels.kinds import Direct, ParameterServer
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
@@ -70,7 +69,7 @@ class ParameterServerPlace(SocketPlace):
     url = "ps://"
 
     def make(self, namespace: Namespace) -> Channel:
-        plan = Plan(senders=self.senders, budget_bytes=64 * 2**20, ahead_bytes=2**18)
+        plan = ChannelSpec(senders=self.senders, budget_bytes=64 * 2**20, ahead_bytes=2**18)
         return ParameterServer().create(self.site(namespace), plan)
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
@@ -94,7 +93,7 @@ class DirectPlace(SocketPlace):
     @contextmanager
     def make(self, namespace: Namespace) -> Iterator[Channel]:
         site, kind = self.site(namespace), Direct()
-        plan = Plan(senders=self.senders, budget_bytes=64 * 2**20, ahead_bytes=2**18)
+        plan = ChannelSpec(senders=self.senders, budget_bytes=64 * 2**20, ahead_bytes=2**18)
         with ExitStack() as stack:
             coordinators = stack.enter_context(kind.create(site, plan))
             ends = {COORDINATOR: coordinators}

@@ -23,7 +23,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.dynamodb import DynamoChannel
 from dayfly.wire.channels.dynamodb_table import Item, Table, create_command
-from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.stores.files import FileStore
@@ -117,7 +117,7 @@ def site(url: str, namespace: Namespace = NAMESPACE) -> Site:
 def made(url: str, namespace: Namespace, environment: Mapping[str, str]) -> Channel:
     """The coordinator's end of a new channel at a URL, with this environment from now on."""
     os.environ.update(environment)
-    plan = Plan(senders=SENDERS, budget_bytes=64 * 2**20, ahead_bytes=2**18)
+    plan = ChannelSpec(senders=SENDERS, budget_bytes=64 * 2**20, ahead_bytes=2**18)
     return channel_kind(url).create(site(url, namespace), plan)
 
 

@@ -10,10 +10,8 @@ import torch
 from dayfly.errors import Forged, WireError
 from dayfly.wire.authentication import Authenticator, new_token
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.message import Header, checksum
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, Key
+from dayfly.wire.message import Header, as_bytes, checksum
 from tests.channels.conftest import Connect
 from tests.channels.names import TOKEN
 from tests.channels.places import NAMESPACE, SOON_S, Place, put, tensor
@@ -62,7 +60,7 @@ def forgeries(raw: bytes) -> Iterator[tuple[str, bytes]]:
 
 def read_all(reader: Channel) -> Iterator[Callable[[], object]]:
     yield lambda: reader.get(KEY, torch.zeros_like(SENT), SOON_S)
-    yield lambda: reader.hold(KEY, HEADER, SOON_S)
+    yield lambda: reader.fetch(KEY, HEADER, SOON_S)
 
 
 def test_a_message_that_is_not_authentic_is_refused_and_named(

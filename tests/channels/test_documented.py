@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.wire.channels import CHANNELS
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "channels.md").read_text()
 ROWS = {

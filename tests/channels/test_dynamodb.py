@@ -16,10 +16,9 @@ from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.dynamodb import MARKER_S, MESSAGE_S, DynamoChannel
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, Item, Write, create_command
-from dayfly.wire.channels.kind import Plan
-from dayfly.wire.channels.kinds.dynamodb import LARGEST_ROUND_BYTES
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import Key
+from dayfly.wire.channels.kind import ChannelSpec
+from dayfly.wire.channels.kinds import LARGEST_ROUND_BYTES
+from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE, SENDERS
@@ -27,7 +26,7 @@ from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
 
 KEY = Key(3, "grad-part", 1, 0)
-PLAN = Plan(senders=SENDERS, budget_bytes=2**26, ahead_bytes=2**18)
+PLAN = ChannelSpec(senders=SENDERS, budget_bytes=2**26, ahead_bytes=2**18)
 LARGE = 12 * ITEM_BYTES + 17  # parts of two requests, and a short one
 
 
@@ -272,7 +271,7 @@ def test_what_a_killed_coordinator_left_is_removed(place: DynamoPlace) -> None:
         assert items(left) == []
 
 
-def refusal(table: str, plan: Plan = PLAN) -> str:
+def refusal(table: str, plan: ChannelSpec = PLAN) -> str:
     """The one sentence with which a channel is refused."""
     url = f"dynamodb://{table}"
     with pytest.raises((WireError, RequestError)) as refused:
@@ -311,7 +310,7 @@ def test_a_table_that_keeps_for_ever_is_refused(place: DynamoPlace, worker: Dyna
 
 def test_a_large_model_is_refused_with_the_arithmetic() -> None:
     """Before anything is connected to, and where the log is planned, too."""
-    plan = Plan(senders=4, budget_bytes=2**30, ahead_bytes=100 * 2**20)
+    plan = ChannelSpec(senders=4, budget_bytes=2**30, ahead_bytes=100 * 2**20)
     said = refusal("table", plan)
     assert said == (
         "each worker sends 100 MiB a round, which DynamoDB bills as 102400 write units ($0.06) and "
@@ -320,7 +319,7 @@ def test_a_large_model_is_refused_with_the_arithmetic() -> None:
     )
     with pytest.raises(RequestError, match="each worker sends 100 MiB a round"):
         channel_kind("dynamodb://table").room(plan)
-    fits = Plan(senders=4, budget_bytes=2**30, ahead_bytes=LARGEST_ROUND_BYTES)
+    fits = ChannelSpec(senders=4, budget_bytes=2**30, ahead_bytes=LARGEST_ROUND_BYTES)
     assert channel_kind("dynamodb://table").room(fits).nbytes == 2**30
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.endpoints import check_endpoints
+from dayfly.wire.stores.object_urls import check_endpoints
 
 
 @pytest.mark.parametrize("value", ["", "localhost:9000", "ftp://x", "http://", "http://[::1"])

@@ -23,7 +23,7 @@ from dayfly.wire.message import Header
 from dayfly.wire.segments import layout
 from dayfly.wire.segments import segment as segments
 from dayfly.wire.segments import writer as writers
-from dayfly.wire.segments.doorbell import Doorbells
+from dayfly.wire.segments.segment import Doorbells
 from dayfly.wire.segments.writer import Writer
 from tests.channels.kit import handles
 from tests.channels.places import NAMESPACE, SOON_S, FilePlace, make, put, tensor
@@ -174,8 +174,8 @@ def test_what_is_held_outlives_the_channel(tmp_path: Path) -> None:
     """It is the message itself, and nothing is unmapped under its reader's feet."""
     with make(tmp_path), opened(tmp_path) as channel:
         put(channel, KEY, tensor((10, 100)))
-        held, _ = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
-        again, _ = channel.hold(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
+        held, _ = channel.fetch(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
+        again, _ = channel.fetch(KEY, Header("a", torch.float32, (10, 100)), SOON_S)
         assert again.data_ptr() == held.data_ptr()
         channel.destroy()
     assert torch.equal(held, tensor((10, 100)))
@@ -244,7 +244,7 @@ def test_every_size_arrives_whole(tmp_path: Path, size: int) -> None:
         assert put(channel, KEY, sent)
         got = torch.zeros(size + 1, dtype=torch.uint8)[1:]
         channel.get(KEY, got, SOON_S)
-        held, _ = channel.hold(KEY, Header("a", torch.uint8, (size,)), SOON_S)
+        held, _ = channel.fetch(KEY, Header("a", torch.uint8, (size,)), SOON_S)
         assert torch.equal(got, sent)
         assert torch.equal(held, sent)
         assert channel.get_bytes(KEY, SOON_S) == bytes(sent.tolist())
@@ -262,7 +262,7 @@ def test_damage_in_any_piece_is_noticed(tmp_path: Path, size: int) -> None:
             with pytest.raises(WireError, match=f"^{key}: checksum"):
                 channel.get(key, torch.zeros(size, dtype=torch.uint8), SOON_S)
             with pytest.raises(WireError, match=f"^{key}: checksum"):
-                channel.hold(key, Header("a", torch.uint8, (size,)), SOON_S)
+                channel.fetch(key, Header("a", torch.uint8, (size,)), SOON_S)
 
 
 def test_a_disk_that_vanished_is_a_wire_error(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel
-from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.channels.kinds import Direct
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header
-from dayfly.wire.pipelines.layout import Layout
+from dayfly.wire.pipelines.step import Layout
 from tests.channels.kit import plan, site
 from tests.channels.places import SOON_S
 

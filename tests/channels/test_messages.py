@@ -15,10 +15,8 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
-from dayfly.wire.message import DTYPES, Header
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, Key
+from dayfly.wire.message import DTYPES, Header, as_bytes
 from tests.channels.conftest import Connect
 from tests.channels.places import NAMESPACE, SOON_S, Place, put, tensor
 
@@ -87,14 +85,14 @@ def test_what_is_held_is_the_message(connect: Connect) -> None:
         key, header = at(step), Header(KEY.operation, sent.dtype, tuple(sent.shape))
         assert put(writer, key, sent)
         before = reader.traffic.bytes_down
-        held, _ = reader.hold(key, header, SOON_S)
+        held, _ = reader.fetch(key, header, SOON_S)
         assert held.dtype == sent.dtype
         assert torch.equal(held, sent), header
         assert reader.traffic.bytes_down - before == HEADER_BYTES + sent.nbytes
         if reader.abilities.direct:  # freed, as its one reader has read it
             assert reader.stored([key]) == set()
             assert put(writer, key, sent)
-        by_copy, _ = Channel.hold(reader, key, header, SOON_S)
+        by_copy, _ = Channel.fetch(reader, key, header, SOON_S)
         assert torch.equal(by_copy, sent), header
 
 
@@ -102,10 +100,10 @@ def test_what_cannot_be_held_is_named(connect: Connect) -> None:
     channel = connect(0)
     header = Header(KEY.operation, torch.float32, (4,))
     with pytest.raises(WaitTimeout, match=f"{KEY} .*0.01 s"):
-        channel.hold(KEY, header, 0.01)
+        channel.fetch(KEY, header, 0.01)
     put(connect(1), KEY, tensor((5,)))
     with pytest.raises(WireError, match=rf"^{KEY}: expected .*\[4\], found .*\[5\]"):
-        channel.hold(KEY, header, SOON_S)
+        channel.fetch(KEY, header, SOON_S)
 
 
 def test_a_message_stays_after_it_was_read(connect: Connect) -> None:
@@ -172,7 +170,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("way", ["get", "get_bytes", "hold"])
+@pytest.mark.parametrize("way", ["get", "get_bytes", "fetch"])
 def test_a_damaged_message_is_refused(connect: Connect, place: Place, way: str) -> None:
     writer, reader = connect(1), connect(0)
     sent = tensor((8,), torch.uint8)
@@ -180,7 +178,7 @@ def test_a_damaged_message_is_refused(connect: Connect, place: Place, way: str) 
     read: dict[str, Callable[[Key], object]] = {
         "get": lambda key: reader.get(key, torch.zeros_like(sent), SOON_S),
         "get_bytes": lambda key: reader.get_bytes(key, SOON_S),
-        "hold": lambda key: reader.hold(key, header, SOON_S),
+        "fetch": lambda key: reader.fetch(key, header, SOON_S),
     }
     for step, (damage, damaged) in enumerate(DAMAGE.items()):
         key = at(step)

@@ -27,14 +27,12 @@ from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.authentication import Authenticator
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.channels.kinds import ParameterServer
 from dayfly.wire.channels.parameter_server import ParameterServerChannel
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
-from dayfly.wire.message import DTYPES, Header
+from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
+from dayfly.wire.message import DTYPES, Header, as_bytes
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
-from dayfly.wire.tensors import as_bytes
 from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
 from tests.channels.names import NAMESPACE, TOKEN
 from tests.channels.places import SOON_S, put, tensor
@@ -79,7 +77,7 @@ def test_the_types_of_headers_are_those_of_sums() -> None:
 
 def test_the_server_does_without_torch() -> None:
     """It is small, and there in a moment."""
-    code = "import sys, dayfly.wire.sockets.__main__; print('torch' in sys.modules)"
+    code = "import sys, dayfly.wire.sockets.process; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
@@ -337,7 +335,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 COORDINATOR_SCRIPT = """
 import sys, pathlib, signal
 from tests.channels.kit import plan, site
-from dayfly.wire.channels.kinds.parameter_server import ParameterServer
+from dayfly.wire.channels.kinds import ParameterServer
 channel = ParameterServer().create(site(pathlib.Path(sys.argv[1]), "ps://"), plan(3))
 print(channel._process.pid, flush=True)
 signal.pause()

@@ -11,16 +11,14 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Namespace
-from dayfly.wire.channels.kinds.redis import Redis
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
-from dayfly.wire.message import Header
-from dayfly.wire.redis import pool as pools
-from dayfly.wire.redis.address import Address, Secret
+from dayfly.wire.channels.kinds import Redis
+from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, Key
+from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.redis import connection as pools
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import Part
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.redis.server import Address, Secret
 from tests.channels.kit import eventually, handles
 from tests.channels.names import NAMESPACE
 from tests.channels.places import SOON_S, put, tensor
@@ -53,7 +51,7 @@ def test_every_size_arrives_whole_in_pieces(place: RedisPlace, size: int) -> Non
         assert put(channel, KEY, sent)
         got = torch.zeros(size + 1, dtype=torch.uint8)[1:]
         channel.get(KEY, got, SOON_S)
-        held, _ = channel.hold(KEY, Header("a", torch.uint8, (size,)), SOON_S)
+        held, _ = channel.fetch(KEY, Header("a", torch.uint8, (size,)), SOON_S)
         assert torch.equal(got, sent)
         assert torch.equal(held, sent)
         assert channel.get_bytes(KEY, SOON_S) == sent.numpy().tobytes()

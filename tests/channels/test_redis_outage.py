@@ -16,7 +16,6 @@ from dayfly.wire.channels import redis as redis_channel
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
-from dayfly.wire.redis import pool as pools
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.resp import Part
 from tests.channels.names import NAMESPACE
@@ -48,17 +47,17 @@ def coordinators(place: RedisPlace) -> Iterator[Channel]:
 def tries(coordinators: Channel, monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Released when a try of a request failed, as the server did not answer in time."""
     failed = threading.Semaphore(0)
-    discard = pools.Pool._discard
+    discard = connections.Pool._discard
 
-    def told(pool: pools.Pool, connection: Connection | None) -> None:
+    def told(pool: connections.Pool, connection: Connection | None) -> None:
         discard(pool, connection)
         failed.release()
 
-    monkeypatch.setattr(pools.Pool, "_discard", told)
+    monkeypatch.setattr(connections.Pool, "_discard", told)
     # Short, so that the outage is: with these, an answer takes at most 0.3 s, a wait for it 0.5 s.
     monkeypatch.setattr(connections, "ANSWER_S", 0.3)
     monkeypatch.setattr(redis_channel, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(pools, "PATIENCE_S", SOON_S)
+    monkeypatch.setattr(connections, "PATIENCE_S", SOON_S)
     return failed
 
 
@@ -96,7 +95,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with place.open(NAMESPACE, 0) as channel, ThreadPoolExecutor(3) as pool:
-        monkeypatch.setattr(pools, "_SILENT_S", 0.0)
+        monkeypatch.setattr(connections, "_SILENT_S", 0.0)
         server.pause()
         looks = [pool.submit(channel.stored, [KEY]) for _ in range(3)]
         away_for(server, tries, 6)
@@ -192,7 +191,7 @@ def test_a_put_whose_answer_was_lost_knows_whose_message_is_there(
 def test_one_that_stays_away_is_named_with_the_time(
     server: RedisServer, place: RedisPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.2)
     with place.make(NAMESPACE) as channel:
         put(channel, KEY, tensor((5,)))
         server.kill()

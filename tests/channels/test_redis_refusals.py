@@ -14,10 +14,9 @@ import torch
 from benchmarks.parts.redis_server import RedisOptions
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
-from dayfly.wire.redis import pool as pools
 from tests.channels.kit import kept_port
 from tests.channels.names import NAMESPACE
 from tests.channels.places import SOON_S, put, tensor
@@ -31,7 +30,7 @@ MIB = 2**20
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tries again; but a server that is there may take its time."""
-    monkeypatch.setattr(pools, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.0)
     monkeypatch.setattr(connections, "CONNECT_S", SOON_S)
 
 

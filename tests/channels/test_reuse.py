@@ -161,7 +161,7 @@ def test_readers_and_a_writer_in_a_small_room(tmp_path: Path) -> None:
                 key = Key(step, "a", 1, reader)
                 wanted = payload(step % 251, sizes[step])
                 if step % 4 < 2:
-                    got, _ = channel.hold(key, Header("a", torch.uint8, (sizes[step],)), SOON_S)
+                    got, _ = channel.fetch(key, Header("a", torch.uint8, (sizes[step],)), SOON_S)
                 else:
                     channel.get(key, got := torch.zeros_like(wanted), SOON_S)
                 assert torch.equal(got, wanted)

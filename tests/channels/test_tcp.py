@@ -17,9 +17,8 @@ import torch
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind, direct
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kinds.direct import Direct
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key
+from dayfly.wire.channels.kinds import Direct
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key
 from tests.channels.kit import MIB, eventually_only, handles, plan, site
 from tests.channels.places import SOON_S, put, tensor
 
@@ -160,7 +159,7 @@ def test_a_worker_that_is_not_there_yet_is_waited_for(
 WORKER = """
 import sys, pathlib, signal
 from tests.channels.kit import site
-from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.channels.kinds import Direct
 channel = Direct().open(site(pathlib.Path(sys.argv[1]), "tcp://"), 1)
 print("open", flush=True)
 signal.pause()

@@ -7,8 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from dayfly.wire.channels import turns
-from dayfly.wire.channels.turns import Turn, Turns
+from dayfly.wire.channels import patience as turns
+from dayfly.wire.channels.patience import Turn, Turns
 
 SOON_S = 30.0
 

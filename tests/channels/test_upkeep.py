@@ -7,8 +7,7 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Namespace
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, Key
 from tests.channels.conftest import Connect
 from tests.channels.places import SOON_S, Place, put, tensor
 

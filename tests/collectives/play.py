@@ -59,7 +59,7 @@ def play(
 
 
 def _may(op: Op, done: set[int], there: Mapping[Name, Buffer]) -> bool:
-    reads = op.kind is Kind.GET or op.kind is Kind.HOLD
+    reads = op.kind is Kind.GET or op.kind is Kind.FETCH
     return set(op.after) <= done and (not reads or op.name in there)
 
 
@@ -78,7 +78,7 @@ def _perform(op: Op, buffer: Buffer, held: dict[Name, Buffer], there: dict[Name,
         there.setdefault(op.name, buffer[where])
         return
     assert len(there[op.name]) == len(op.span)
-    if op.kind is Kind.HOLD:
+    if op.kind is Kind.FETCH:
         held[op.name] = there[op.name]
     else:
         buffer[where] = there[op.name]

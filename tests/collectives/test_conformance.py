@@ -19,7 +19,7 @@ from tests.collectives.play import Buffer, play
 from tests.collectives.world import World, random_inputs, same_bits, world
 
 SIZES = range(1, 6)
-READS = {Kind.GET, Kind.HOLD}
+READS = {Kind.GET, Kind.FETCH}
 
 of_all = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 of_replayed = pytest.mark.parametrize("algorithm", REPLAYED, ids=str)

@@ -8,11 +8,11 @@ from functools import reduce as fold_all
 import pytest
 import torch
 
-from dayfly.wire.codecs.bf16 import Bf16
+from dayfly.wire.buffers import Buffer, JoinedBuffer
+from dayfly.wire.codecs import Bf16
 from dayfly.wire.collectives import WITH_A_PEER
-from dayfly.wire.folds import ADD, Fold
-from dayfly.wire.pieces import Buffer, Pieces
 from dayfly.wire.schedule import split
+from dayfly.wire.summation import ADD, Fold
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
 from tests.collectives.world import SOON_S, World, same_bits, world
 
@@ -77,7 +77,7 @@ def test_a_reduce_folds_into_pieces(fold: Fold, dtype: torch.dtype) -> None:
             pool.submit(
                 engine.run,
                 made(rank, size, LENGTH, chunk=7),
-                Pieces(tensors[rank]),
+                JoinedBuffer(tensors[rank]),
                 0,
                 "fold",
                 fold=fold,

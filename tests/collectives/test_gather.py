@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.wire.collectives.gather import collect, hand_in, handed_in
+from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
 from dayfly.wire.schedule import Kind, Name, Op, Span
 
 

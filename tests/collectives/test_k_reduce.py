@@ -9,13 +9,11 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives import COLLECTIVES, collective, names
-from dayfly.wire.collectives.all_reduce import all_reduce_s
-from dayfly.wire.collectives.k_reduce import k_reduce, k_reduce_s
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
+from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce, k_reduce_s, scatter_reduce_s
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def part(source: int, destination: int) -> Name:
@@ -37,8 +35,8 @@ def test_an_aggregator_rank_1_of_3_with_2() -> None:
     """
     assert k_reduce(2).schedule(1, 3, 5).ops == (
         Op(PUT, Span(0, 3), part(1, 0), feeds=total(0)),
-        Op(HOLD, Span(3, 5), part(0, 1), after=(0,)),
-        Op(HOLD, Span(3, 5), part(2, 1), after=(0,)),
+        Op(FETCH, Span(3, 5), part(0, 1), after=(0,)),
+        Op(FETCH, Span(3, 5), part(2, 1), after=(0,)),
         Op(REDUCE, Span(3, 5), terms=(part(0, 1), None, part(2, 1)), after=(1, 2)),
         Op(PUT, Span(3, 5), total(1), after=(3,)),
         Op(DROP, Span(0, 0), terms=(part(0, 1), part(2, 1)), after=(4,)),
@@ -82,7 +80,7 @@ def test_all_reduce_is_one_aggregator() -> None:
     """
     all_reduce = COLLECTIVES["all-reduce"]
     assert all_reduce.schedule(0, 2, 5).ops == (
-        Op(HOLD, Span(0, 5), part(1, 0)),
+        Op(FETCH, Span(0, 5), part(1, 0)),
         Op(REDUCE, Span(0, 5), terms=(None, part(1, 0)), after=(0,)),
         Op(PUT, Span(0, 5), total(0), after=(1,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0),), after=(2,)),

@@ -9,20 +9,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire.collectives import OTHERS, WITH_A_PEER
-from dayfly.wire.collectives.all_gather import all_gather, all_gather_s
-from dayfly.wire.collectives.at_everyone import at_everyone, at_everyone_s
-from dayfly.wire.collectives.barrier import barrier
-from dayfly.wire.collectives.broadcast import broadcast, broadcast_s
-from dayfly.wire.collectives.exchange import all_to_all, exchange, exchange_s
-from dayfly.wire.collectives.point_to_point import recv, send, send_s
-from dayfly.wire.collectives.reduce import reduce, reduce_s
-from dayfly.wire.collectives.reduce_scatter import reduce_scatter, reduce_scatter_s
+from dayfly.wire.collectives.exchange import (
+    all_to_all,
+    broadcast,
+    broadcast_s,
+    exchange,
+    exchange_s,
+    recv,
+    send,
+    send_s,
+)
+from dayfly.wire.collectives.k_reduce import at_everyone, at_everyone_s, barrier
+from dayfly.wire.collectives.reduce_scatter import (
+    all_gather,
+    all_gather_s,
+    reduce,
+    reduce_s,
+    reduce_scatter,
+    reduce_scatter_s,
+)
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, split
 from tests.collectives.play import Buffer, Stuck, play
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 NOTHING = Span(0, 0)
 
 any_order = st.none() | st.builds(Random, st.integers(0, 2**32))
@@ -53,8 +64,8 @@ def test_reduce_scatter_of_rank_0_of_3() -> None:
     assert reduce_scatter(0, 3, 3).ops == (
         Op(PUT, Span(1, 2), Name("part-0", 0, 1)),
         Op(PUT, Span(2, 3), Name("part-0", 0, 2)),
-        Op(HOLD, Span(0, 1), parts[0]),
-        Op(HOLD, Span(0, 1), parts[1]),
+        Op(FETCH, Span(0, 1), parts[0]),
+        Op(FETCH, Span(0, 1), parts[1]),
         Op(REDUCE, Span(0, 1), terms=(None, parts[1], parts[0]), after=(2, 3)),
         Op(DROP, NOTHING, terms=parts, after=(4,)),
     )
@@ -113,8 +124,8 @@ def test_all_reduce_of_a_few_elements_by_rank_0_of_3() -> None:
     whole, terms = Span(0, 2), (Name("term", 1), Name("term", 2))
     assert at_everyone(0, 3, 2).ops == (
         Op(PUT, whole, Name("term", 0)),
-        Op(HOLD, whole, terms[1]),
-        Op(HOLD, whole, terms[0]),
+        Op(FETCH, whole, terms[1]),
+        Op(FETCH, whole, terms[0]),
         Op(REDUCE, whole, terms=(None, *terms), after=(0, 1, 2)),
     )
 
@@ -297,7 +308,7 @@ def test_reduce_at_rank_0_of_2() -> None:
     made = reduce(0)
     assert made(0, 2, 2).ops == (
         Op(PUT, Span(1, 2), Name("part-0", 0, 1)),
-        Op(HOLD, Span(0, 1), part),
+        Op(FETCH, Span(0, 1), part),
         Op(REDUCE, Span(0, 1), terms=(None, part), after=(1,)),
         Op(DROP, NOTHING, terms=(part,), after=(2,)),
         Op(GET, Span(1, 2), total, after=(0,)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.k_reduce import scatter_reduce_s
 from dayfly.wire.collectives.overlapped import (
     bound_s,
     lag,
@@ -14,12 +15,11 @@ from dayfly.wire.collectives.overlapped import (
     sums,
 )
 from dayfly.wire.collectives.pipelined import pipelined_s
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Span
 from dayfly.wire.virtual import Link, simulate
 from tests.collectives.timing import RATE, link, seconds
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def part(chunk: int, source: int, destination: int) -> Name:
@@ -47,8 +47,8 @@ def test_rank_0_of_3_with_a_chunk_a_split() -> None:
     assert overlapped(0, 3, 3).ops == (
         Op(PUT, Span(1, 2), part(0, 0, 1), feeds=total(0, 1)),
         Op(PUT, Span(2, 3), part(0, 0, 2), feeds=total(0, 2)),
-        Op(HOLD, Span(0, 1), part(0, 2, 0)),
-        Op(HOLD, Span(0, 1), part(0, 1, 0)),
+        Op(FETCH, Span(0, 1), part(0, 2, 0)),
+        Op(FETCH, Span(0, 1), part(0, 1, 0)),
         Op(REDUCE, Span(0, 1), terms=(None, part(0, 1, 0), part(0, 2, 0)), after=(2, 3)),
         Op(PUT, Span(0, 1), total(0, 0), after=(4,)),
         Op(GET, Span(2, 3), total(0, 2), after=(1,)),
@@ -66,7 +66,7 @@ def test_rank_1_of_2_with_unequal_chunks() -> None:
     """
     assert overlapped(1, 2, 5, chunk=2).ops == (
         Op(PUT, Span(0, 3), part(0, 1, 0), feeds=total(0, 0)),
-        Op(HOLD, Span(3, 5), part(0, 0, 1)),
+        Op(FETCH, Span(3, 5), part(0, 0, 1)),
         Op(REDUCE, Span(3, 5), terms=(part(0, 0, 1), None), after=(1,)),
         Op(PUT, Span(3, 5), total(0, 1), after=(2,)),
         Op(GET, Span(0, 3), total(0, 0), after=(0,)),
@@ -84,7 +84,7 @@ def test_rank_0_of_2_catches_up_with_its_first_sum_and_the_others_second() -> No
     assert overlapped(0, 2, 4, {total(0, 0), total(1, 1)}).ops == (
         Op(PUT, Span(2, 3), part(0, 0, 1), feeds=total(0, 1)),
         Op(GET, Span(0, 1), total(0, 0)),
-        Op(HOLD, Span(1, 2), part(1, 1, 0)),
+        Op(FETCH, Span(1, 2), part(1, 1, 0)),
         Op(REDUCE, Span(1, 2), terms=(None, part(1, 1, 0)), after=(2,)),
         Op(GET, Span(2, 3), total(0, 1), after=(0,)),
         Op(DROP, Span(0, 0), terms=(part(0, 1, 0),), after=(1,)),
@@ -187,6 +187,6 @@ def test_requests_are_those_of_the_schedules(length: int, chunk: int) -> None:
         for rank in range(3)
         for op in COLLECTIVES["overlapped"].schedule(rank, 3, length, frozenset(), chunk=chunk)
     ]
-    gets = sum(op.kind in (Kind.GET, Kind.HOLD) for op in ops)
+    gets = sum(op.kind in (Kind.GET, Kind.FETCH) for op in ops)
     puts = sum(op.kind is Kind.PUT for op in ops)
     assert overlapped_requests(3, length, chunk) == (puts, gets)

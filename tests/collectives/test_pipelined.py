@@ -8,7 +8,7 @@ from dayfly.wire.collectives.pipelined import pipelined, pipelined_s
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def part(source: int, destination: int) -> Name:
@@ -37,10 +37,10 @@ def test_rank_1_of_4() -> None:
     assert pipelined(1, 4, 8).ops == (
         Op(PUT, Span(4, 6), part(1, 2), feeds=total(2)),
         Op(PUT, Span(6, 8), part(1, 3), after=(0,), feeds=total(3)),
-        Op(HOLD, Span(2, 4), part(0, 1), after=(0,)),
+        Op(FETCH, Span(2, 4), part(0, 1), after=(0,)),
         Op(PUT, Span(0, 2), part(1, 0), after=(1, 2), feeds=total(0)),
-        Op(HOLD, Span(2, 4), part(3, 1), after=(1, 2)),
-        Op(HOLD, Span(2, 4), part(2, 1), after=(3, 4)),
+        Op(FETCH, Span(2, 4), part(3, 1), after=(1, 2)),
+        Op(FETCH, Span(2, 4), part(2, 1), after=(3, 4)),
         Op(
             REDUCE,
             Span(2, 4),
@@ -77,7 +77,7 @@ def test_what_a_step_downloads_was_uploaded_in_the_step_before() -> None:
     for rank in range(size):
         ops = pipelined(rank, size, 50).ops
         up = [op.name for op in ops if op.kind is PUT][: size - 1]
-        down = [op.name for op in ops if op.kind is HOLD]
+        down = [op.name for op in ops if op.kind is FETCH]
         assert up == [part(rank, (rank + k) % size) for k in range(1, size)]
         assert down == [part((rank - k) % size, rank) for k in range(1, size)]
 

@@ -10,7 +10,7 @@ from dayfly.wire.schedule import Kind, Name, Op, Span
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.collectives.timing import LATENCY_S, RATE, link
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def test_a_worker() -> None:
@@ -36,8 +36,8 @@ def test_the_server() -> None:
     """
     parts = (Name("part-0", 0, SERVER), Name("part-0", 1, SERVER))
     assert serve(2, 5, chunk=5).ops == (
-        Op(HOLD, Span(0, 5), parts[0]),
-        Op(HOLD, Span(0, 5), parts[1]),
+        Op(FETCH, Span(0, 5), parts[0]),
+        Op(FETCH, Span(0, 5), parts[1]),
         Op(REDUCE, Span(0, 5), terms=parts, after=(0, 1)),
         Op(PUT, Span(0, 5), Name("sum-0", SERVER), after=(2,)),
         Op(DROP, Span(0, 0), terms=parts, after=(3,)),

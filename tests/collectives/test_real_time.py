@@ -16,7 +16,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.virtual import finish_s, simulate
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
 from tests.collectives.timing import link
@@ -51,7 +51,7 @@ def test_a_real_run_takes_what_virtual_time_says(algorithm: Algorithm, tmp_path:
         )
         engines = []
         for rank in range(SIZE):
-            channel = ShapedChannel(FileChannel(tmp_path, Namespace("run", 0)), Way(rates))
+            channel = ShapedChannel(FileChannel(tmp_path, Namespace("run", 0)), ShapedLink(rates))
             stack.enter_context(channel)
             channel.abilities = replace(
                 channel.abilities, chunk_bytes=4 * CHUNK, in_flight=IN_FLIGHT

@@ -8,7 +8,7 @@ from dayfly.wire.collectives.ring import RING, chunked_ring_s, ring, ring_s
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def schedules(size: int, length: int, chunk: int) -> list[Schedule]:
@@ -31,11 +31,11 @@ def test_rank_0_of_3() -> None:
     total = {split: Name(f"sum-{split}-0", 2, 0) for split in range(3)}
     assert ring(0, 3, 6, chunk=2).ops == (
         Op(PUT, Span(4, 6), Name("part-2-0", 0, 1)),
-        Op(HOLD, Span(2, 4), part[1]),
+        Op(FETCH, Span(2, 4), part[1]),
         Op(REDUCE, Span(2, 4), terms=(part[1], None), after=(1,)),
         Op(DROP, Span(0, 0), terms=(part[1],), after=(2,)),
         Op(PUT, Span(2, 4), Name("part-1-0", 0, 1), after=(2,)),
-        Op(HOLD, Span(0, 2), part[0]),
+        Op(FETCH, Span(0, 2), part[0]),
         Op(REDUCE, Span(0, 2), terms=(part[0], None), after=(5,)),
         Op(DROP, Span(0, 0), terms=(part[0],), after=(6,)),
         Op(PUT, Span(0, 2), Name("sum-0-0", 0, 1), after=(6,)),
@@ -51,7 +51,7 @@ def test_rank_0_of_3() -> None:
 def test_messages_go_to_the_next_rank_only_who_drops_them(chunk: int) -> None:
     for rank, schedule in enumerate(schedules(4, 21, chunk)):
         onward = {(op.name.source, op.name.destination) for op in schedule if op.kind is PUT}
-        read = [op.name for op in schedule if op.kind in (GET, HOLD)]
+        read = [op.name for op in schedule if op.kind in (GET, FETCH)]
         dropped = [name for op in schedule if op.kind is DROP for name in op.terms]
         assert onward == {(rank, (rank + 1) % 4)}
         assert {name.source for name in read} == {(rank - 1) % 4}

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from dayfly.wire.collectives import COLLECTIVES
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce, scatter_reduce_s
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.collectives.k_reduce import scatter_reduce, scatter_reduce_s
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.outages import Traffic
 from dayfly.wire.schedule import Kind, Name, Op, Span, split
-from dayfly.wire.traffic import Traffic
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.collectives.world import without_looks, world
 
-PUT, GET, HOLD, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.HOLD, Kind.REDUCE, Kind.DROP
+PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
 
 def part(source: int, destination: int) -> Name:
@@ -39,8 +39,8 @@ def test_rank_0_of_3() -> None:
     assert scatter_reduce(0, 3, 8).ops == (
         Op(PUT, Span(3, 6), part(0, 1), feeds=total(1)),
         Op(PUT, Span(6, 8), part(0, 2), feeds=total(2)),
-        Op(HOLD, Span(0, 3), part(1, 0), after=(1,)),
-        Op(HOLD, Span(0, 3), part(2, 0), after=(1,)),
+        Op(FETCH, Span(0, 3), part(1, 0), after=(1,)),
+        Op(FETCH, Span(0, 3), part(2, 0), after=(1,)),
         Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(2, 3)),
         Op(PUT, Span(0, 3), total(0), after=(4,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0), part(2, 0)), after=(5,)),
@@ -58,7 +58,7 @@ def test_rank_1_of_2() -> None:
     """
     assert scatter_reduce(1, 2, 5).ops == (
         Op(PUT, Span(0, 3), part(1, 0), feeds=total(0)),
-        Op(HOLD, Span(3, 5), part(0, 1), after=(0,)),
+        Op(FETCH, Span(3, 5), part(0, 1), after=(0,)),
         Op(REDUCE, Span(3, 5), terms=(part(0, 1), None), after=(1,)),
         Op(PUT, Span(3, 5), total(1), after=(2,)),
         Op(DROP, Span(0, 0), terms=(part(0, 1),), after=(3,)),
@@ -92,8 +92,8 @@ def test_rank_0_of_3_catches_up_with_anothers_sum_stored() -> None:
     """
     assert scatter_reduce(0, 3, 8, {total(1)}).ops == (
         Op(PUT, Span(6, 8), part(0, 2), feeds=total(2)),
-        Op(HOLD, Span(0, 3), part(1, 0), after=(0,)),
-        Op(HOLD, Span(0, 3), part(2, 0), after=(0,)),
+        Op(FETCH, Span(0, 3), part(1, 0), after=(0,)),
+        Op(FETCH, Span(0, 3), part(2, 0), after=(0,)),
         Op(REDUCE, Span(0, 3), terms=(None, part(1, 0), part(2, 0)), after=(1, 2)),
         Op(PUT, Span(0, 3), total(0), after=(3,)),
         Op(DROP, Span(0, 0), terms=(part(1, 0), part(2, 0)), after=(4,)),

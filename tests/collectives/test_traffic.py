@@ -9,7 +9,7 @@ from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
 from dayfly.wire.collectives.overlapped import overlapped_bytes, overlapped_requests
 from dayfly.wire.collectives.push_pull import push_pull_bytes, push_pull_requests
 from dayfly.wire.collectives.ring import ring_bytes, ring_requests
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import Span, chunks, split
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
 from tests.collectives.world import without_looks, world

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce
+from dayfly.wire.collectives.k_reduce import scatter_reduce
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from dayfly.wire.virtual import Link, finish_s, simulate
 
@@ -32,7 +32,7 @@ def test_an_operation_waits_for_its_message_and_for_others_effects() -> None:
     sender = Schedule((Op(Kind.PUT, TEN, A),))
     reader = Schedule(
         (
-            Op(Kind.HOLD, TEN, A),
+            Op(Kind.FETCH, TEN, A),
             Op(Kind.REDUCE, TEN, terms=(A, None), after=(0,)),
             Op(Kind.PUT, TEN, Name("sum", 1), after=(1,)),
             Op(Kind.DROP, Span(0, 0), terms=(A,), after=(2,)),
@@ -133,5 +133,5 @@ def test_two_that_wait_for_each_other_are_named() -> None:
 
 def test_a_rank_that_is_missing_is_named_by_what_it_owed() -> None:
     schedules = [scatter_reduce(rank, 3, 9) for rank in (0, 1)]
-    with pytest.raises(ValueError, match=r"rank 0 waits for ever: .*HOLD.*phase='part', source=2"):
+    with pytest.raises(ValueError, match=r"rank 0 waits for ever: .*FETCH.*phase='part', source=2"):
         simulate(schedules, LINK)

@@ -29,8 +29,8 @@ from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
-from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.message import Header
 from dayfly.wire.stores.base import Buffer, Pieces, Version

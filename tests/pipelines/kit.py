@@ -8,10 +8,9 @@ from random import Random
 
 import torch
 
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import FORWARD, MakeOrder
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, PipelineStep, input_part, output_part
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, input_part, output_part
 from dayfly.wire.schedule import Kind, Lane, Name, Schedule, Work
 
 #: Between stage s and the next, by micro-batch.

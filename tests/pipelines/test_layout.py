@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.wire.pipelines.layout import Layout, Place
+from dayfly.wire.pipelines.step import Layout, StageRank
 
 
 def test_a_layout_drawn() -> None:
     layout = Layout(3, 2)
     assert layout.world_size == 6
     assert [layout.place(rank) for rank in range(6)] == [
-        Place(0, 0),
-        Place(0, 1),
-        Place(1, 0),
-        Place(1, 1),
-        Place(2, 0),
-        Place(2, 1),
+        StageRank(0, 0),
+        StageRank(0, 1),
+        StageRank(1, 0),
+        StageRank(1, 1),
+        StageRank(2, 0),
+        StageRank(2, 1),
     ]
     assert [layout.stage_ranks(stage) for stage in range(3)] == [
         range(2),

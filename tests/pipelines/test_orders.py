@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire.pipelines import orders
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import (
     BACKWARD,
     FORWARD,
@@ -17,6 +16,7 @@ from dayfly.wire.pipelines.orders import (
     forward_only,
     one_f_one_b,
 )
+from dayfly.wire.pipelines.step import Layout
 from dayfly.wire.schedule import Kind, Work
 from dayfly.wire.virtual import Link, simulate
 from tests.pipelines.kit import equal, pipeline

@@ -13,7 +13,7 @@ from dayfly.dataclass_json import dump, read
 from dayfly.runs.pipelining import Pipelining
 from dayfly.training.order import share
 from dayfly.training.stages.forms import Form, TensorForm
-from dayfly.wire.pipelines.messages import worthwhile_bytes
+from dayfly.wire.pipelines.step import worthwhile_bytes
 from dayfly.wire.shaping import Rates
 
 

@@ -13,13 +13,11 @@ import pytest
 from dayfly.wire.channels import direct
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kinds.direct import Direct
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import Key
-from dayfly.wire.pipelines.layout import Layout
+from dayfly.wire.channels.kinds import Direct
+from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.pipelines.orders import BACKWARD, ORDERS, MakeOrder, fill_drain, forward_only
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, PipelineStep
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep
 from dayfly.wire.schedule import Work
 from tests.channels.kit import eventually, plan, site
 from tests.pipelines.kit import Boundaries, Stage, pipeline

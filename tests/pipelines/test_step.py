@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire.keys import Key
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import ORDERS, MakeOrder, fill_drain, forward_only, one_f_one_b
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, PipelineStep, input_part, output_part
+from dayfly.wire.pipelines.step import (
+    Boundary,
+    Layout,
+    PipelineStep,
+    StageRank,
+    input_part,
+    output_part,
+)
 from dayfly.wire.schedule import MOST_CHUNKS, Kind, Name, Schedule, Work
 from dayfly.wire.virtual import Link, Timed, simulate
 from tests.pipelines.kit import Boundaries, ends_in, equal, one_at_a_time, pipeline
@@ -156,7 +162,7 @@ def test_boundaries_that_do_not_fit_are_refused() -> None:
     passes = fill_drain(0, 3, range(2))
 
     def step(stage: int, order: tuple[Work, ...] = passes, **others: Any) -> PipelineStep:
-        place = Place(stage, 0)
+        place = StageRank(stage, 0)
         return PipelineStep(layout=Layout(3, 1), place=place, order=order, chunk_bytes=1, **others)
 
     between = dict.fromkeys(range(2), Boundary(activation_bytes=1))

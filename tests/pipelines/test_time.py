@@ -21,9 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import FORWARD, MakeOrder, fill_drain, one_f_one_b
-from dayfly.wire.pipelines.step import Boundary
+from dayfly.wire.pipelines.step import Boundary, Layout
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline

@@ -150,7 +150,7 @@ def test_traffic_and_requests_are_those_of_the_schedules(name: str) -> None:
     made = collective("k-reduce", one.aggregators, one.workers)
     ops = [op for rank in range(one.workers) for op in made.schedule(rank, one.workers, length)]
     puts = [len(op.span) for op in ops if op.kind is Kind.PUT]
-    gets = [len(op.span) for op in ops if op.kind in (Kind.GET, Kind.HOLD)]
+    gets = [len(op.span) for op in ops if op.kind in (Kind.GET, Kind.FETCH)]
     w, k = one.workers, one.aggregators
     assert (len(puts), len(gets)) == (k * w, 2 * k * (w - 1)) == k_reduce_requests(w, k)
     assert sum(puts) + sum(gets) == length * (3 * w - 2) == sum(k_reduce_bytes(length, w))
@@ -223,7 +223,9 @@ def hybrid(rank: int, workers: int, aggregators: int, length: int, steps: int) -
                 before = (*before, put)
         if rank < aggregators:
             parts = tuple(Name(f"part-{step}", one, rank) for one in range(workers) if one != rank)
-            held = tuple(draft.add(Op(Kind.HOLD, shards[rank], one, after=before)) for one in parts)
+            held = tuple(
+                draft.add(Op(Kind.FETCH, shards[rank], one, after=before)) for one in parts
+            )
             before = (draft.add(Op(Kind.PUT, shards[rank], Name(f"sum-{step}", rank), after=held)),)
         of = step if rank < aggregators else step - 1
         ready = before

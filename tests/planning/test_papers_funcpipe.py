@@ -26,9 +26,8 @@ from dayfly.planning.formulas.funcpipe import (
     total_memory,
 )
 from dayfly.wire.collectives import COLLECTIVES
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary
+from dayfly.wire.pipelines.step import Boundary, Layout
 from dayfly.wire.schedule import Kind, Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline as steps_of

@@ -18,9 +18,8 @@ from dayfly.planning.formulas.hydrozoa import (
     worker_usd_per_hour,
 )
 from dayfly.wire.collectives.ring import ring
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary
+from dayfly.wire.pipelines.step import Boundary, Layout
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline as steps_of

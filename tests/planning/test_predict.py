@@ -19,13 +19,11 @@ from dayfly.planning.figures import Affine
 from dayfly.planning.predict import predict
 from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
-from dayfly.wire.collectives.all_reduce import all_reduce_s
-from dayfly.wire.collectives.k_reduce import k_reduce_s
+from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
 from dayfly.wire.collectives.overlapped import overlapped_s
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.collectives.push_pull import push_pull_s
 from dayfly.wire.collectives.ring import chunked_ring_s
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
 from dayfly.wire.shaping import Rates
 from tests.planning.by_hand import given, layer, profile, size, transfer
 

@@ -12,7 +12,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import LayerBytes, Profile
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.shaping import Rates
 from tests.planning.by_hand import profile, size
 from tests.runs import small

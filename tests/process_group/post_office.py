@@ -12,7 +12,7 @@ import torch
 
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
-from dayfly.wire.process_group.letters import Letters
+from dayfly.wire.process_group.p2p import PointToPoint
 from tests.channels.places import NAMESPACE, PLACES, SOON_S
 
 #: Channels of different kinds: in memory, behind a line, at a server, from rank to rank, asked.
@@ -53,7 +53,7 @@ class Call:
 class Member:
     """One rank's letters, as calls."""
 
-    def __init__(self, channel: Channel, letters: Letters) -> None:
+    def __init__(self, channel: Channel, letters: PointToPoint) -> None:
         self.channel = channel
         self.letters = letters
         self.calls: list[Call] = []
@@ -96,7 +96,7 @@ class Office:
         channel = self._stack.enter_context(self._place.open(NAMESPACE, rank))
         channel.abilities = replace(channel.abilities, chunk_bytes=4 * CHUNK)
         channel = wrap(channel)
-        letters = Letters(channel, rank, self._size, timeout_s=timeout_s, check=check)
+        letters = PointToPoint(channel, rank, self._size, timeout_s=timeout_s, check=check)
         self._stack.enter_context(letters)
         return Member(channel, letters)
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dayfly.wire.process_group.crew import Crew
+from dayfly.wire.process_group.p2p_context import ThreadPool
 from tests.channels.kit import eventually
 from tests.channels.places import SOON_S
 
@@ -19,7 +19,7 @@ def alive(name: str) -> int:
 
 def test_all_work_is_under_way_at_once() -> None:
     """Each waits for all others: with a thread less, none would come to its end."""
-    with Crew("crew-of-test") as crew:
+    with ThreadPool("crew-of-test") as crew:
         for count in (40, 3, 40):
             meet = threading.Barrier(count)
             calls = [crew.submit(lambda meet=meet: meet.wait(SOON_S)) for _ in range(count)]
@@ -31,7 +31,7 @@ def test_all_work_is_under_way_at_once() -> None:
 
 
 def test_threads_are_used_again() -> None:
-    with Crew("crew-of-test") as crew:
+    with ThreadPool("crew-of-test") as crew:
         idents = set()
         for _ in range(20):
             crew.submit(lambda: idents.add(threading.get_ident())).result(SOON_S)
@@ -40,7 +40,7 @@ def test_threads_are_used_again() -> None:
 
 
 def test_errors_are_told_to_who_waits_and_harm_nobody_else() -> None:
-    with Crew("crew-of-test") as crew:
+    with ThreadPool("crew-of-test") as crew:
 
         def fail() -> None:
             raise ValueError("broken")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import WireError
-from dayfly.wire.process_group.entries import LATE, OK, WRONG, Entries, pack, unpack
+from dayfly.wire.process_group.store import LATE, OK, WRONG, Entries, pack, unpack
 
 NAMES = ("a", "b", "ä c")
 names = st.sampled_from(NAMES)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.process_group.forms import Form, Part
+from dayfly.wire.process_group.p2p_context import Chunk, Form
 from dayfly.wire.schedule import MOST_CHUNKS, Span
 
 lengths = st.integers(0, 5000)
@@ -16,8 +16,8 @@ chunks = st.integers(1, 40)
 
 def test_the_first_message_has_what_is_left_over() -> None:
     assert Form(torch.float32, 21).parts(16) == (
-        Part(Span(0, 5), (1, 5, 1)),
-        *(Part(Span(at, at + 4), (4,)) for at in (5, 9, 13, 17)),
+        Chunk(Span(0, 5), (1, 5, 1)),
+        *(Chunk(Span(at, at + 4), (4,)) for at in (5, 9, 13, 17)),
     )
 
 
@@ -41,5 +41,5 @@ def test_no_two_lengths_begin_alike(one: int, other: int, chunk_bytes: int) -> N
 
 
 def test_over_memory_all_is_one_message() -> None:
-    assert Form(torch.float32, 10**6).parts(None) == (Part(Span(0, 10**6), (10**6,)),)
+    assert Form(torch.float32, 10**6).parts(None) == (Chunk(Span(0, 10**6), (10**6,)),)
     assert str(Form(torch.bfloat16, 3)) == "bfloat16[3]"

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.group import MembersChannel, RoomyChannel, group_name
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import Header
-from dayfly.wire.process_group.members import MembersChannel, RoomyChannel, group_name
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.message import Header, as_bytes
 
 ONE = Header("all-reduce-part", torch.uint8, (1,))
 

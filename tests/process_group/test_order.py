@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dayfly.threads import show
-from dayfly.wire.process_group.order import Order
+from dayfly.wire.process_group.collectives import Order
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

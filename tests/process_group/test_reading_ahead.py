@@ -15,12 +15,11 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
-from dayfly.wire.process_group import incoming
-from dayfly.wire.process_group.incoming import MOST_AHEAD, Incoming
-from dayfly.wire.process_group.letters import Letters
-from dayfly.wire.process_group.outgoing import Outgoing
+from dayfly.wire.process_group import p2p_incoming as incoming
+from dayfly.wire.process_group.p2p import Outgoing, PointToPoint
+from dayfly.wire.process_group.p2p_incoming import MOST_AHEAD, Incoming
 from dayfly.wire.shaped import ShapedChannel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from tests.channels.places import NAMESPACE, SOON_S, make
 from tests.process_group.post_office import CHUNK, Call, Member, Office, office, threads
 
@@ -36,7 +35,7 @@ class Watched(ShapedChannel):
     """A channel behind a line that tells what was downloaded, and what was not as expected."""
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__(channel, Way(RATES))
+        super().__init__(channel, ShapedLink(RATES))
         self.downloaded: set[Key] = set()
         self.refused: list[Key] = []
         self._changed = threading.Condition()
@@ -247,8 +246,8 @@ def test_what_finds_no_room_waits_for_its_reader(tmp_path: Path) -> None:
             with (
                 near,
                 far,
-                Letters(near, 0, 2, **settings) as zero,  # type: ignore[arg-type]
-                Letters(far, 1, 2, **settings) as one,  # type: ignore[arg-type]
+                PointToPoint(near, 0, 2, **settings) as zero,  # type: ignore[arg-type]
+                PointToPoint(far, 1, 2, **settings) as one,  # type: ignore[arg-type]
             ):
                 sends = [Call() for _ in sizes]
                 for number, (size, call) in enumerate(zip(sizes, sends, strict=True)):
@@ -268,7 +267,7 @@ class Late(ShapedChannel):
     """A channel that takes the first message only once it is full of those after it."""
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__(channel, Way(RATES))
+        super().__init__(channel, ShapedLink(RATES))
         self.full = threading.Event()
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
@@ -287,9 +286,9 @@ def test_a_letter_that_comes_late_to_a_full_channel_is_not_shut_out(tmp_path: Pa
     with (
         make(tmp_path, senders=2, budget_bytes=MIB),
         Late(FileChannel(tmp_path, NAMESPACE)) as near,
-        ShapedChannel(FileChannel(tmp_path, NAMESPACE), Way(RATES)) as far,
-        Letters(near, 0, 2, timeout_s=SOON_S, check=lambda: None) as zero,
-        Letters(far, 1, 2, timeout_s=SOON_S, check=lambda: None) as one,
+        ShapedChannel(FileChannel(tmp_path, NAMESPACE), ShapedLink(RATES)) as far,
+        PointToPoint(near, 0, 2, timeout_s=SOON_S, check=lambda: None) as zero,
+        PointToPoint(far, 1, 2, timeout_s=SOON_S, check=lambda: None) as one,
     ):
         sends = [Call() for _ in sizes]
         for number, (size, call) in enumerate(zip(sizes, sends, strict=True)):
@@ -310,7 +309,7 @@ def test_no_room_in_time_is_named(tmp_path: Path) -> None:
     with (
         make(tmp_path, senders=2, budget_bytes=MIB),
         FileChannel(tmp_path, NAMESPACE) as channel,
-        Letters(channel, 0, 2, timeout_s=0.1, check=lambda: None) as letters,
+        PointToPoint(channel, 0, 2, timeout_s=0.1, check=lambda: None) as letters,
     ):
         calls = [Call() for _ in range(3)]
         for call in calls:
@@ -339,7 +338,7 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
             raise NoRoom("full")
 
     with make(tmp_path, senders=2), Full(tmp_path, NAMESPACE) as channel:
-        letters = Letters(channel, 0, 2, timeout_s=SOON_S, check=lambda: None)
+        letters = PointToPoint(channel, 0, 2, timeout_s=SOON_S, check=lambda: None)
         calls = [Call() for _ in range(3)]
         for call in calls:
             letters.send(torch.zeros(4), 1, 0, call)

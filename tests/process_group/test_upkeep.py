@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 
 from dayfly.errors import WireError
-from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.group import MembersChannel, left_key
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.process_group import collectives, member
 from dayfly.wire.process_group.group import DayflyGroup
 from dayfly.wire.process_group.member import Member
-from dayfly.wire.process_group.members import MembersChannel, left_key
 
 from .members_here import each, members
 

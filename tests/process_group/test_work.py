@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.process_group.work import DayflyWork, SeveralWorks
+from dayfly.wire.process_group.operations import DayflyWork, SeveralWorks
 
 VALUE = [torch.ones(2)]
 

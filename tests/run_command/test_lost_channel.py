@@ -16,7 +16,7 @@ from dayfly.runs.scripts import launch as scripts
 from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.channels.kinds import Files
 from dayfly.wire.keys import COORDINATOR, Key
 from tests.run_command.scripts import Notes
 from tests.runs import small

@@ -21,7 +21,7 @@ from typing import Any
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.channels.kinds import Files
 from tests.runs import small
 
 _ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from dayfly.life.faults import Fault
 from dayfly.runs.job_record import Record
 from dayfly.runs.settings import Settings
 from dayfly.wire import channels
-from dayfly.wire.channels.abilities import Abilities
-from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.channels.kind import Abilities
+from dayfly.wire.channels.kinds import Files
 from dayfly.wire.collectives import COLLECTIVES, names
 from tests.cli import command
 from tests.runs import small

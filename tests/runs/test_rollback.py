@@ -22,7 +22,7 @@ from dayfly.runs.log_budget import RoundBytes, channel_plan, log_rounds
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kinds.files import Files
+from dayfly.wire.channels.kinds import Files
 from dayfly.wire.keys import COORDINATOR, Key
 from tests.runs import coordinator, small
 

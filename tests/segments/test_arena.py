@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.segments.arena import Arena
+from dayfly.wire.segments.writer import Arena
 
 SIZE = 100
 

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from dayfly.wire.segments import doorbell
-from dayfly.wire.segments.doorbell import Doorbells, futex_number
+from dayfly.wire.segments import segment as doorbell
+from dayfly.wire.segments.segment import Doorbells, futex_number
 
 BELL, OTHER = 3, 4
 SOON_S = 30.0

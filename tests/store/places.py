@@ -17,7 +17,7 @@ from functools import cache
 import pytest
 
 from dayfly.wire.shaped import ShapedStore
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 from tests.channels.kit import kept_port
@@ -39,7 +39,7 @@ def shaped() -> Iterator[Store]:
     """The same behind a line, at rates that nobody notices."""
     with files("/dev/shm") as store:
         fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
-        yield ShapedStore(store, Way(fast))
+        yield ShapedStore(store, ShapedLink(fast))
 
 
 _NUMBERS = itertools.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.wire.stores.object_reads import GAP_BYTES, READ_BYTES, Read, plan_reads, scatter
+from dayfly.wire.stores.object_client import GAP_BYTES, READ_BYTES, Read, plan_reads, scatter
 
 
 def planned(*ranges: tuple[int, int]) -> list[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dayfly.errors import DayflyError
 from dayfly.training.flat import FlatBuffer
-from dayfly.wire.buckets import bucket_ends
+from dayfly.wire.schedule import bucket_ends
 
 
 def test_rows_are_cut_where_the_next_would_be_too_much() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.compression.feedback import Feedback, contributed
 from dayfly.training.flat import FlatBuffer
-from dayfly.wire.codecs import CODECS
+from dayfly.wire.codec import CODECS
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, split
 
@@ -63,7 +63,7 @@ def test_sums_and_what_came_from_others_are_no_contribution() -> None:
     ops = (
         Op(Kind.PUT, other, Name("part", 0, 1)),
         Op(Kind.PUT, other, Name("part", 0, 2)),
-        Op(Kind.HOLD, span, Name("part", 1, 0)),
+        Op(Kind.FETCH, span, Name("part", 1, 0)),
         Op(Kind.REDUCE, span, terms=(None, Name("part", 1, 0))),
         Op(Kind.PUT, Span(2, 4), Name("sum", 0)),
         Op(Kind.GET, other, Name("sum", 1)),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.wire.channels.abilities import Abilities
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.kind import Abilities
 
 
 class Distant(FileChannel):

@@ -8,8 +8,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.engine import Engine
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import Header
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.message import Header, as_bytes
 
 #: Far longer than any test takes: who waits for it was not ended.
 LONG_S = 600.0

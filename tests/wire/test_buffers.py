@@ -6,11 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.buffers import Buffers
+from dayfly.wire.buffers import BufferPool
 
 
 def test_what_was_given_back_is_lent_again() -> None:
-    buffers = Buffers()
+    buffers = BufferPool()
     first = buffers.take(torch.float32, 1000)
     place = first.data_ptr()
     buffers.give(first)
@@ -22,7 +22,7 @@ def test_what_was_given_back_is_lent_again() -> None:
 
 
 def test_nothing_is_lent_too() -> None:
-    buffers = Buffers()
+    buffers = BufferPool()
     empty = buffers.take(torch.float32, 0)
     buffers.give(empty)
     assert empty.shape == (0,)
@@ -34,7 +34,7 @@ def test_lent_blocks_do_not_overlap_and_none_is_kept_beyond_the_most(
     asked: list[tuple[int, int]],
 ) -> None:
     """Each is filled with its number; up to five are out at once, of ever other sizes."""
-    buffers, out, most = Buffers(), [], 0
+    buffers, out, most = BufferPool(), [], 0
     for number, (length, place) in enumerate(asked):
         tensor = buffers.take(torch.int32, length).fill_(number)
         out.append((number, tensor))

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.wire.codec import Codec
-from dayfly.wire.codecs import CODECS
-from dayfly.wire.codecs.int8 import BLOCK
+from dayfly.wire.codec import CODECS, Codec
+from dayfly.wire.codecs import BLOCK
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.schedule import Span
 from tests.collectives.world import World, random_inputs, same_bits, sum_in_order, world

@@ -104,19 +104,19 @@ def test_a_wait_ends_when_the_message_is_there(
 ) -> None:
     """Where the time goes: a peer that sends late is waited for, not downloaded from."""
     late_s = 0.3
-    asked, hold = threading.Event(), channel.hold
+    asked, fetch = threading.Event(), channel.fetch
     spans: list[tuple[str, float, float]] = []
 
     def held(key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         asked.set()
-        return hold(key, expected, timeout_s)
+        return fetch(key, expected, timeout_s)
 
     def send() -> None:
         assert asked.wait(LONG_S)
         time.sleep(late_s)
         play_rank_1(channel, 0)
 
-    monkeypatch.setattr(channel, "hold", held)
+    monkeypatch.setattr(channel, "fetch", held)
     with engine(channel, watch=lambda *span: spans.append(span)) as rank_0:
         sender = threading.Thread(target=send, daemon=True)
         sender.start()

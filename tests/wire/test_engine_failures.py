@@ -63,7 +63,7 @@ def test_a_message_that_does_not_fit_is_an_error_of_its_own(channel: Channel) ->
         rank_0.all_reduce(four(), 0, "grad")
 
 
-@pytest.mark.parametrize("kind", [Kind.PUT, Kind.HOLD, Kind.REDUCE, Kind.DROP])
+@pytest.mark.parametrize("kind", [Kind.PUT, Kind.FETCH, Kind.REDUCE, Kind.DROP])
 def test_an_error_in_one_lane_ends_the_others(channel: Channel, kind: Kind) -> None:
     """Rank 2 of 3 never sends a sum, so the downlink would wait; rank 1's part comes."""
     for peer in (1, 2):

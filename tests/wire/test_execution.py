@@ -14,9 +14,8 @@ from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.execution import Execution
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
-from dayfly.wire.tensors import as_bytes
 from tests.wire.conftest import Distant
 from tests.wire.rank_0 import engine, four, play_rank_1
 

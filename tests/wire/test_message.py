@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import WireError
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.message import DTYPES, Header, checksum, verify
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.message import DTYPES, Header, as_bytes, checksum, verify
 
 operations = st.from_regex(r"[a-z][a-z0-9-]{0,39}", fullmatch=True)
 shapes = st.lists(st.integers(0, 3), max_size=8).map(tuple)

@@ -7,9 +7,8 @@ import pytest
 from dayfly.errors import RequestError, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.keys import Key
-from dayfly.wire.redis.address import Address, Secret
-from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
 from dayfly.wire.redis.layout import PIECE_BYTES, Layout
+from dayfly.wire.redis.server import Address, Secret, check_server, cpu_s, read_info
 
 HERE = Address(host="h", port=1)
 MIB = 2**20

@@ -44,7 +44,7 @@ def test_the_lanes() -> None:
     assert lanes == {
         Kind.PUT: Lane.UPLINK,
         Kind.GET: Lane.DOWNLINK,
-        Kind.HOLD: Lane.DOWNLINK,
+        Kind.FETCH: Lane.DOWNLINK,
         Kind.REDUCE: Lane.COMPUTE,
         Kind.DROP: Lane.COMPUTE,
         Kind.COMPUTE: Lane.COMPUTE,
@@ -58,10 +58,10 @@ READS = {
     "get": ((Op(Kind.GET, A, SUM),), False),
     "get, put the same": ((Op(Kind.GET, A, SUM), Op(Kind.PUT, A, PART)), False),
     "get, put another": ((Op(Kind.GET, A, SUM), Op(Kind.PUT, B, PART)), True),
-    "reduce others'": ((Op(Kind.HOLD, A, PART), Op(Kind.REDUCE, A, terms=(PART,))), False),
-    "reduce own": ((Op(Kind.HOLD, A, PART), Op(Kind.REDUCE, A, terms=(PART, None))), True),
+    "reduce others'": ((Op(Kind.FETCH, A, PART), Op(Kind.REDUCE, A, terms=(PART,))), False),
+    "reduce own": ((Op(Kind.FETCH, A, PART), Op(Kind.REDUCE, A, terms=(PART, None))), True),
     "reduce others', put": ((Op(Kind.REDUCE, A, terms=(PART,)), Op(Kind.PUT, A, SUM)), False),
-    "hold, put": ((Op(Kind.HOLD, A, PART), Op(Kind.PUT, A, SUM)), True),
+    "fetch, put": ((Op(Kind.FETCH, A, PART), Op(Kind.PUT, A, SUM)), True),
 }
 
 

@@ -15,18 +15,16 @@ import torch
 from dayfly.errors import WaitTimeout
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kind import Plan, Site
-from dayfly.wire.channels.kinds.direct import Direct
+from dayfly.wire.channels.kind import ChannelSpec, Site
+from dayfly.wire.channels.kinds import Direct
 from dayfly.wire.collectives import COLLECTIVES
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce
+from dayfly.wire.collectives.k_reduce import scatter_reduce
 from dayfly.wire.engine import Engine
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.message import Header
+from dayfly.wire.keys import EVERYONE, HEADER_BYTES, Key
+from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.shaped import ShapedChannel, ShapedStore, shaped_channel, shaped_store
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores.files import FileStore
-from dayfly.wire.tensors import as_bytes
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 RATES = Rates(up_bytes_per_s=10e6, down_bytes_per_s=20e6, latency_s=0.03)
@@ -63,7 +61,7 @@ def timed_s(action: object) -> float:
 
 
 def test_a_put_takes_its_time_and_is_not_there_before(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(lambda: (put(channel), time.monotonic()))
@@ -84,9 +82,9 @@ def test_what_goes_to_everyone_directly_leaves_once_a_reader(
     site = Site(
         url="tcp://", namespace=Namespace("run", 0), rendezvous=FileStore(tmp_path), token="00" * 32
     )
-    plan = Plan(senders=4, budget_bytes=2**26, ahead_bytes=2**23)
+    plan = ChannelSpec(senders=4, budget_bytes=2**26, ahead_bytes=2**23)
     with kind.create(site, plan) as coordinators, kind.open(site, 0) as plain:
-        channel = ShapedChannel(plain, Way(RATES))
+        channel = ShapedChannel(plain, ShapedLink(RATES))
         assert channel.abilities.direct
         key = Key(0, "sum", 0, destination)
         assert timed_s(lambda: put(channel, key)) >= 0.98 * (0.1 * copies + 0.03)
@@ -95,14 +93,14 @@ def test_what_goes_to_everyone_directly_leaves_once_a_reader(
 
 
 def test_the_first_put_wins_behind_a_line_too(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     assert put(plain)
     assert not put(channel)
 
 
 @pytest.mark.parametrize("as_tensor", [True, False])
 def test_a_get_takes_its_time(plain: Channel, as_tensor: bool) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     plain.put_bytes(KEY, b"x" * 4 * ELEMENTS)
     into = torch.empty(4 * ELEMENTS, dtype=torch.uint8)
     if as_tensor:
@@ -114,7 +112,7 @@ def test_a_get_takes_its_time(plain: Channel, as_tensor: bool) -> None:
 
 
 def test_a_get_takes_its_time_from_when_the_message_came(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     came: list[float] = []
 
     def send() -> None:
@@ -130,20 +128,20 @@ def test_a_get_takes_its_time_from_when_the_message_came(plain: Channel) -> None
 
 
 def test_a_message_that_does_not_come_is_no_traffic(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     with pytest.raises(WaitTimeout):
         channel.get(KEY, torch.empty(ELEMENTS), 0.0)
 
 
 def test_looking_costs_the_latency(plain: Channel) -> None:
-    channel = ShapedChannel(plain, Way(RATES))
+    channel = ShapedChannel(plain, ShapedLink(RATES))
     assert timed_s(lambda: channel.stored([KEY])) >= 0.98 * 0.03
     assert timed_s(lambda: channel.waiting(1)) >= 0.98 * 0.03
 
 
 def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) -> None:
     FileStore(tmp_path / "store").put("data", bytes(1_000_000))
-    way = Way(RATES)
+    way = ShapedLink(RATES)
     channel, store = ShapedChannel(plain, way), ShapedStore(FileStore(tmp_path / "store"), way)
     put(plain)
     into = memoryview(bytearray(1_000_000))
@@ -156,7 +154,7 @@ def test_channel_and_store_share_the_downlink(plain: Channel, tmp_path: Path) ->
 
 
 def test_a_store_takes_its_time(tmp_path: Path) -> None:
-    store = ShapedStore(FileStore(tmp_path), Way(RATES))
+    store = ShapedStore(FileStore(tmp_path), ShapedLink(RATES))
     into = memoryview(bytearray(10**6))
     data = bytes(1_000_000)
     assert timed_s(lambda: store.put("a", data)) >= 0.98 * UP_S
@@ -187,7 +185,7 @@ def test_an_all_reduce_takes_what_virtual_time_says(size: int, tmp_path: Path) -
         coordinators = stack.enter_context(made(tmp_path, senders=size))
         for rank in range(size):
             channel = FileChannel(tmp_path, Namespace("run", 0))
-            shaped = stack.enter_context(ShapedChannel(channel, Way(RATES)))
+            shaped = stack.enter_context(ShapedChannel(channel, ShapedLink(RATES)))
             engine = Engine(shaped, COLLECTIVES["scatter-reduce"], rank, size, timeout_s=30)
             engines.append(stack.enter_context(engine))
         pool = stack.enter_context(ThreadPoolExecutor(size))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.shaping import Line, Rates
+from dayfly.wire.shaping import LinkDirection, Rates
 
 RATE, LATENCY_S = 10e6, 0.04
 #: Tries in real time, until one is not held up by what else the machine does.
@@ -31,11 +31,11 @@ class Clock:
         self.now_s += seconds + self.late_s
 
 
-def line(clock: Clock, rate: float | None = RATE, latency_s: float = 0.0) -> Line:
-    return Line(rate, latency_s, clock=clock, sleep=clock.sleep)
+def line(clock: Clock, rate: float | None = RATE, latency_s: float = 0.0) -> LinkDirection:
+    return LinkDirection(rate, latency_s, clock=clock, sleep=clock.sleep)
 
 
-def transfer(one: Line, clock: Clock, nbytes: int, storing_s: float = 0.0) -> float:
+def transfer(one: LinkDirection, clock: Clock, nbytes: int, storing_s: float = 0.0) -> float:
     """What a transfer takes, with storing beside it, as a put does it."""
     began_s = clock.now_s
     free_s = one.carry(nbytes, one.ask())
@@ -79,7 +79,7 @@ def test_calls_at_once_pay_the_latency_beside_each_other() -> None:
     """Five of 10 ms and 100 ms of latency: 150 ms together, and 550 one after another."""
 
     def together_s() -> float:
-        one = Line(RATE, 0.1)
+        one = LinkDirection(RATE, 0.1)
         begun = threading.Barrier(5)
 
         def call() -> None:
@@ -168,7 +168,7 @@ def test_threads_share_a_line() -> None:
     """In real time: together no faster than the rate, and a small one is not stuck for long."""
 
     def both_s() -> dict[int, float]:
-        one = Line(RATE, 0.0)
+        one = LinkDirection(RATE, 0.0)
         ends_s: dict[int, float] = {}
         began_s = time.monotonic()
 

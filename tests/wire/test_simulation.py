@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
-from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work
+from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Op, Schedule, Span, Work
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Direction, Rank, ServingThread, Shared, Stream
 
 TEN, A, B = Span(0, 10), Name("part", 0, 1), Name("other", 0, 1)
 
 
-def plan(*ops: Op) -> Plan:
-    return Plan(Schedule(ops))
+def plan(*ops: Op) -> CompiledSchedule:
+    return CompiledSchedule(Schedule(ops))
 
 
 def computing(*seconds: float, after: tuple[tuple[int, int | None], ...] = ()) -> Stream:
@@ -166,7 +165,7 @@ def test_alone_does_one_after_another() -> None:
     ops = (
         Op(Kind.PUT, TEN, A),
         Op(Kind.PUT, TEN, B),
-        Op(Kind.HOLD, TEN, A),
+        Op(Kind.FETCH, TEN, A),
         Op(Kind.REDUCE, TEN, terms=(A, None), after=(2,)),
     )
     stream = Stream(plan=plan(*ops), member=1, itemsize=1, alone=True)
@@ -213,8 +212,8 @@ def test_an_effect_waits_for_the_next_period() -> None:
 def test_contributions_are_added_as_they_come() -> None:
     c = Name("part", 2, 1)
     reader = plan(
-        Op(Kind.HOLD, TEN, A),
-        Op(Kind.HOLD, TEN, c),
+        Op(Kind.FETCH, TEN, A),
+        Op(Kind.FETCH, TEN, c),
         Op(Kind.REDUCE, TEN, terms=(A, None, c), after=(0, 1)),
     )
     for early, expected in ((True, 3.0), (False, 4.0)):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire import summation
-from dayfly.wire.buffers import Buffers
+from dayfly.wire.buffers import BufferPool
 from dayfly.wire.schedule import Name
 from dayfly.wire.summation import Summation
 
@@ -18,7 +18,7 @@ SIZE = 3
 PIECE = summation._PIECE_BYTES // 4
 
 
-def lent(buffers: Buffers, value: torch.Tensor) -> torch.Tensor:
+def lent(buffers: BufferPool, value: torch.Tensor) -> torch.Tensor:
     """The value in memory of the buffers."""
     return buffers.take(value.dtype, len(value)).copy_(value)
 
@@ -43,7 +43,7 @@ def test_the_order_of_the_terms_alone_counts(
     expected = values[0].clone()
     for value in values[1:]:
         expected = expected + value
-    buffers = Buffers()
+    buffers = BufferPool()
     total = Summation(terms, buffer, buffers, ours=ours)
     before = buffer.clone()
     kept = [value.clone() for value in values]
@@ -63,7 +63,7 @@ def test_the_order_of_the_terms_alone_counts(
 def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -> None:
     """All but the last of five terms come; the own one is the last."""
     terms: list[Name | None] = [*names(4), None]
-    buffers = Buffers()
+    buffers = BufferPool()
     total = Summation(terms, torch.zeros(SIZE), buffers, ours=True)
     for number, most in zip(order, held, strict=True):
         name = terms[number]
@@ -74,7 +74,7 @@ def test_what_is_added_is_let_go_of(order: Sequence[int], held: Sequence[int]) -
 
 
 def test_a_sum_without_its_last_term_is_a_mistake() -> None:
-    total = Summation(names(2), torch.zeros(SIZE), Buffers(), ours=True)
+    total = Summation(names(2), torch.zeros(SIZE), BufferPool(), ours=True)
     total.add(names(2)[0], torch.ones(SIZE))
     with pytest.raises(AssertionError, match="was never there"):
         total.finish()

@@ -6,8 +6,8 @@ import math
 from functools import cache
 
 from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.k_reduce import scatter_reduce_s
 from dayfly.wire.collectives.pipelined import pipelined_s
-from dayfly.wire.collectives.scatter_reduce import scatter_reduce_s
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 #: Elements of the sums: float32.

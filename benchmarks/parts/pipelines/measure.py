@@ -45,7 +45,7 @@ from dayfly.training.flat import FlatBuffer
 from dayfly.training.replica import build_model
 from dayfly.training.stages.build import build_stage
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.schedule import Kind, Schedule
 
 Json = dict[str, Any]
@@ -223,7 +223,7 @@ def _requests(case: Case, form: Form, taken: Taken) -> tuple[int, int]:
             for span in flat.buckets
         ]
         schedules = [schedule for one in sums for schedule in one.schedules()]
-    return requests(schedules, Kind.PUT), requests(schedules, Kind.GET, Kind.HOLD)
+    return requests(schedules, Kind.PUT), requests(schedules, Kind.GET, Kind.FETCH)
 
 
 def _store_abilities() -> Abilities:

@@ -22,9 +22,9 @@ from benchmarks.parts.pipelines.scale import Scale
 from benchmarks.parts.predictions import AllReduce
 from dayfly.batches import micro_batches
 from dayfly.runs.pipelining import Pipelining
-from dayfly.wire.channels.abilities import Abilities
-from dayfly.wire.pipelines.messages import worthwhile_bytes
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
+from dayfly.wire.pipelines.step import worthwhile_bytes
 from dayfly.wire.schedule import Kind, Schedule, Work
 from dayfly.wire.shaping import Rates
 from dayfly.wire.virtual import Link, simulate

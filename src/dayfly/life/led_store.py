@@ -23,9 +23,9 @@ from dayfly.wire.stores.base import (
     Store,
     StoreError,
     Version,
+    WrappedStore,
 )
 from dayfly.wire.stores.files import FileStore
-from dayfly.wire.stores.wrapped import WrappedStore
 
 #: Which files of a script are kept.
 FILES = "files.json"

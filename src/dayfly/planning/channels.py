@@ -11,8 +11,8 @@ from dayfly.errors import wrong_url
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.lanes import MOST_AT_ONCE
-from dayfly.wire.pipelines.messages import message_bytes, worthwhile_bytes
+from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
+from dayfly.wire.schedule import MOST_AT_ONCE
 from dayfly.wire.shaping import IN_FLIGHT
 from dayfly.wire.streams import Shared
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.planning.profile import LayerBytes
-from dayfly.wire.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
+from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 #: Bytes of an element; the flat buffer is float32 at least, and wider types are rare.
 ITEM_BYTES = 4

@@ -18,7 +18,7 @@ from dayfly.planning.stages import end_s, stage_size, start_s
 from dayfly.planning.traffic import times, together, volume
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace, end_in_order_s
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 
 #: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
 #: what is left at its end.

@@ -43,9 +43,8 @@ from dayfly.wire.collectives.overlapped import (
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.collectives.push_pull import push_pull_bytes, push_pull_requests, push_pull_s
 from dayfly.wire.collectives.ring import chunked_ring_s, ring_bytes, ring_requests
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.lanes import width
-from dayfly.wire.schedule import Span, chunks, split
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.schedule import Span, chunks, split, width
 from dayfly.wire.shaping import PIECE_S
 
 #: Workers whose messages are gone through one by one.

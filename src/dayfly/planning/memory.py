@@ -72,7 +72,7 @@ class Holding:
     the backward pass, of all micro-batches between their passes. work: what one pass needs beside
     them; at least what a layer passes on and gets back. boundary: messages of a cut model that
     come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
-    (`wire/buffers.py`). residual: of compression (`training/compression/feedback.py`). samples:
+    (`wire/summation.py`). residual: of compression (`training/compression/feedback.py`). samples:
     read ahead (`training/slices.py`). validation: what a batch of it passes on. read: the
     checkpoint, until the model is filled. copy: of this worker's share of a checkpoint
     (`life/checkpoints.py`); a stage's is not copied. heap: freed and not given back, and lost

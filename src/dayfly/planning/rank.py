@@ -10,11 +10,11 @@ from dayfly.planning.channels import Means
 from dayfly.planning.flat import ITEM_BYTES
 from dayfly.planning.profile import SizeProfile
 from dayfly.planning.work import direction, processor
-from dayfly.wire.codecs import CODECS
+from dayfly.wire.codec import CODECS
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.push_pull import serve
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.lanes import Plan, width
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.schedule import CompiledSchedule, width
 from dayfly.wire.streams import Direction, Rank, Stream
 
 
@@ -109,7 +109,7 @@ def all_reduce(
     )
 
 
-def alone_or_side_by_side(means: Means, plan: Plan, itemsize: int) -> Lanes:
+def alone_or_side_by_side(means: Means, plan: CompiledSchedule, itemsize: int) -> Lanes:
     """How an execution carries a schedule over this channel."""
     largest = max((len(op.span) for op in plan.schedule if op.name is not None), default=0)
     return {
@@ -121,14 +121,14 @@ def alone_or_side_by_side(means: Means, plan: Plan, itemsize: int) -> Lanes:
 @lru_cache(maxsize=4096)
 def _planned(
     algorithm: str, aggregators: int | None, member: int, members: int, length: int, chunk: int
-) -> Plan:
+) -> CompiledSchedule:
     how = collective(algorithm, aggregators, members)
-    return Plan(how.schedule(member, members, length, chunk=chunk))
+    return CompiledSchedule(how.schedule(member, members, length, chunk=chunk))
 
 
 @lru_cache(maxsize=256)
-def _served(members: int, length: int, chunk: int) -> Plan:
-    return Plan(serve(members, length, chunk=chunk))
+def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
+    return CompiledSchedule(serve(members, length, chunk=chunk))
 
 
 def travelling_bytes(codec: str, length: int) -> int:

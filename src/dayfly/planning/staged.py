@@ -22,11 +22,9 @@ from dayfly.planning.rank import all_reduce, alone_or_side_by_side, limited
 from dayfly.planning.stages import stage_layers, stage_range, stage_size
 from dayfly.planning.uneven import uneven
 from dayfly.planning.work import chain, cut_backward, passed, taking
-from dayfly.wire.lanes import Plan
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
-from dayfly.wire.pipelines.step import Boundary, PipelineStep
-from dayfly.wire.schedule import Op, Schedule, Work
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
+from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
 from dayfly.wire.streams import Rank, Stream
 
 #: A stage's messages come one by one, and each wakes its lanes as those of a sum of two do, of
@@ -82,7 +80,7 @@ class _Stage:
         profile: Profile,
         c: Configuration,
         means: Means,
-        place: Place,
+        place: StageRank,
         sizes: Sequence[SizeProfile],
     ) -> None:
         self._profile = profile
@@ -174,7 +172,7 @@ class _Stage:
 
     def _passage(
         self,
-        plan: Plan,
+        plan: CompiledSchedule,
         name: object,
         after: tuple[tuple[int, int | None], ...],
         seconds: Mapping[Work, float],
@@ -193,7 +191,7 @@ class _Stage:
 
     def _passes(
         self, order: str | None, micros: tuple[MicroBatch, ...], flat_: Flat, *, learns: bool
-    ) -> tuple[Plan, tuple[int, ...]]:
+    ) -> tuple[CompiledSchedule, tuple[int, ...]]:
         """The schedule, and where in it each of the early buckets is whole."""
         layers, cut, stage = self._profile.layers, self._c.cut, self._place.stage
 
@@ -231,14 +229,14 @@ class _Stage:
 @lru_cache(maxsize=1024)
 def _passage_plan(
     layout: Layout,
-    place: Place,
+    place: StageRank,
     order: str | None,
     numbers: tuple[int, ...],
     before: tuple[Boundary, ...],
     behind: tuple[Boundary, ...],
     chunk_bytes: int,
     early: int,
-) -> tuple[Plan, tuple[int, ...]]:
+) -> tuple[CompiledSchedule, tuple[int, ...]]:
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
         layout=layout,
@@ -250,11 +248,13 @@ def _passage_plan(
     )
     schedule = step.schedule()
     if not early:
-        return Plan(schedule), ()
+        return CompiledSchedule(schedule), ()
     return _in_pieces(schedule, Work(BACKWARD, numbers[-1]), early)
 
 
-def _in_pieces(schedule: Schedule, work: Work, early: int) -> tuple[Plan, tuple[int, ...]]:
+def _in_pieces(
+    schedule: Schedule, work: Work, early: int
+) -> tuple[CompiledSchedule, tuple[int, ...]]:
     """The schedule with so many operations more before a pass: pieces of it."""
     at = next(number for number, op in enumerate(schedule) if op.work == work)
     whole = schedule.ops[at]
@@ -268,8 +268,8 @@ def _in_pieces(schedule: Schedule, work: Work, early: int) -> tuple[Plan, tuple[
         return replace(op, after=tuple(one + early * (one >= at) for one in op.after))
 
     ops = (*schedule.ops[:at], *pieces, rest, *map(moved, schedule.ops[at + 1 :]))
-    return Plan(Schedule(ops)), tuple(range(at, at + early))
+    return CompiledSchedule(Schedule(ops)), tuple(range(at, at + early))
 
 
-def _at(plan: Plan, work: Work) -> int:
+def _at(plan: CompiledSchedule, work: Work) -> int:
     return next(number for number, op in enumerate(plan.schedule) if op.work == work)

@@ -10,7 +10,7 @@ from dayfly.wire.schedule import Kind
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared
 
-_TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
+_TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dayfly.catalogue.metering import Moved
 from dayfly.planning.channels import Means
 from dayfly.planning.prediction import Volume
-from dayfly.wire.channels.abilities import Cost
+from dayfly.wire.channels.kind import Cost
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.streams import Rank, Stream

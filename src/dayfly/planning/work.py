@@ -8,9 +8,8 @@ from itertools import pairwise
 
 from dayfly.planning.figures import Affine, Transfer
 from dayfly.planning.profile import SizeProfile
-from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
-from dayfly.wire.schedule import Kind, Op, Schedule, Span, Work
+from dayfly.wire.schedule import CompiledSchedule, Kind, Op, Schedule, Span, Work
 from dayfly.wire.shaping import PIECE_S
 from dayfly.wire.streams import Direction
 
@@ -20,9 +19,9 @@ APART = 0.6180339887498949
 
 
 @lru_cache(maxsize=256)
-def chain(length: int) -> Plan:
+def chain(length: int) -> CompiledSchedule:
     """So many COMPUTE operations, one after another, whose work is counted from 0."""
-    return Plan(
+    return CompiledSchedule(
         Schedule(
             tuple(
                 Op(Kind.COMPUTE, Span(0, 0), work=Work("part", n), after=(n - 1,) if n else ())

@@ -15,11 +15,10 @@ from dayfly.batches import BLOCK_NUMBERS, validation_blocks
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
-from dayfly.wire.buckets import BUCKET_BYTES
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.kind import ChannelKind, Plan
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.schedule import MOST_CHUNKS
+from dayfly.wire.channels.kind import ChannelKind, ChannelSpec
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.schedule import BUCKET_BYTES, MOST_CHUNKS
 from dayfly.wire.segments.layout import ALIGN_BYTES
 
 if TYPE_CHECKING:
@@ -73,14 +72,16 @@ def budget_bytes(settings: FunctionSettings, url: str) -> int:
     return _BUDGET_BYTES if free is None else free // 4
 
 
-def channel_plan(settings: Settings, url: str, round_bytes: RoundBytes) -> Plan:
+def channel_plan(settings: Settings, url: str, round_bytes: RoundBytes) -> ChannelSpec:
     """What a job's channel at a URL is to be made for."""
     budget = budget_bytes(settings, url)
     if settings.log_budget_mib is None:
         budget = min(budget, _BUDGET_BYTES)
     # Of a validation each worker hands in about its share.
     sent = max(round_bytes.sent, -(-round_bytes.gathered // settings.members))
-    return Plan(senders=settings.workers, budget_bytes=budget, ahead_bytes=sent + _AHEAD_BYTES)
+    return ChannelSpec(
+        senders=settings.workers, budget_bytes=budget, ahead_bytes=sent + _AHEAD_BYTES
+    )
 
 
 def replays(settings: Settings, url: str) -> bool:
@@ -93,7 +94,9 @@ def replays(settings: Settings, url: str) -> bool:
     return settings.workers == 1 or (channel_kind(url).abilities.replays and keeps)
 
 
-def log_rounds(settings: Settings, url: str, plan: Plan, round_bytes: RoundBytes) -> int | None:
+def log_rounds(
+    settings: Settings, url: str, plan: ChannelSpec, round_bytes: RoundBytes
+) -> int | None:
     """How many rounds' messages the log may hold; None: there is no log, as nothing is replayed.
 
     Nor has a single worker one. The budget bounds the messages of the round under way, then.

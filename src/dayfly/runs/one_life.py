@@ -40,9 +40,8 @@ from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan as ChannelPlan
-from dayfly.wire.pipelines.layout import Layout
-from dayfly.wire.pipelines.messages import worthwhile_bytes
+from dayfly.wire.channels.kind import ChannelSpec
+from dayfly.wire.pipelines.step import Layout, worthwhile_bytes
 
 
 class OneLife(RunLife[Recorder, Run]):
@@ -92,7 +91,7 @@ class OneLife(RunLife[Recorder, Run]):
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
-    def _planned(self) -> ChannelPlan:
+    def _planned(self) -> ChannelSpec:
         return channel_plan(self._settings, self._channel_url, self._record.round_bytes)
 
     def _check_own(self) -> None:

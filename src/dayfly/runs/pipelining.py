@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from dayfly.batches import MicroBatch
 from dayfly.training.stages.forms import Form
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import MakeOrder
-from dayfly.wire.pipelines.step import Boundary, PipelineStep
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class Pipelining:
 
     def step(
         self,
-        place: Place,
+        place: StageRank,
         order: MakeOrder,
         micros: Sequence[MicroBatch],
         chunk_bytes: int,

@@ -38,7 +38,7 @@ from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.specs.pace import Pace
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -184,7 +184,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         return self._signals.received is not None or self._control.stop_asked()
 
     @abstractmethod
-    def _planned(self) -> Plan:
+    def _planned(self) -> ChannelSpec:
         """What the channel is to be made for; the settings and the channel's URL are known."""
 
     @abstractmethod

@@ -65,7 +65,7 @@ from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.shaped import shaped_channel, shaped_store
-from dayfly.wire.shaping import Way
+from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 
@@ -80,7 +80,7 @@ def main(payload: Json, context: Context) -> Json:
 
 def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
     """What `main` does, with the worker that `make` makes of what `Worker` is made of."""
-    way = Way(task.rates) if task.rates is not None else None
+    way = ShapedLink(task.rates) if task.rates is not None else None
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.checkpoint.step, "start")

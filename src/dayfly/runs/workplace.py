@@ -19,7 +19,7 @@ from dayfly.runs.task import RENDEZVOUS
 from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.stores.base import Store
 
 
@@ -77,7 +77,7 @@ class Workplace:
     def fresh_channel(
         self,
         site: Site,
-        plan: Plan,
+        plan: ChannelSpec,
         *,
         note: Callable[[str], None] | None = None,
         after: str | None = None,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from dayfly.catalogue.metering import FunctionName, Used
 from dayfly.dataclass_json import Range, Real, UnixSeconds, read
-from dayfly.wire.traffic import COUNTERS
+from dayfly.wire.outages import COUNTERS
 
 #: Milliseconds since the beginning of what a record tells of.
 Ms = Annotated[float, Range(-1e12, 1e12)]

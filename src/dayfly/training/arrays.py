@@ -25,8 +25,8 @@ from dayfly.errors import RequestError, in_short
 from dayfly.training.finite import chunks, first_bad_row
 from dayfly.training.order import Indices, permuted
 from dayfly.training.randomness import SPLIT
+from dayfly.wire.message import as_bytes
 from dayfly.wire.stores.base import Buffer, Pieces, Store
-from dayfly.wire.tensors import as_bytes
 
 #: Bytes read over bytes needed, at most, when neighbouring rows are read in one request.
 AMPLIFICATION = 2

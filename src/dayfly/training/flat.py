@@ -29,8 +29,7 @@ from dayfly.errors import DayflyError
 from dayfly.training.devices import device_of
 from dayfly.training.mirror import mirror
 from dayfly.training.moves import Moves
-from dayfly.wire.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
-from dayfly.wire.schedule import Span
+from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, Span, bucket_ends, bucket_spans
 
 
 class FlatBuffer:

@@ -24,8 +24,7 @@ from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext, Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dayfly.errors import Forged
-from dayfly.wire.header import COVERED_BYTES, HEADER_BYTES
-from dayfly.wire.keys import Key
+from dayfly.wire.keys import COVERED_BYTES, HEADER_BYTES, Key
 
 NONCE_BYTES = 12
 #: Up to here a payload is copied behind its key and header, for one call in place of several: a

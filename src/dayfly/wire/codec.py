@@ -1,7 +1,11 @@
-"""What compression has to offer the engine: another form of a span's elements on the wire."""
+"""Interface of a codec, another form of elements on the wire, and the codecs by name.
+
+Every reader gets the same bits from a codec. `codecs` has them; names alone need no torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dayfly.wire.schedule import Span
@@ -21,3 +25,20 @@ class Codec(Protocol):
 
     def decode(self, travelled: torch.Tensor, into_P: torch.Tensor) -> None:
         """The elements again, or what is left of them: the same bits for every reader."""
+
+
+# They are imported when they are made: they need torch, and whoever asks for names does without.
+def _bf16() -> Codec:
+    from dayfly.wire.codecs import Bf16
+
+    return Bf16()
+
+
+def _int8() -> Codec:
+    from dayfly.wire.codecs import Int8
+
+    return Int8()
+
+
+#: Codecs by name; none has state.
+CODECS: dict[str, Callable[[], Codec]] = {"bf16": _bf16, "int8": _int8}

@@ -11,15 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
-from dayfly.wire.buffers import Buffers
+from dayfly.wire.buffers import Buffer, BufferPool
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
 from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
-from dayfly.wire.folds import ADD, Fold
-from dayfly.wire.lanes import MOST_AT_ONCE, Plan
-from dayfly.wire.pieces import Buffer
-from dayfly.wire.schedule import Lane, Name, Op, Schedule, Work
+from dayfly.wire.schedule import MOST_AT_ONCE, CompiledSchedule, Lane, Name, Op, Schedule, Work
+from dayfly.wire.summation import ADD, Fold
 
 
 class Engine(Closing):
@@ -49,7 +47,7 @@ class Engine(Closing):
         self._world_size = world_size
         self._interrupt = interrupt
         self._given_up: BaseException | None = None
-        self._usual: dict[tuple[int, int], Plan] = {}  # with nothing stored, by size
+        self._usual: dict[tuple[int, int], CompiledSchedule] = {}  # with nothing stored, by size
         lanes = () if channel.immediate else (Lane.UPLINK, Lane.DOWNLINK)
         self._carriers = {
             lane: ThreadPoolExecutor(
@@ -64,7 +62,7 @@ class Engine(Closing):
             rank=rank,
             timeout_s=timeout_s,
             check=self.check,
-            buffers=Buffers(),
+            buffers=BufferPool(),
             observe=observe,
             watch=watch,
             carriers=self._carriers,
@@ -134,7 +132,7 @@ class Engine(Closing):
 
     def run(
         self,
-        schedule: Schedule | Plan,
+        schedule: Schedule | CompiledSchedule,
         buffer_P: Buffer,
         step: int,
         operation: str,
@@ -146,7 +144,7 @@ class Engine(Closing):
 
         compute: does the work of its COMPUTE operations, in the caller's thread.
         """
-        plan = schedule if isinstance(schedule, Plan) else Plan(schedule)
+        plan = schedule if isinstance(schedule, CompiledSchedule) else CompiledSchedule(schedule)
         with self._turns:
             Execution(
                 self._setting, plan, buffer_P, step, operation, fold=fold, compute=compute
@@ -168,7 +166,7 @@ class Engine(Closing):
         for pool in self._carriers.values():
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _plan(self, like_P: Buffer, stored: Set[Name] | None) -> Plan:
+    def _plan(self, like_P: Buffer, stored: Set[Name] | None) -> CompiledSchedule:
         shape = like_P.numel(), self._chunk(like_P)
         if stored:
             return self._make(*shape, stored)
@@ -176,8 +174,8 @@ class Engine(Closing):
             self._usual[shape] = self._make(*shape, frozenset())
         return self._usual[shape]
 
-    def _make(self, length: int, chunk: int, stored: Set[Name]) -> Plan:
-        return Plan(
+    def _make(self, length: int, chunk: int, stored: Set[Name]) -> CompiledSchedule:
+        return CompiledSchedule(
             self._collective.schedule(self._rank, self._world_size, length, stored, chunk=chunk)
         )
 

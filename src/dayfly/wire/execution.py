@@ -1,8 +1,8 @@
 """One schedule being run on real bytes.
 
-    uplink     put  put  put ...      carriers: threads that each take the lane's next operation,
-    downlink   hold hold get ...      once what it waits for is done, as long as it is less than
-    compute    reduce  drop ...       `in_flight` from the first that is not done itself;
+    uplink     put   put  put ...     carriers: threads that each take the lane's next operation,
+    downlink   fetch get  get ...     once what it waits for is done, as long as it is less than
+    compute    reduce  drop  ...      `in_flight` from the first that is not done itself;
                                       the caller's thread is the compute lane
 
 Operations of a lane start in their order. Several requests are under way at once in each direction,
@@ -26,17 +26,23 @@ from typing import TypeVar
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.wire.buffers import Buffers
+from dayfly.wire.buffers import Buffer, BufferPool
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
-from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.lanes import Plan, Row, width
-from dayfly.wire.message import Header
-from dayfly.wire.pieces import Buffer
-from dayfly.wire.schedule import Kind, Lane, Name, Op, Span, Work
-from dayfly.wire.summation import Summation
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.schedule import (
+    CompiledSchedule,
+    Kind,
+    Lane,
+    LaneQueue,
+    Name,
+    Op,
+    Span,
+    Work,
+    width,
+)
+from dayfly.wire.summation import ADD, Fold, Summation
 
 #: Longest wait between two looks whether waiting is still of use, in seconds.
 LOOK_UP_S = 0.2
@@ -65,7 +71,7 @@ class Setting:
     rank: int
     timeout_s: float
     check: Callable[[], None]
-    buffers: Buffers
+    buffers: BufferPool
     observe: Callable[[Op], None] | None
     watch: Watch | None
     carriers: Mapping[Lane, Executor]
@@ -81,7 +87,7 @@ class Execution:
     def __init__(
         self,
         setting: Setting,
-        plan: Plan,
+        plan: CompiledSchedule,
         buffer_P: Buffer,
         step: int,
         operation: str,
@@ -112,7 +118,7 @@ class Execution:
         self._lock = threading.Lock()
         left = list(plan.waits_for)
         self._lanes = {
-            lane: Row(positions, left, self._width(lane), self._lock)
+            lane: LaneQueue(positions, left, self._width(lane), self._lock)
             for lane, positions in (plan.lanes if setting.carriers else {}).items()
         }
 
@@ -154,14 +160,14 @@ class Execution:
         if self._error is not None:
             raise self._error
 
-    def _compute(self, lane: Row) -> None:
+    def _compute(self, lane: LaneQueue) -> None:
         while not lane.over:
             if (at := lane.take(LOOK_UP_S)) is not None:
                 self._perform(at)
             else:
                 self._look()
 
-    def _carry(self, lane: Row) -> None:
+    def _carry(self, lane: LaneQueue) -> None:
         try:
             while (at := lane.take(None)) is not None:
                 self._perform(at)
@@ -183,7 +189,7 @@ class Execution:
                 self._put(op)
             case Kind.GET:
                 self._get(_named(op), op.span)
-            case Kind.HOLD:
+            case Kind.FETCH:
                 self._hold(_named(op), op.span)
             case Kind.REDUCE:
                 self._sum(at).finish()
@@ -246,20 +252,20 @@ class Execution:
         """A message beside the buffer: lent by the channel, or in memory of our own."""
         key = self._key(name)
         form = self._codec.form(len(span)) if self._codec else (self._buffer_P.dtype, (len(span),))
-        if not self._channel.lends:
+        if not self._channel.zero_copy:
             dtype, shape = form
             held = self._buffers.take(dtype, math.prod(shape)).view(shape)
             self._read(key, held)
             return held
         header = Header(key.operation, *form)
         began = time.monotonic()
-        held, there = self._wait(key, lambda some_s: self._channel.hold(key, header, some_s))
+        held, there = self._wait(key, lambda some_s: self._channel.fetch(key, header, some_s))
         self._spent("wait", began, there)
         self._spent("download", there, time.monotonic())
         return held
 
     def _give_back(self, held: torch.Tensor) -> None:
-        if not self._channel.lends:
+        if not self._channel.zero_copy:
             self._buffers.give(held.view(-1))
 
     def _read(self, key: Key, into: torch.Tensor) -> None:
@@ -273,7 +279,7 @@ class Execution:
             if at not in self._sums:
                 op = self._ops[at]
                 own_P = self._view(op.span)
-                ours = self._codec is not None or not self._channel.lends
+                ours = self._codec is not None or not self._channel.zero_copy
                 self._sums[at] = Summation(
                     op.terms, own_P, self._setting.buffers, ours=ours, fold=self._fold
                 )

@@ -1,23 +1,25 @@
-"""Headers of messages: what the bytes are, and whether they are what was sent.
+"""Messages of tensors: headers, checks of what arrives, and tensors as the bytes that travel.
 
-Their layout is told in `header`. In memory that is its user's alone a checksum seals a message
-against damage; what others can write to is sealed by `authentication`.
+The layout of a header is in `keys`. In memory that belongs to one user alone a checksum protects a
+message against damage; where others can write, `authentication` does. What arrives in pieces is
+authenticated and copied once, from the memory of the client to the tensor.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 import xxhash
 
 from dayfly.errors import WireError
 from dayfly.wire.authentication import Authenticator, Checking
-from dayfly.wire.header import AUTHENTICATED, CHECKSUM, HEADER_BYTES, Fields
-from dayfly.wire.keys import Key
+from dayfly.wire.keys import AUTHENTICATED, CHECKSUM, HEADER_BYTES, Fields, Key
 
 #: Bytes of the header before its checksum.
 _SUMMED_BYTES = HEADER_BYTES - 8
@@ -190,3 +192,83 @@ def _covered(header: Header, seal: int) -> bytes:
     if header.dtype not in _NUMBERS:
         raise WireError(f"{header}: at most elements of {DTYPES}")
     return Fields(seal, _NUMBERS[header.dtype], header.operation, header.shape).pack()
+
+
+def as_bytes(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous CPU tensor, without a copy; writing to them writes the tensor."""
+    address, size = address_of(tensor), tensor.nbytes
+    if not size:
+        return memoryview(b"")
+    # Several times as fast as by way of views of the tensor, and this is done for every message.
+    array = _bytes_type(size).from_address(address)
+    # The tensor is to live as long as its bytes are in use; mypy knows no attributes of arrays.
+    array.owner = tensor  # type: ignore[attr-defined]
+    return memoryview(array).cast("B")
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where in memory a contiguous CPU tensor begins."""
+    if not tensor.is_cpu or not tensor.is_contiguous():
+        raise ValueError(f"bytes of a tensor on {tensor.device}, strides {tensor.stride()}")
+    return tensor.data_ptr()
+
+
+@lru_cache(maxsize=256)
+def _bytes_type(size: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
+    """Kept, as it takes long to make one."""
+    return ctypes.c_ubyte * size
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message that a store has. size: of header and payload; pieces: the bytes, in order.
+
+    requests: that it took to get it, more than one where it is stored in parts.
+    """
+
+    size: int
+    pieces: Iterable[memoryview]
+    requests: int = 1
+
+
+def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> None:
+    """Read a message into a contiguous CPU tensor.
+
+    Raises WireError, saying what was expected and found; the tensor is not defined then.
+    """
+    expected = Header(opening.key.operation, into.dtype, tuple(into.shape))
+    target, done, size = address_of(into), 0, into.nbytes
+    checking: Checking | None = None
+    head = b""
+    for piece in incoming.pieces:
+        rest = piece
+        if checking is None:
+            missing = HEADER_BYTES - len(head)
+            head, rest = head + bytes(piece[:missing]), piece[missing:]
+            if len(head) < HEADER_BYTES:
+                continue
+            checking = _begin(head, incoming.size, expected, opening)
+        if rest.nbytes:
+            if done + rest.nbytes > size:
+                raise WireError(f"expected {expected}, found more bytes than that")
+            checking.update(rest)
+            ctypes.memmove(target + done, np.frombuffer(rest, np.uint8).ctypes.data, rest.nbytes)
+            done += rest.nbytes
+    if checking is None:
+        checking = _begin(head, incoming.size, expected, opening)
+    if done != size:
+        raise WireError(f"expected {expected}, found {done} bytes of it")
+    checking.finish()
+
+
+def receive_bytes(incoming: Incoming, opening: Opening) -> bytes:
+    """Read a message of dtype uint8 and one dimension, whatever its size. Raises WireError."""
+    return opening.plain(b"".join(incoming.pieces))
+
+
+def _begin(head: bytes, size: int, expected: Header, opening: Opening) -> Checking:
+    """Raise WireError unless the header, as far as it came, is of the message that is expected."""
+    checking = opening.begin(head, expected)
+    if size != HEADER_BYTES + expected.nbytes:
+        raise WireError(f"expected {expected}, found {size - HEADER_BYTES} bytes of it")
+    return checking

@@ -3,17 +3,25 @@
 A collective is a pure function from (rank, world size, length) to a `Schedule`. The engine runs it
 on real bytes, `virtual.simulate` runs the same list in virtual time.
 
-Every operation occupies a lane: PUT the uplink, GET and HOLD the downlink, all others compute.
+Every operation occupies a lane: PUT the uplink, GET and FETCH the downlink, all others compute.
 A lane starts its operations in the order of the list, each when all of its `after` are done, and
-several requests at once where its channel takes them well (`Abilities.in_flight`). One whose
-message is not there yet lets those pass that were started after it, so they may be done in another
-order: what an operation needs stands in its `after`. An operation at a time, in the order of the
-list, comes to an end, too, if every rank does so, as over a channel in memory.
+several requests at once where the channel handles them well (`Abilities.in_flight`). An operation
+whose message has not arrived lets later ones pass, so they may finish in another order: what an
+operation needs stands in its `after`. One operation at a time, in the order of the list, comes to
+an end, too, if every rank does so, as over a channel in memory.
+
+`CompiledSchedule` and `LaneQueue` are what engine and simulation run. `bucket_ends` and
+`bucket_spans` cut a flat buffer that goes out while it is still being filled:
+
+    sizes   |1|1|5|30|2|2|      at most 4 in the first bucket, 8 in the others
+    buckets |1|1|5|30|2|2|      a size is never cut
+            '---'-'--'---'
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -26,7 +34,7 @@ class Kind(Enum):
 
     PUT = "put"  # upload the buffer's span as the message `name`
     GET = "get"  # download the message `name` into the buffer's span
-    HOLD = "hold"  # download the message `name` beside the buffer, for a REDUCE
+    FETCH = "fetch"  # download the message `name` beside the buffer, for a REDUCE
     REDUCE = "reduce"  # sum `terms` in their order into the buffer's span; None: the span itself
     DROP = "drop"  # remove the messages `terms`, which nobody needs any more
     COMPUTE = "compute"  # do `work`, which is not the wire's, with what is in the buffer
@@ -40,7 +48,7 @@ class Lane(Enum):
     COMPUTE = "compute"
 
 
-_LANES = {Kind.PUT: Lane.UPLINK, Kind.GET: Lane.DOWNLINK, Kind.HOLD: Lane.DOWNLINK}
+_LANES = {Kind.PUT: Lane.UPLINK, Kind.GET: Lane.DOWNLINK, Kind.FETCH: Lane.DOWNLINK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +176,160 @@ def check_rank(rank: int, world_size: int) -> None:
 def alone(length: int) -> Schedule:
     """The all-reduce of one rank: its own term is the sum, and nothing is sent."""
     return Schedule((Op(Kind.REDUCE, Span(0, length), terms=(None,)),))
+
+
+#: Collectives that an engine runs at once, at most, where they take the time of a link.
+MOST_AT_ONCE = 4
+#: A lane is full with so many times what it would hold in small chunks: of large messages fewer are
+#: under way, as each takes memory.
+_FULL_CHUNKS = 8
+
+
+def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
+    """Operations of a lane under way at once: fewer if they are so large that few fill it.
+
+    in_flight, chunk_bytes: the channel's abilities. largest_bytes: of a message of the schedule.
+    """
+    enough = _FULL_CHUNKS * in_flight * chunk_bytes // max(1, largest_bytes)
+    return min(in_flight, max(2, enough))
+
+
+class CompiledSchedule:
+    """A schedule made ready: which operations are a lane's, and who waits for whom."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        order = {lane: number for number, lane in enumerate(Lane)}
+        #: Of each operation, its lane's number in `Lane`.
+        self.numbers = tuple(order[op.lane] for op in schedule)
+        self.lanes = {
+            lane: tuple(at for at, its in enumerate(self.numbers) if its == number)
+            for lane, number in order.items()
+        }
+        self.waits_for = tuple(len(op.after) for op in schedule)
+        self.sums = {
+            name: at
+            for at, op in enumerate(schedule)
+            if op.kind is Kind.REDUCE
+            for name in op.terms
+            if name is not None
+        }
+        dependents: list[list[int]] = [[] for _ in schedule]
+        for at, op in enumerate(schedule):
+            for earlier in op.after:
+                dependents[earlier].append(at)
+        self.dependents = tuple(map(tuple, dependents))
+
+
+class LaneQueue:
+    """The operations of a lane in their order, each to be taken by one thread.
+
+    left: how many others each waits for, by position in the schedule. width: how many may be under
+    way, from the first that is not done. lock: the execution's; held by the caller but for `take`.
+    """
+
+    def __init__(
+        self, positions: Sequence[int], left: list[int], width: int, lock: threading.Lock
+    ) -> None:
+        self.width = min(width, len(positions))
+        self._positions = positions
+        self._places = {at: place for place, at in enumerate(positions)}
+        self._left = left
+        self._finished = [False] * len(positions)
+        self._first = 0
+        self._next = 0
+        self._ended = False
+        self._changed = threading.Condition(lock)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to take."""
+        return self._ended or self._next >= len(self._positions)
+
+    def take(self, timeout_s: float | None) -> int | None:
+        """The next operation, once it may start; None if there is none left, or none in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.over or self._may_start(), timeout_s)
+            if self.over or not self._may_start():
+                return None
+            self._next += 1
+            self._tell()
+            return self._positions[self._next - 1]
+
+    def finish(self, at: int) -> None:
+        """An operation is done: others may be under way instead, if it was the first."""
+        self._finished[self._places[at]] = True
+        while self._first < len(self._finished) and self._finished[self._first]:
+            self._first += 1
+        self._tell()
+
+    def meet(self, at: int) -> None:
+        """One of those that an operation waits for is done."""
+        self._left[at] -= 1
+        self._tell()
+
+    def end(self) -> None:
+        """Nothing is to be taken any more."""
+        self._ended = True
+        self._changed.notify_all()
+
+    def _may_start(self) -> bool:
+        return (
+            self._next < min(self._first + self.width, len(self._positions))
+            and not self._left[self._positions[self._next]]
+        )
+
+    def _tell(self) -> None:
+        if self.over:
+            self._changed.notify_all()
+        elif self._may_start():
+            self._changed.notify()
+
+
+#: Sizes of buckets, in bytes, as in torch's DDP: the first small, so that it can go out early.
+FIRST_BUCKET_BYTES = 2**20
+BUCKET_BYTES = 25 * 2**20
+
+
+def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
+    """Where to cut a row of sizes: how many of them are in each bucket and those before it.
+
+    Each bucket has at least one, and at most `first` (the first one) or `most` in sum if it has
+    more than one.
+    """
+    ends: list[int] = []
+    room = 0
+    for number, size in enumerate(sizes):
+        if number and size > room:
+            ends.append(number)
+            room = most
+        elif not number:
+            room = first
+        room -= size
+    return [*ends, len(sizes)]
+
+
+def bucket_spans(
+    sizes: Sequence[int], ends: Sequence[int], length: int, *, apart: bool
+) -> tuple[list[int], tuple[Span, ...]]:
+    """Where the buckets lie in a flat buffer.
+
+    Args:
+        sizes: elements of each parameter, in the order in which they become ready.
+        ends: how many of them are in each bucket and those before it.
+        length: elements of the whole buffer.
+        apart: whether what follows the parameters is a span of its own, or part of the last one.
+
+    Returns:
+        The number of each parameter's bucket; the span of each bucket.
+    """
+    spans: list[Span] = []
+    bucket_of: list[int] = []
+    start = 0
+    for end in ends:
+        stop = sum(sizes[:end])
+        bucket_of += [len(spans)] * (end - len(bucket_of))
+        spans.append(Span(start, stop))
+        start = stop
+    spans.append(Span(start, length) if apart else Span(spans.pop().start, length))
+    return bucket_of, tuple(spans)

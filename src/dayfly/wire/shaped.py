@@ -15,12 +15,10 @@ from typing import Any, BinaryIO, TypeVar
 import torch
 
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import Key
+from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.message import Header
-from dayfly.wire.shaping import IN_FLIGHT, Line, Way
-from dayfly.wire.stores.base import Buffer, Pieces, Store, Version, size_of
-from dayfly.wire.stores.wrapped import WrappedStore
+from dayfly.wire.shaping import IN_FLIGHT, LinkDirection, ShapedLink
+from dayfly.wire.stores.base import Buffer, Pieces, Store, Version, WrappedStore, size_of
 
 Result = TypeVar("Result")
 
@@ -31,12 +29,12 @@ _AT_ONCE_S = 0.001
 class ShapedChannel(Channel):
     """Any channel, at the rates of `way`; closed with this one."""
 
-    def __init__(self, channel: Channel, way: Way) -> None:
+    def __init__(self, channel: Channel, way: ShapedLink) -> None:
         super().__init__(channel.namespace)
         self.abilities = channel.abilities
         if channel.immediate:
             self.abilities = replace(channel.abilities, in_flight=IN_FLIGHT)
-        self.lends = channel.lends
+        self.zero_copy = channel.zero_copy
         self.traffic = channel.traffic
         self._channel = channel
         self._way = way
@@ -64,10 +62,10 @@ class ShapedChannel(Channel):
             lambda: (into.nbytes, self._channel.get(key, into, timeout_s)), lambda nbytes: nbytes
         )[1]
 
-    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+    def fetch(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         """As `get`."""
         return self._down(
-            lambda: self._channel.hold(key, expected, timeout_s), lambda held: held.nbytes
+            lambda: self._channel.fetch(key, expected, timeout_s), lambda held: held.nbytes
         )
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
@@ -132,7 +130,7 @@ class ShapedStore(WrappedStore):
     A put is stored at once, and returns when its bytes had their time.
     """
 
-    def __init__(self, store: Store, way: Way) -> None:
+    def __init__(self, store: Store, way: ShapedLink) -> None:
         super().__init__(store)
         self._way = way
 
@@ -176,7 +174,7 @@ class ShapedStore(WrappedStore):
 class _ShapedStream(io.RawIOBase):
     """A stream of an object, at the rate of a line."""
 
-    def __init__(self, stream: BinaryIO, line: Line) -> None:
+    def __init__(self, stream: BinaryIO, line: LinkDirection) -> None:
         self._stream = stream
         self._line = line
 
@@ -201,11 +199,11 @@ class _ShapedStream(io.RawIOBase):
         super().close()
 
 
-def shaped_channel(channel: Channel, way: Way | None) -> Channel:
+def shaped_channel(channel: Channel, way: ShapedLink | None) -> Channel:
     """The channel at the end of the way; as it is without one."""
     return channel if way is None else ShapedChannel(channel, way)
 
 
-def shaped_store(store: Store, way: Way | None) -> Store:
+def shaped_store(store: Store, way: ShapedLink | None) -> Store:
     """The store at the end of the way; as it is without one."""
     return store if way is None else ShapedStore(store, way)

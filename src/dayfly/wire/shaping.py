@@ -65,7 +65,7 @@ class _Row(threading.local):
     returned_s = float("-inf")
 
 
-class Line:
+class LinkDirection:
     """One direction. All threads of a function share it.
 
     rate_bytes_per_s: None: no time for bytes, the latency alone. clock, sleep: for tests.
@@ -120,7 +120,7 @@ class Line:
             self._sleep(left_s)
 
 
-class Way:
+class ShapedLink:
     """A function's way to the store and back; its channel and its store share them.
 
     clock, sleep: for tests.
@@ -133,8 +133,8 @@ class Way:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.up = Line(rates.up_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
-        self.down = Line(rates.down_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
+        self.up = LinkDirection(rates.up_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
+        self.down = LinkDirection(rates.down_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
         self._latency_s = rates.latency_s
         self._clock = clock
         self._sleep = sleep

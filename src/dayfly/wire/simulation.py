@@ -22,10 +22,9 @@ from collections.abc import Hashable, Sequence
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.processor import Cores, Processor
 from dayfly.wire.schedule import Kind, Name, Op
-from dayfly.wire.streams import ALONE, Moments, Rank, Shared
-from dayfly.wire.under_way import COMPUTE, DOWN, UP, Line, Live, Row
+from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, Line, Live, Moments, Rank, Row, Shared
 
-_TRANSFERS = (Kind.PUT, Kind.GET, Kind.HOLD)
+_TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
 
 def run(ranks: Sequence[Rank], shared: Shared = ALONE) -> tuple[tuple[Moments, ...], ...]:
@@ -210,7 +209,7 @@ class _Run:
         rank, op = self._ranks[one.rank], one.ops[position]
         size = one.nbytes(op)
         cpu_s = one.stream.message_s + rank.down.cpu_s + rank.down.cpu_s_per_byte * size
-        if rank.early and op.kind is Kind.HOLD:
+        if rank.early and op.kind is Kind.FETCH:
             cpu_s += size * rank.reduce_s_per_byte
         one.parts[position] = 1
         if cpu_s or rank.processor.stands_still:

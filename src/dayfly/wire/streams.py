@@ -1,14 +1,14 @@
-"""What runs in virtual time: each rank's streams, its lines and its processor. See `simulation`."""
+"""Streams of operations in virtual time: what each rank runs, and its state. See `simulation`."""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from dayfly.wire.lanes import Plan
 from dayfly.wire.processor import Processor
-from dayfly.wire.schedule import Work
+from dayfly.wire.schedule import CompiledSchedule, Lane, Op, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Stream:
     message, beside what its direction says. work_s: the same of a COMPUTE; None: nothing.
     """
 
-    plan: Plan
+    plan: CompiledSchedule
     name: Hashable = None
     member: int = 0
     members: int = 1
@@ -120,3 +120,141 @@ class Moments:
     start_s: Sequence[float]
     free_s: Sequence[float]
     done_s: Sequence[float]
+
+
+#: Numbers of the lanes, as `CompiledSchedule.numbers` has them.
+UP, DOWN, COMPUTE = range(3)
+
+
+class Row:
+    """One lane of one stream: operations by position, from the first that is not over."""
+
+    __slots__ = ("first", "over", "queue", "started", "width")
+
+    def __init__(self, queue: Sequence[int], width: int) -> None:
+        self.queue = queue
+        self.width = width
+        self.started = 0
+        self.first = 0
+        self.over: set[int] = set()
+
+    def finish(self, position: int) -> None:
+        """An operation is over: others may be under way instead, if it was the first."""
+        over, queue = self.over, self.queue
+        over.add(position)
+        while self.first < len(queue) and queue[self.first] in over:
+            over.remove(queue[self.first])
+            self.first += 1
+
+
+class Live:
+    """A stream that is run."""
+
+    __slots__ = (
+        "begun", "done", "free", "gates", "lane", "left", "number", "opens", "ops",
+        "parts", "rank", "rows", "start", "stream", "unmet",
+    )  # fmt: skip
+
+    def __init__(self, rank: int, number: int, stream: Stream) -> None:
+        plan = stream.plan
+        self.rank = rank
+        self.number = number
+        self.stream = stream
+        self.lane = plan.numbers
+        self.ops = plan.schedule.ops
+        self.unmet = list(plan.waits_for)
+        self.start, self.free, self.done = ([math.nan] * len(self.ops) for _ in range(3))
+        self.parts: dict[int, int] = {}  # of a download, what is not over
+        self.left = len(self.ops)
+        self.gates = len(stream.after)
+        self.opens: dict[int | None, list[Live]] = {}
+        self.begun = False
+        if stream.alone:
+            alone = Row(range(len(self.ops)), 1)
+            self.rows = (alone, alone, alone)
+        else:
+            self.rows = (
+                Row(plan.lanes[Lane.UPLINK], stream.in_flight),
+                Row(plan.lanes[Lane.DOWNLINK], stream.in_flight),
+                Row(plan.lanes[Lane.COMPUTE], 1),
+            )
+
+    def nbytes(self, op: Op) -> int:
+        """What an operation's elements take on the way, without the header."""
+        length = op.span.stop - op.span.start
+        travelling = self.stream.travelling
+        return length * self.stream.itemsize if travelling is None else travelling(length)
+
+
+#: Of a message on a line: stream, position, seconds of a piece, and how many pieces.
+Pieces = tuple[int, int, float, int]
+
+
+class Line:
+    """One direction of one rank: who asked for it, and when; what is left of each.
+
+    busy: whether it carries a piece, and carries: of what, with the pieces that are left after it.
+    As long as those that are under way take turns, nothing comes of it, and `go_on` goes through
+    their pieces at once; whoever asks meanwhile brings the line `back_to` that moment. alarm: the
+    latest time at which it was to be looked at, by number.
+    """
+
+    __slots__ = ("_before", "_last_s", "alarm", "asked", "busy", "carries", "way", "which")
+
+    def __init__(self, which: int, way: Direction) -> None:
+        self.which = which
+        self.way = way
+        self.busy = False
+        self.alarm = 0
+        self.carries: Pieces = (0, 0, 0.0, 0)
+        # (when, stream, position, seconds of a piece, pieces, whether one of them was carried)
+        self.asked: list[tuple[float, int, int, float, int, bool]] = []
+        self._before = (0.0, self.carries, self.asked)  # when `go_on` began, and with what
+        self._last_s = -math.inf  # when the last piece begins that it went through to
+
+    def ask(self, now_s: float, message: Pieces, *, begun: bool = False) -> None:
+        """For a turn. begun: whether pieces of it were carried."""
+        heapq.heappush(self.asked, (now_s, *message, begun))
+
+    def take(self) -> bool:
+        """Carry a piece of whoever asked first; returns whether it is its first."""
+        _, number, position, each_s, pieces, begun = heapq.heappop(self.asked)
+        self.carries = number, position, each_s, pieces - 1
+        self.busy = True
+        return not begun
+
+    def go_on(self, now_s: float) -> float:
+        """From the piece that begins now to the end of a message, or to where another begins.
+
+        Returns when the piece ends that is under way then.
+        """
+        self._before = now_s, self.carries, self.asked.copy()
+        return self._turns(now_s, math.inf)
+
+    def is_ahead(self, now_s: float) -> bool:
+        """Whether it went through to a piece that does not begin before this moment."""
+        return self.busy and self._last_s >= now_s
+
+    def back_to(self, now_s: float) -> float:
+        """To the piece that is under way at this moment; returns when it ends."""
+        begins_s, self.carries, self.asked = self._before
+        ends_s = self._turns(begins_s, now_s)
+        self._last_s = -math.inf
+        return ends_s
+
+    def _turns(self, begins_s: float, until_s: float) -> float:
+        asked = self.asked
+        number, position, each_s, left = self.carries
+        self._last_s = -math.inf
+        ends_s = begins_s + each_s
+        while left and ends_s < until_s:
+            again = ends_s, number, position, each_s, left, True
+            if asked and asked[0] < again:
+                if not asked[0][-1]:
+                    break
+                _, number, position, each_s, left, _ = heapq.heapreplace(asked, again)
+            left -= 1
+            self._last_s = ends_s
+            ends_s += each_s
+        self.carries = number, position, each_s, left
+        return ends_s

@@ -1,15 +1,31 @@
-"""Sums in a fixed order, from terms that come in any; also products, and the like."""
+"""Sums of the ranks' terms, in a fixed order whatever the order in which they arrive.
+
+Other reductions (products, minima, bits) go the same way: see `Fold`.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
-from dayfly.wire.buffers import Buffers
-from dayfly.wire.folds import ADD, Fold
+from dayfly.wire.buffers import BufferPool
 from dayfly.wire.schedule import Name
+
+
+class Fold(Protocol):
+    """As `torch.add`, `mul`, `minimum`, `maximum`, `bitwise_and`, `bitwise_or`, `bitwise_xor`."""
+
+    def __call__(
+        self, input: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor
+    ) -> torch.Tensor: ...
+
+
+#: What sums are made with, and the only one of codecs and of servers that sum.
+ADD: Fold = torch.add
+
 
 #: Terms are added in pieces of so many bytes, which stay in the processor's cache.
 _PIECE_BYTES = 2**18
@@ -29,7 +45,7 @@ class Summation:
         self,
         terms: Sequence[Name | None],
         own_P: torch.Tensor,
-        buffers: Buffers,
+        buffers: BufferPool,
         *,
         ours: bool,
         fold: Fold = ADD,

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from dayfly.wire.lanes import Plan
-from dayfly.wire.schedule import Op, Schedule, Work
+from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Direction, Rank, Stream
 
@@ -67,7 +66,7 @@ def simulate(
         Rank(
             streams=[
                 Stream(
-                    plan=Plan(schedule),
+                    plan=CompiledSchedule(schedule),
                     member=number,
                     members=len(schedules),
                     itemsize=itemsize,

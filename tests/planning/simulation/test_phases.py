@@ -8,7 +8,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.simulation.phases import Summing, length_s
 from dayfly.planning.simulation.ways import Line, Way, left_of_bandwidth
 from dayfly.wire.collectives import collective
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.streams import Direction
 from dayfly.wire.virtual import Link, finish_s, simulate
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, BinaryIO
 
+from dayfly.wire.outages import Traffic
 from dayfly.wire.stores.base import (
     Buffer,
     ObjectInfo,
@@ -21,7 +22,6 @@ from dayfly.wire.stores.base import (
     missing,
     size_of,
 )
-from dayfly.wire.traffic import Traffic
 
 _TABLE = "create table if not exists objects (name text primary key, version text, data blob)"
 

@@ -24,9 +24,8 @@ import numpy as np
 from benchmarks.parts.papers.funcpipe.setting import BASE_MIB, MIB, MICRO_BATCH, Setting
 from benchmarks.parts.papers.models import BACKWARD, Layer, together
 from benchmarks.parts.papers.sums import sum_s
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, PipelineStep
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, simulate
 
@@ -85,7 +84,7 @@ def parts_s(
     schedules = [
         PipelineStep(
             layout=layout,
-            place=Place(stage, 0),
+            place=StageRank(stage, 0),
             order=fill_drain(stage, stages, numbers),
             before=between[stage - 1] if stage else {},
             behind=between[stage] if stage < stages - 1 else {},

@@ -21,9 +21,8 @@ from benchmarks.parts.papers.hydrozoa.workers import (
 )
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, merged, together
 from dayfly.planning.formulas.hydrozoa import samples_per_usd, synchronisation_s
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, PipelineStep
+from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import Schedule, Work
 from dayfly.wire.virtual import Link, simulate
 
@@ -129,7 +128,7 @@ def _pipeline(parts: Sequence[Layer], size: int, count: int) -> list[Schedule]:
     return [
         PipelineStep(
             layout=layout,
-            place=Place(stage, 0),
+            place=StageRank(stage, 0),
             order=fill_drain(stage, len(parts), numbers),
             before=between[stage - 1] if stage else {},
             behind=between[stage] if stage < len(parts) - 1 else {},

@@ -15,7 +15,7 @@ from itertools import pairwise
 from dayfly.planning.channels import Means
 from dayfly.planning.profile import SizeProfile
 from dayfly.planning.work import direction
-from dayfly.wire.header import HEADER_BYTES
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.streams import Direction
 
 

@@ -34,13 +34,12 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key
 from dayfly.wire.keys import Key
-from dayfly.wire.message import Header
+from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.schedule import MOST_CHUNKS, Kind
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Way
+from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
 from dayfly.wire.summation import add_up
-from dayfly.wire.tensors import as_bytes
 
 #: Before a row: longer than the period after which a function gets its share of the CPU anew.
 _PAUSE_S = 0.03
@@ -93,7 +92,7 @@ def main(payload: Json, context: Context) -> Json:
     """The handler, of both ranks."""
     task = Task.load(payload["task"])
     request = Request(**{**payload["request"], "sizes": tuple(payload["request"]["sizes"])})
-    way = Way(task.rates) if task.rates is not None else None
+    way = ShapedLink(task.rates) if task.rates is not None else None
     site = site_of(task.channel, open_store(task.store), task.run, task.generation, task.token)
     with shaped_channel(channel_kind(task.channel).open(site, task.rank), way) as channel:
         end = _End(task, request, channel)
@@ -216,7 +215,7 @@ class _End:
             for number, key in enumerate(keys):
                 # As a collective does: it holds the terms that it adds, and gets what is to stay.
                 if number % 2:
-                    self._channel.hold(key, header, timeout_s)
+                    self._channel.fetch(key, header, timeout_s)
                 else:
                     self._channel.get(key, self._memory[:size], timeout_s)
             wall_s, cpu_s = time.perf_counter() - began, time.process_time() - whole
@@ -276,7 +275,7 @@ class _End:
                 if number and own:  # the other had the sums before these when it began these
                     self._channel.drop([message_key(number - 1, operation, n) for n in own])
         puts = [op for op in schedule if op.kind is Kind.PUT]
-        gets = [op for op in schedule if op.kind in (Kind.GET, Kind.HOLD)]
+        gets = [op for op in schedule if op.kind in (Kind.GET, Kind.FETCH)]
         added = sum((len(op.terms) - 1) * len(op.span) for op in schedule if op.kind is Kind.REDUCE)
         return {
             "wall_s": walls[1:],

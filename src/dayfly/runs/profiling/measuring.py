@@ -48,7 +48,7 @@ from dayfly.specs.functions import FunctionSpec
 from dayfly.training.arrays import Part, place
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.shaping import Rates
 from dayfly.wire.stores.files import FileStore
 
@@ -324,7 +324,7 @@ class _Bench:
         self._generation += 1
         url = self._url(settings)
         site = site_of(url, self._store, self._run, self._generation, self._workplace.token)
-        plan = Plan(senders=senders, budget_bytes=_CHANNEL_BYTES, ahead_bytes=_AHEAD_BYTES)
+        plan = ChannelSpec(senders=senders, budget_bytes=_CHANNEL_BYTES, ahead_bytes=_AHEAD_BYTES)
         with self._workplace.fresh_channel(site, plan) as channel:
             yield channel
 

@@ -53,12 +53,10 @@ from dayfly.training.stages.build import StageModel
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.engine import Engine
-from dayfly.wire.lanes import Plan
-from dayfly.wire.pipelines.layout import Layout
 from dayfly.wire.pipelines.orders import FORWARD, one_f_one_b
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import PipelineStep
-from dayfly.wire.schedule import Work
+from dayfly.wire.pipelines.step import Layout, PipelineStep
+from dayfly.wire.schedule import CompiledSchedule, Work
 from dayfly.wire.stores import open_store
 
 #: CPU time of the thread that asks, in seconds.
@@ -275,7 +273,7 @@ class OneStage:
             chunk_bytes=1,
         )
         self._engine = engine
-        self._sizes, self._plan = step.sizes(), Plan(step.schedule())
+        self._sizes, self._plan = step.sizes(), CompiledSchedule(step.schedule())
 
     def passes(self, batch: Any) -> float:
         """CPU seconds of `MICRO_BATCHES` times this batch of inputs and targets."""

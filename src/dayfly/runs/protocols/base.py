@@ -41,7 +41,7 @@ from dayfly.training.slices import Slices
 from dayfly.training.sources import Source
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.collectives.gather import collect, hand_in, handed_in
+from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, wait_patiently
 from dayfly.wire.keys import Key

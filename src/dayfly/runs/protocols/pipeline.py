@@ -47,13 +47,16 @@ from dayfly.training.weighting import divide
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, stored_names
-from dayfly.wire.lanes import Plan
-from dayfly.wire.pipelines.layout import Place
-from dayfly.wire.pipelines.messages import message_bytes
 from dayfly.wire.pipelines.orders import FORWARD, ORDERS, MakeOrder
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import PipelineStep, input_part, output_part
-from dayfly.wire.schedule import Name, Work
+from dayfly.wire.pipelines.step import (
+    PipelineStep,
+    StageRank,
+    input_part,
+    message_bytes,
+    output_part,
+)
+from dayfly.wire.schedule import CompiledSchedule, Name, Work
 
 #: Does a pass: from what came in, if anything has to, to what goes out, if anything does.
 DoWork = Callable[[Work, torch.Tensor | None], torch.Tensor | None]
@@ -65,17 +68,19 @@ class _Made:
 
     what: PipelineStep
     sizes: tuple[int, ...]
-    plan: Plan
+    plan: CompiledSchedule
 
     @classmethod
     def of(cls, what: PipelineStep, sent: frozenset[Name] = frozenset()) -> _Made:
-        return cls(what, what.sizes(), Plan(what.schedule(sent)))
+        return cls(what, what.sizes(), CompiledSchedule(what.schedule(sent)))
 
 
 class Passage:
     """A worker's place in a pipeline, from which passes of micro-batches are run."""
 
-    def __init__(self, line: Pipelining, place: Place, engine: Engine, channel: Channel) -> None:
+    def __init__(
+        self, line: Pipelining, place: StageRank, engine: Engine, channel: Channel
+    ) -> None:
         self.line = line
         self.place = place
         self.engine = engine

@@ -36,7 +36,7 @@ from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Plan
+from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.keys import Key
 from dayfly.wire.process_group.store import StoreServer, is_request
 
@@ -95,13 +95,13 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         # Functions are not billed for the platform's own start.
         self._workplace.platform.least_memory_mib()
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> ChannelSpec:
         """Nobody knows what a script will send."""
         kind = channel_kind(self._channel_url)
         ahead_bytes = _AHEAD_BYTES if kind.immediate else _SMALL_BYTES
         if kind.abilities.direct:
             ahead_bytes = _OUTBOX_BYTES
-        return Plan(
+        return ChannelSpec(
             senders=self._settings.workers,
             budget_bytes=budget_bytes(self._settings, self._channel_url),
             ahead_bytes=ahead_bytes,

@@ -24,9 +24,9 @@ from dayfly.life.sessions import Session
 from dayfly.wire.authentication import new_token
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Namespace
-from dayfly.wire.channels.kind import Plan, Site
+from dayfly.wire.channels.group import left_key
+from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
-from dayfly.wire.process_group.members import left_key
 from dayfly.wire.stores import open_store
 
 #: Names the channel; see docs/channels.md for the addresses.
@@ -106,7 +106,9 @@ class _Standalone:
             kind = channel_kind(url)
             if (directory := kind.directory(url)) is not None:
                 session.record_directory(directory / run, run)
-            plan = Plan(senders=self._size, budget_bytes=_BUDGET_BYTES, ahead_bytes=_AHEAD_BYTES)
+            plan = ChannelSpec(
+                senders=self._size, budget_bytes=_BUDGET_BYTES, ahead_bytes=_AHEAD_BYTES
+            )
             made = self._stack.enter_context(kind.create(site, plan))
             self._stack.callback(made.destroy)
         except (DayflyError, OSError) as error:

@@ -43,7 +43,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Rates, Way
+from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores import open_store
 
 
@@ -126,7 +126,7 @@ def main(payload: Json, context: Context) -> Json:
     source = _source(task)
     other = check_function(task.made_with, allow_other=task.allow_other_cpu)
     site = site_of(task.channel, store, task.run, task.generation, task.token)
-    way = Way(task.rates) if task.rates is not None else None
+    way = ShapedLink(task.rates) if task.rates is not None else None
     channel = shaped_channel(channel_kind(task.channel).open(site, task.rank), way)
     join(
         Endpoint(

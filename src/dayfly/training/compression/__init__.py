@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dayfly.errors import RequestError
-from dayfly.wire.codecs import CODECS
+from dayfly.wire.codec import CODECS
 from dayfly.wire.schedule import Schedule
 
 if TYPE_CHECKING:

@@ -13,12 +13,7 @@ from dayfly.credentials import PASSWORD_VARIABLE, holds_secret
 from dayfly.errors import refuse_control_characters, wrong_url
 from dayfly.registry import Registry
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.channels.kinds.direct import Direct
-from dayfly.wire.channels.kinds.dynamodb import DynamoDB
-from dayfly.wire.channels.kinds.files import Files
-from dayfly.wire.channels.kinds.objects import Objects
-from dayfly.wire.channels.kinds.parameter_server import ParameterServer
-from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.channels.kinds import Direct, DynamoDB, Files, Objects, ParameterServer, Redis
 
 _BUILT_IN: dict[str, ChannelKind | str] = {
     scheme: kind

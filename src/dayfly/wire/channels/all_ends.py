@@ -5,4 +5,4 @@ from __future__ import annotations
 from dayfly.wire.channels import CHANNELS
 
 for kind in CHANNELS.values():
-    kind.ends()
+    kind.factory()

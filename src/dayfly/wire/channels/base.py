@@ -15,10 +15,10 @@ import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
-from dayfly.wire.channels.abilities import Abilities
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
-from dayfly.wire.traffic import Traffic
+from dayfly.wire.outages import Traffic
 
 #: Longest time to read a note that is there, in seconds.
 _NOTE_S = 30.0
@@ -50,13 +50,13 @@ class Messages(ABC):
         abilities: what its kind can do.
         immediate: whether a transfer is work of this processor alone, as in memory, and not time of
             a link.
-        lends: whether `hold` gives the message itself, which takes no memory.
+        zero_copy: whether `fetch` gives the message itself, which takes no memory.
         traffic: requests and bytes so far.
     """
 
     abilities: Abilities = Abilities()
     immediate: bool = False
-    lends: bool = False
+    zero_copy: bool = False
     traffic: Traffic
 
     def copies(self, key: Key) -> int:
@@ -100,8 +100,8 @@ class Messages(ABC):
                 found.
         """
 
-    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
-        """Waits for a message as `get` does, and lends it.
+    def fetch(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+        """Waits for a message as `get` does, and returns it in memory of the channel.
 
         Args:
             key: names the message.

@@ -30,22 +30,19 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.direct import Direct
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key, party_name
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import Direct, HostPort
+from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key, party_name
 from dayfly.wire.message import Header, Opening
-from dayfly.wire.sockets.client import Client
-from dayfly.wire.sockets.meeting import Meeting
-from dayfly.wire.sockets.peers import Absent, Peers
-from dayfly.wire.sockets.place import Place
-from dayfly.wire.sockets.reading import (
+from dayfly.wire.sockets.client import (
+    Client,
     as_plain_bytes,
     copy_into_tensor,
     into_tensor,
     pack,
     plain_bytes,
 )
+from dayfly.wire.sockets.meeting import Absent, Meeting, Peers
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.sockets.table import Table
 
@@ -304,23 +301,23 @@ class DirectChannel(Channel):
                 raise
 
 
-class DirectEnds(Ends):
-    """Of `Direct`."""
+class DirectFactory(ChannelFactory):
+    """Makes the channels of `Direct`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous}")
         table = Table(
-            lambda key: None, limit_bytes=plan.budget_bytes, full="raise --log-budget to keep more"
+            lambda key: None, limit_bytes=spec.budget_bytes, full="raise --log-budget to keep more"
         )
-        host = Place.parse(site.url, Direct.usage).host
+        host = HostPort.parse(site.url, Direct.usage).host
         own = {
-            "world_size": plan.senders,
-            "outbox_bytes": max(_LEAST_OUTBOX_BYTES, 2 * plan.ahead_bytes),
+            "world_size": spec.senders,
+            "outbox_bytes": max(_LEAST_OUTBOX_BYTES, 2 * spec.ahead_bytes),
         }
         server = _serve(meeting, site, COORDINATOR, table, host, own)
-        return DirectChannel(site, COORDINATOR, world_size=plan.senders, server=server)
+        return DirectChannel(site, COORDINATOR, world_size=spec.senders, server=server)
 
     def open(self, site: Site, reader: int) -> Channel:
         """`reader` announces its own address, in place of that of an earlier attempt."""

@@ -33,8 +33,8 @@ from dayfly.wire.channels.dynamodb_table import (
     storing,
     trouble_of,
 )
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.dynamodb import (
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import (
     IN_FLIGHT,
     INLINE_BYTES,
     DynamoDB,
@@ -42,9 +42,8 @@ from dayfly.wire.channels.kinds.dynamodb import (
     table_of,
 )
 from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, Vanished, ready
-from dayfly.wire.channels.reception import Incoming
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
+from dayfly.wire.message import Incoming
 from dayfly.wire.outages import Outage, Trouble
 
 #: Seconds until DynamoDB removes a message, and a marker, that nobody removed.
@@ -275,13 +274,13 @@ class DynamoChannel(PolledChannel):
         return error if trouble is None else WireError(f"{self._place}: {trouble.text}")
 
 
-class DynamoDBEnds(Ends):
-    """Of `DynamoDB`."""
+class DynamoDBFactory(ChannelFactory):
+    """Makes the channels of `DynamoDB`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
-        refuse_large(plan)
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
+        refuse_large(spec)
         channel = DynamoChannel(site)
-        return ready(channel, lambda: channel.make(plan.senders))
+        return ready(channel, lambda: channel.make(spec.senders))
 
     def open(self, site: Site, reader: int) -> Channel:
         channel = DynamoChannel(site)

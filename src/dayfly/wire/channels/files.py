@@ -24,16 +24,22 @@ import xxhash
 from dayfly import owned
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.files import Files
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, FOREVER, Key
-from dayfly.wire.message import Header, check_header, checksum, compare, plain_payload, verify
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import Files
+from dayfly.wire.keys import COORDINATOR, FOREVER, HEADER_BYTES, Key
+from dayfly.wire.message import (
+    Header,
+    address_of,
+    check_header,
+    checksum,
+    compare,
+    plain_payload,
+    verify,
+)
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.pool import Pool, failure, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
 from dayfly.wire.segments.writer import Writer
-from dayfly.wire.tensors import address_of
 
 Result = TypeVar("Result")
 
@@ -57,7 +63,7 @@ class FileChannel(Channel):
 
     abilities = Files.abilities
     immediate = Files.immediate
-    lends = True
+    zero_copy = True
 
     def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
         super().__init__(namespace)
@@ -121,7 +127,7 @@ class FileChannel(Channel):
 
         return self._read(key, timeout_s, copy)[1]
 
-    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+    def fetch(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         size = expected.nbytes
         sealed, seed = expected.summed(size)
 
@@ -282,16 +288,16 @@ class FileChannel(Channel):
             self._pool.check()
 
 
-class FilesEnds(Ends):
-    """Of `Files`."""
+class FileFactory(ChannelFactory):
+    """Makes the channels of `Files`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
         return FileChannel.make(
             Files().directory(site.url),
             site.namespace,
-            senders=plan.senders,
-            budget_bytes=plan.budget_bytes,
-            ahead_bytes=plan.ahead_bytes,
+            senders=spec.senders,
+            budget_bytes=spec.budget_bytes,
+            ahead_bytes=spec.ahead_bytes,
         )
 
     def open(self, site: Site, reader: int) -> Channel:

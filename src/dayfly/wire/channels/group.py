@@ -1,20 +1,25 @@
-"""A channel as the members of one group see it: their own ranks, and names that are theirs alone.
+"""A channel as the members of one group see it: their own ranks and their own names.
 
-member 1 of a group of ranks 2, 5     all-reduce-part of step 7 from 1 to 0
-the channel                           g4c1d09a2-all-reduce-part of step 7 from 5 to 2
+    member 1 of a group of ranks 2, 5     all-reduce-part of step 7 from 1 to 0
+    the channel                           g4c1d09a2-all-reduce-part of step 7 from 5 to 2
+
+Members of a process group may leave (`MembersChannel`), and their puts wait for room
+(`RoomyChannel`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import torch
 
-from dayfly.errors import WaitTimeout, WireError
+from dayfly.errors import NoRoom, WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Messages
-from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 from dayfly.wire.message import Header
 
 Result = TypeVar("Result")
@@ -41,7 +46,7 @@ class GroupChannel(Messages):
     ) -> None:
         self.abilities = world.abilities
         self.immediate = world.immediate
-        self.lends = world.lends
+        self.zero_copy = world.zero_copy
         self.traffic = world.traffic
         self._world = world
         self._prefix = f"{name}-"
@@ -60,10 +65,10 @@ class GroupChannel(Messages):
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
         return self._read(key, lambda: self._world.get(self._there(key), into, timeout_s))
 
-    def hold(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
+    def fetch(self, key: Key, expected: Header, timeout_s: float) -> tuple[torch.Tensor, float]:
         there = self._there(key)
         wanted = Header(there.operation, expected.dtype, expected.shape)
-        return self._read(key, lambda: self._world.hold(there, wanted, timeout_s))
+        return self._read(key, lambda: self._world.fetch(there, wanted, timeout_s))
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         return self._read(key, lambda: self._world.get_bytes(self._there(key), timeout_s))
@@ -125,3 +130,110 @@ class GroupChannel(Messages):
         destination = self._members.get(key.destination, key.destination)
         operation = key.operation.removeprefix(self._prefix)
         return Key(key.step, operation, self._members[key.source], destination)
+
+
+#: Longest pause between two looks for room in a channel, in seconds.
+_LOOK_FOR_ROOM_S = 0.05
+
+
+#: Pauses between two looks whether a member that is waited for has left, in seconds.
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.5, 10.0
+
+
+def left_key(rank: int) -> Key:
+    """The message by which a rank of the world says that nothing more will come from it.
+
+    It lies with the coordinator, so that its sender need not wait until it is read.
+    """
+    return Key(FOREVER, "left", rank, COORDINATOR)
+
+
+def group_name(name: str, ranks: Sequence[int], incarnation: int) -> str:
+    """A short name that all members make alike: `g` and 8 hexadecimal digits.
+
+    incarnation: how many groups of this name and these ranks there were before in this process.
+    """
+    text = f"{name}/{','.join(map(str, ranks))}/{incarnation}"
+    return f"g{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class MembersChannel(GroupChannel):
+    """The channel of a group of processes, any of which may leave; see `GroupChannel`."""
+
+    def __init__(
+        self,
+        world: Channel,
+        name: str,
+        ranks: Sequence[int],
+        member: int,
+        *,
+        whole_world: bool,
+    ) -> None:
+        super().__init__(world, name, ranks, member, whole_world=whole_world)
+        self._gone: set[int] = set()
+        self._looks: dict[int, tuple[float, float]] = {}
+
+    def _read(self, key: Key, read: Callable[[], Result]) -> Result:
+        """Raises WireError if the source has left without sending the message."""
+        try:
+            return super()._read(key, read)
+        except WaitTimeout:
+            # What it sent before it left was there before it said so, so this read had found it.
+            if key.source in self._gone:
+                rank = self._rank(key.source)
+                raise WireError(
+                    f"nothing more comes from rank {rank}: its process has ended, or left the "
+                    "group, while others still wait for it; do all ranks take as many steps?"
+                ) from None
+            self._look_for(key.source)
+            raise
+
+    def _look_for(self, source: int) -> None:
+        """Now and then, see whether a member that is waited for is still there."""
+        now = time.monotonic()
+        due, pause_s = self._looks.get(source, (now + _FIRST_LOOK_S, _FIRST_LOOK_S))
+        if now >= due:
+            if self._world.told(left_key(self._rank(source))):
+                self._gone.add(source)
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+            due = now + pause_s
+        self._looks[source] = due, pause_s
+
+
+class RoomyChannel(MembersChannel):
+    """The same for collectives, whose puts wait for room: members read each lane by itself.
+
+    Letters wait for themselves, as they are read in their order. timeout_s: the longest wait.
+    check: called while it waits; may raise.
+    """
+
+    def __init__(
+        self,
+        world: Channel,
+        name: str,
+        ranks: Sequence[int],
+        member: int,
+        *,
+        whole_world: bool,
+        timeout_s: float,
+        check: Callable[[], None],
+    ) -> None:
+        super().__init__(world, name, ranks, member, whole_world=whole_world)
+        self._timeout_s = timeout_s
+        self._check = check
+
+    def _put(self, there: Key, header: Header, payload: memoryview) -> bool:
+        began, pause_s = time.monotonic(), 0.001
+        while True:
+            try:
+                return super()._put(there, header, payload)
+            except NoRoom as error:
+                self._check()
+                if time.monotonic() - began > self._timeout_s:
+                    named = str(there).replace(self._prefix, "")
+                    raise WireError(
+                        f"{named}: no room came within {self._timeout_s:g} s, as the members do "
+                        f"not read what was sent before, or it is too little: {error}"
+                    ) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_FOR_ROOM_S)

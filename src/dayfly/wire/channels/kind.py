@@ -1,8 +1,10 @@
-"""What a kind of channel tells of itself, and how one of it is made, opened and removed.
+"""Interface of a kind of channel: its abilities and costs, and the factory of its channels.
 
-coordinator   check the URL -> create -> ... -> destroy, close
-worker                          open  -> ... -> close
-later         remove: what a coordinator that was killed has left
+    coordinator   check the URL -> create -> ... -> destroy, close
+    worker                          open  -> ... -> close
+    later         remove: what a coordinator that was killed has left
+
+Plans need abilities and costs alone, so this module does without torch.
 """
 
 from __future__ import annotations
@@ -10,14 +12,62 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
-from dayfly.wire.channels.abilities import Abilities, Cost
+from dayfly.wire.keys import HEADER_BYTES
 
 if TYPE_CHECKING:
     from dayfly.wire.authentication import Authenticator
     from dayfly.wire.channels.base import Channel, Namespace
     from dayfly.wire.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a kind of channel can do, so that the engine, protocols and plans can choose.
+
+    Args:
+        largest_bytes: largest payload of a message; None: any.
+        create_once: the first put of a key wins, whoever else puts it at the same time.
+        blocks: a get waits at the store; else it polls, and each time is a request.
+        replays: messages can be read again until they are dropped or trimmed, also by a worker that
+            starts again.
+        sums: it adds the messages that are pushed to `keys.SERVER`.
+        direct: messages go from worker to worker, so one to everyone leaves its sender once a
+            reader.
+        in_flight: requests at once, each way, with which one worker uses its link well.
+        chunk_bytes: smallest message that is worth its request.
+        list_every_s: least time between two listings of a mailbox that nothing calls for, as a
+            store may bill them.
+        authenticated: others can write to where messages are, so each carries AES-GMAC (see
+            `wire.authentication`); else a checksum.
+    """
+
+    largest_bytes: int | None = None
+    create_once: bool = True
+    blocks: bool = True
+    replays: bool = True
+    sums: bool = False
+    direct: bool = False
+    in_flight: int = 1
+    chunk_bytes: int = 64 * 1024
+    list_every_s: float = 0.0
+    authenticated: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one message costs to put, and to get once: requests to the store, and bytes moved.
+
+    Requests that ask for a message that is not there yet come on top where gets do not block. Its
+    time is (a latency + bytes / rate) each way, whatever the channel: see `virtual.Link`.
+    """
+
+    puts: int
+    gets: int
+    bytes_up: int
+    bytes_down: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +99,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ChannelSpec:
     """What a channel is made for.
 
     Args:
@@ -76,11 +126,11 @@ class Room:
     messages: int | None = None
 
 
-class Ends(ABC):
-    """How channels of one kind are made, opened and removed: beside the channel itself."""
+class ChannelFactory(ABC):
+    """Makes, opens and removes the channels of one kind."""
 
     @abstractmethod
-    def create(self, site: Site, plan: Plan) -> Channel:
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
         """Makes a channel and opens the coordinator's end of it.
 
         Raises:
@@ -101,19 +151,23 @@ class Ends(ABC):
 
 
 class ChannelKind(ABC):
-    """One kind of channel: a file in `kinds`, and an entry of `_BUILT_IN` in `channels`.
+    """One kind of channel: a class in `kinds`, and an entry of `_BUILT_IN` in `channels`.
 
     Attributes:
         schemes: of its URLs.
         usage: a URL of it, for help texts.
         abilities: of its channels.
         immediate: as of `Channel`.
+        factory_path: its `ChannelFactory`, as `module:Class`, which takes no arguments. It is
+            imported at its first use: moving messages needs torch, which takes a second to import,
+            and plans do without.
     """
 
     schemes: ClassVar[tuple[str, ...]]
     usage: ClassVar[str]
     abilities: ClassVar[Abilities]
     immediate: ClassVar[bool] = False
+    factory_path: ClassVar[str]
 
     @abstractmethod
     def check(self, url: str) -> None:
@@ -123,41 +177,39 @@ class ChannelKind(ABC):
             RequestError: it is none, or needs a package that is not installed; in one sentence.
         """
 
-    @abstractmethod
-    def ends(self) -> Ends:
-        """Returns what makes and opens its channels.
+    def factory(self) -> ChannelFactory:
+        """Returns the factory of its channels, imported by `factory_path`."""
+        made: ChannelFactory = resolve_name(self.factory_path)()
+        return made
 
-        It is imported when somebody asks for it: that takes a second, as moving messages needs
-        torch, and plans do without.
-        """
-
-    def create(self, site: Site, plan: Plan) -> Channel:
-        """As `Ends.create`."""
-        return self.ends().create(site, plan)
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
+        """As `ChannelFactory.create`."""
+        return self.factory().create(site, spec)
 
     def open(self, site: Site, reader: int) -> Channel:
-        """As `Ends.open`."""
-        return self.ends().open(site, reader)
+        """As `ChannelFactory.open`."""
+        return self.factory().open(site, reader)
 
     def remove(self, site: Site) -> None:
-        """As `Ends.remove`."""
-        self.ends().remove(site)
+        """As `ChannelFactory.remove`."""
+        self.factory().remove(site)
 
-    @abstractmethod
     def cost(self, nbytes: int) -> Cost:
-        """Returns what a message of so many payload bytes costs."""
+        """Returns what a message of so many payload bytes costs: by default a request each way."""
+        whole = HEADER_BYTES + nbytes
+        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
 
     def priced_as(self, url: str) -> str | None:
         """Returns the store of the catalogue whose prices requests have; None: they are free."""
         return None
 
-    def room(self, plan: Plan) -> Room:
-        """Returns what the log of a channel made for `plan` holds.
+    def room(self, spec: ChannelSpec) -> Room:
+        """Returns what the log of a channel made for `spec` holds.
 
         Raises:
             WireError: it is too small.
         """
-        return Room(nbytes=plan.budget_bytes)
+        return Room(nbytes=spec.budget_bytes)
 
     def directory(self, url: str) -> Path | None:
         """Returns where on this machine the messages are kept; None: they are not."""

@@ -22,14 +22,14 @@ from contextlib import suppress
 from dayfly import owned
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.objects import Objects
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import Objects
 from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, destination_of, ready
-from dayfly.wire.channels.reception import Incoming
 from dayfly.wire.keys import Key
+from dayfly.wire.message import Incoming
 from dayfly.wire.outages import Outage, Trouble
 from dayfly.wire.stores.object_client import ObjectClient
-from dayfly.wire.stores.object_urls import Place
+from dayfly.wire.stores.object_urls import ObjectURL
 
 #: Requests at once where one question is several.
 _AT_ONCE = 16
@@ -46,7 +46,7 @@ class ObjectChannel(PolledChannel):
     def __init__(self, site: Site, environment: Mapping[str, str] = os.environ) -> None:
         url, namespace = site.url, site.namespace
         super().__init__(site, url)
-        place = Place.parse(url)
+        place = ObjectURL.parse(url)
         self._root = place.root
         self._client = ObjectClient(place, environment)
         self._run = namespace.run
@@ -161,10 +161,10 @@ class ObjectChannel(PolledChannel):
                 yield found["path"], found["size"]
 
 
-class ObjectsEnds(Ends):
-    """Of `Objects`."""
+class ObjectFactory(ChannelFactory):
+    """Makes the channels of `Objects`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
         channel = ObjectChannel(site)
         return ready(channel, channel.make)
 

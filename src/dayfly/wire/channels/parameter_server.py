@@ -22,17 +22,14 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.parameter_server import ParameterServer
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import HostPort, ParameterServer
+from dayfly.wire.keys import COORDINATOR, HEADER_BYTES, Key
 from dayfly.wire.message import Header, Opening
-from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.client import Address, Client, as_plain_bytes, into_tensor
 from dayfly.wire.sockets.meeting import Meeting, address_in
-from dayfly.wire.sockets.place import Place
 from dayfly.wire.sockets.process import Order, ServerProcess
 from dayfly.wire.sockets.protocol import Closed, Unreachable
-from dayfly.wire.sockets.reading import as_plain_bytes, into_tensor
 
 #: How long a worker waits for the server's address, in seconds.
 MEET_S = 30.0
@@ -129,11 +126,11 @@ class ParameterServerChannel(Channel):
             raise named(what, error) from error
 
 
-class ParameterServerEnds(Ends):
-    """Of `ParameterServer`."""
+class ParameterServerFactory(ChannelFactory):
+    """Makes the channels of `ParameterServer`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
-        place = Place.parse(site.url, ParameterServer.usage)
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
+        place = HostPort.parse(site.url, ParameterServer.usage)
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has a parameter server already")
@@ -145,8 +142,8 @@ class ParameterServerEnds(Ends):
             run=site.namespace.run,
             generation=site.namespace.generation,
             audience=audience,
-            world_size=plan.senders,
-            limit_bytes=plan.budget_bytes,
+            world_size=spec.senders,
+            limit_bytes=spec.budget_bytes,
         )
         process = ServerProcess(order)
         try:

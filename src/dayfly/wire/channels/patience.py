@@ -6,8 +6,10 @@
     0            p
 
 The first try is at the predicted time: how long after asking such a message was still not there
-at earlier steps. One that is there already, as far as is known, is asked for at once. All clocks
-are in seconds, and pure: nothing here sleeps.
+at earlier steps. A message that is known to be there is asked for at once. Clocks are in seconds.
+
+Messages of one sender arrive about in the order in which they are waited for. So `Turns` lets the
+first few be asked for often, and those behind them rarely.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dayfly.wire.keys import Key
@@ -143,3 +146,63 @@ class Patience:
 def _forget(kept: OrderedDict[Key, Wait] | OrderedDict[Key, None]) -> None:
     while len(kept) > _REMEMBERED:
         kept.popitem(last=False)
+
+
+#: So many of a sender's messages are asked for as often as patience has it.
+_FIRST = 4
+
+
+class Turns:
+    """All waits of one channel, by the sender; for several threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._lines: dict[int, list[Turn]] = defaultdict(list)
+
+    @contextmanager
+    def line_up(self, source: int) -> Iterator[Turn]:
+        """Wait for a message of a sender, behind those that were waited for before."""
+        with self._changed:
+            line = self._lines[source]
+            turn = Turn(self._changed, line)
+            line.append(turn)
+        try:
+            yield turn
+        finally:
+            with self._changed:
+                line.remove(turn)
+                self._changed.notify_all()
+
+    def wake(self) -> None:
+        """End all sleep that goes on now."""
+        with self._changed:
+            for line in self._lines.values():
+                for turn in line:
+                    turn.woken = True
+            self._changed.notify_all()
+
+
+class Turn:
+    """One wait's place in the line of its sender. woken: its sleep was ended from outside."""
+
+    def __init__(self, changed: threading.Condition, line: list[Turn]) -> None:
+        self._changed = changed
+        self._line = line
+        self.woken = False
+
+    @property
+    def first(self) -> bool:
+        """Whether it is among the first of its line."""
+        return self in self._line[:_FIRST]
+
+    def sleep_until(self, then_s: float, *, behind: bool = False) -> None:
+        """Until a moment (`time.monotonic()`), or until it is woken.
+
+        behind: whether it was not among the first when the moment was chosen: then it sleeps no
+        longer than until it is, which it may be by now.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.woken or (behind and self.first),
+                max(0.0, then_s - time.monotonic()),
+            )

@@ -1,16 +1,20 @@
-"""What channels have in common whose store neither waits nor tells: it is asked again and again.
+"""The base of channels over a store that neither waits nor notifies: it is asked repeatedly.
 
 Object stores and DynamoDB bill by the request, so each is thought about:
 
-get       asks for its key, never lists: when `patience` says so. A wait that goes on over several
-          calls is one wait: a call asks at least once, unless an earlier call of the wait did.
-waiting   lists: for the coordinator alone, at most every `LIST_EVERY_S` while nothing else happens.
-drop      removes in the background, many with one request; whoever asks for a dropped key by the
-          same channel waits for that.
-the run   is there as long as its marker is. Who puts or waits looks for it every `LOOK_EVERY_S`;
-          if it is gone, so is the run: what was put since the last look is removed again.
-outages   a store that does not answer, or says it has too much to do, is asked again for a minute,
-          ever more slowly. A put whose answer was lost may find its own message: False, then.
+    get       asks for its key, never lists: when `patience` says so. A wait that goes on over
+              several calls is one wait: a call asks at least once, unless an earlier call of the
+              wait did.
+    waiting   lists: for the coordinator alone, at most every `LIST_EVERY_S` while nothing else
+              happens.
+    drop      removes in the background, many with one request; whoever asks for a dropped key by
+              the same channel waits for that.
+    the run   is there as long as its marker is. Who puts or waits looks for it every
+              `LOOK_EVERY_S`; if it is gone, so is the run: what was put since the last look is
+              removed again.
+    outages   a store that does not answer, or says it has too much to do, is asked again for a
+              minute, ever more slowly. A put whose answer was lost may find its own message: False,
+              then.
 """
 
 from __future__ import annotations
@@ -19,22 +23,89 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
 import torch
 
+from dayfly.closing import Closing
 from dayfly.errors import DayflyError, WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.drops import Drops
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.channels.patience import Patience
-from dayfly.wire.channels.reception import Incoming, receive_bytes, receive_tensor
-from dayfly.wire.channels.turns import Turns
-from dayfly.wire.header import HEADER_BYTES
-from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, SERVER, Key, party_name
-from dayfly.wire.message import Header, Opening
+from dayfly.wire.channels.patience import Patience, Turns
+from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key, party_name
+from dayfly.wire.message import Header, Incoming, Opening, receive_bytes, receive_tensor
 from dayfly.wire.outages import Backoff, Outage, Trouble
+
+
+class Drops(Closing):
+    """What is to be removed. delete: removes messages at the store, in a thread of its own.
+
+    While one request is on its way, the next one's messages come together.
+    """
+
+    def __init__(self, delete: Callable[[Sequence[Key]], None]) -> None:
+        self._delete = delete
+        self._changed = threading.Condition()
+        self._pending: dict[Key, None] = {}
+        self._busy = False
+        self._error: BaseException | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """Remove these soon. Raises what hindered an earlier removal."""
+        with self._changed:
+            self._raise()
+            self._pending.update(dict.fromkeys(keys))
+            if self._pending and not self._busy:
+                self._busy = True
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-drops")
+                self._pool.submit(self._sweep)
+
+    def settle(self, keys: Iterable[Key] | None = None) -> None:
+        """Wait until these are removed, or all; a moment's work where none is pending."""
+        if not self._pending and self._error is None:
+            return
+        wanted = None if keys is None else list(keys)
+
+        def settled() -> bool:
+            if wanted is None:
+                return not self._pending
+            return not any(key in self._pending for key in wanted)
+
+        with self._changed:
+            self._changed.wait_for(settled)
+            self._raise()
+
+    def close(self) -> None:
+        """Wait for the removals that are under way, and end the thread."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+    def _sweep(self) -> None:
+        while True:
+            with self._changed:
+                batch = list(self._pending)
+                if not batch:
+                    self._busy = False
+                    return
+            try:
+                self._delete(batch)
+            except BaseException as error:
+                with self._changed:
+                    self._error = error
+            with self._changed:
+                for key in batch:
+                    self._pending.pop(key, None)
+                self._changed.notify_all()
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
 
 Result = TypeVar("Result")
 

@@ -3,7 +3,7 @@
 A put is one request, and so is a get, which waits at the server until the message comes. Streams
 stay when they are read, so a worker that starts again reads what it missed. What stands where is
 told in `wire.redis.layout`, and how a server that is away for a while is borne with, in
-`wire.redis.pool`.
+`wire.redis.connection`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ import torch
 from dayfly.credentials import PASSWORD_VARIABLE
 from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import Ends, Plan, Site
-from dayfly.wire.channels.kinds.redis import Redis
+from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
+from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
-from dayfly.wire.message import Header, Opening
+from dayfly.wire.message import Header, Opening, as_bytes
 from dayfly.wire.redis import layout
-from dayfly.wire.redis.address import Address, Secret
-from dayfly.wire.redis.connection import Connection, Passing
-from dayfly.wire.redis.fitness import check_server, cpu_s, read_info
-from dayfly.wire.redis.layout import Layout
-from dayfly.wire.redis.pool import Pool
-from dayfly.wire.redis.reading import Bytes, Into, Sink, read_message
+from dayfly.wire.redis.connection import Connection, Passing, Pool
+from dayfly.wire.redis.layout import Bytes, Into, Layout, Sink, read_message
 from dayfly.wire.redis.resp import ReplyError, Value
-from dayfly.wire.tensors import as_bytes
+from dayfly.wire.redis.server import Address, Secret, check_server, cpu_s, read_info
 
 #: Time between two looks of a channel whether its run is still there, in seconds; a get waits at
 #: the server no longer than that.
@@ -235,13 +231,13 @@ class RedisChannel(Channel):
             self._commands("dropping messages", self._layout.drop(box, some))
 
 
-class RedisEnds(Ends):
-    """Of `Redis`."""
+class RedisFactory(ChannelFactory):
+    """Makes the channels of `Redis`."""
 
-    def create(self, site: Site, plan: Plan) -> Channel:
+    def create(self, site: Site, spec: ChannelSpec) -> Channel:
         pool = _pool(site)
         try:
-            return RedisChannel.make(pool, site, plan.budget_bytes)
+            return RedisChannel.make(pool, site, spec.budget_bytes)
         except BaseException:
             pool.close()
             raise

@@ -13,22 +13,14 @@ from collections.abc import Callable
 
 from dayfly.errors import RequestError
 from dayfly.registry import Registry
-from dayfly.wire.collectives.all_gather import all_gather
-from dayfly.wire.collectives.all_reduce import ALL_REDUCE
-from dayfly.wire.collectives.barrier import barrier
-from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.broadcast import broadcast
-from dayfly.wire.collectives.exchange import all_to_all
-from dayfly.wire.collectives.k_reduce import k_reduce
-from dayfly.wire.collectives.others import MakeOther
+from dayfly.wire.collectives.base import Collective, MakeOther
+from dayfly.wire.collectives.exchange import all_to_all, broadcast, recv, send
+from dayfly.wire.collectives.k_reduce import ALL_REDUCE, SCATTER_REDUCE, barrier, k_reduce
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
-from dayfly.wire.collectives.point_to_point import recv, send
 from dayfly.wire.collectives.push_pull import PUSH_PULL
-from dayfly.wire.collectives.reduce import reduce
-from dayfly.wire.collectives.reduce_scatter import reduce_scatter
+from dayfly.wire.collectives.reduce_scatter import all_gather, reduce, reduce_scatter
 from dayfly.wire.collectives.ring import RING
-from dayfly.wire.collectives.scatter_reduce import SCATTER_REDUCE
 from dayfly.wire.schedule import MOST_CHUNKS
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What an all-reduce algorithm is: a pure function, and what the message log keeps of it."""
+"""Interfaces of collectives: pure functions, and what the message log keeps of an all-reduce."""
 
 from __future__ import annotations
 
@@ -61,3 +61,15 @@ class Collective:
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:
     """The `Sums` of an algorithm that keeps none."""
     return ()
+
+
+class MakeOther(Protocol):
+    """What `rank` does with a flat buffer of `length` elements, the same on all ranks.
+
+    chunk: elements that are worth a message. They are for steps that are not replayed: none takes
+    what is stored already. Raises ValueError for ranks outside the world.
+    """
+
+    def __call__(
+        self, rank: int, world_size: int, length: int, *, chunk: int = ...
+    ) -> Schedule: ...

@@ -1,6 +1,7 @@
-"""Exchange: messages from each rank to each other, of any lengths; such as all-to-all.
+"""Messages between ranks without sums: exchange (all-to-all), broadcast, gather.
 
-    rank 0, n = 3, C = 2; >1: to rank 1, <2: from rank 2; numbers are chunks
+    exchange   from each rank to each other, of any lengths; rank 0, n = 3, C = 2
+               >1: to rank 1, <2: from rank 2; numbers are chunks
     uplink     |0>1|0>2|1>1|1>2|
     downlink       |0<2|0<1|1<2|1<1|
     compute                        |drop all that were read|
@@ -9,12 +10,30 @@ Whom a rank sends to first differs from rank to rank (r+1, r+2, ...), and so doe
 first (r-1, r-2, ...): what is read next was sent longest ago. A message is dropped by its only
 reader; nothing stays. An empty one travels, too, so whoever gets something from everyone knows that
 all have come.
+
+    broadcast  everyone gets the whole buffer of one rank, the root, in chunks
+    root       uplink     |0 |1 |2 |
+    others     downlink      |0 |1 |2 |
+
+Over a store the root uploads once, however many read. A message stays until its step is trimmed, as
+nobody knows when the last has read it.
+
+    gather     shards of unequal sizes go to the root, and stay until it drops them
+    rank 1     uplink     |0 |1 |
+    rank 2     uplink     |0 |1 |
+    root       downlink      |1/0|1/1|2/0|2/1|          rank/chunk; then, much later:
+               compute                          |drop all|
+
+A root that starts again reads them once more, and a rank that does puts them once more, of which
+the first put wins. So the root drops them only when what it made of them is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from dayfly.wire.collectives.base import MakeOther
 from dayfly.wire.collectives.reduce_scatter import reduce_scatter_s
 from dayfly.wire.schedule import (
     Draft,
@@ -103,3 +122,104 @@ def exchange_s(
     size_bytes: of n equal blocks. The downlink is busy from the first message on.
     """
     return reduce_scatter_s(size_bytes, world_size, count, bytes_per_s, latency_s)
+
+
+def send(to: int) -> MakeOther:
+    """What the sender does to send its buffer to this rank."""
+    return partial(_send, to=to)
+
+
+def recv(source: int) -> MakeOther:
+    """What the receiver does to receive into its buffer what this rank sends."""
+    return partial(_recv, source=source)
+
+
+def _send(rank: int, world_size: int, length: int, *, chunk: int = 1, to: int) -> Schedule:
+    _check_parties(rank, to, world_size)
+    draft = Draft()
+    for c, span in enumerate(chunks(Span(0, length), chunk)):
+        draft.add(Op(Kind.PUT, span, Name(f"chunk-{c}", rank, to)))
+    return draft.schedule()
+
+
+def _recv(rank: int, world_size: int, length: int, *, chunk: int = 1, source: int) -> Schedule:
+    _check_parties(rank, source, world_size)
+    draft, names = Draft(), []
+    read: list[int] = []
+    for c, span in enumerate(chunks(Span(0, length), chunk)):
+        names.append(Name(f"chunk-{c}", source, rank))
+        read.append(draft.add(Op(Kind.GET, span, names[-1])))
+    draft.add(Op(Kind.DROP, Span(0, 0), terms=tuple(names), after=tuple(read)))
+    return draft.schedule()
+
+
+def _check_parties(rank: int, peer: int, world_size: int) -> None:
+    check_rank(rank, world_size)
+    check_rank(peer, world_size)
+    if rank == peer:
+        raise ValueError(f"rank {rank} to itself")
+
+
+def send_s(size_bytes: float, chunk_bytes: float, bytes_per_s: float, latency_s: float) -> float:
+    """Seconds until it is received: s/w + q + 2 t_lat, as `broadcast_s`."""
+    return (size_bytes + chunk_bytes) / bytes_per_s + 2 * latency_s
+
+
+def broadcast(root: int) -> MakeOther:
+    """The broadcast from this rank."""
+    return partial(_broadcast, root=root)
+
+
+def _broadcast(rank: int, world_size: int, length: int, *, chunk: int = 1, root: int) -> Schedule:
+    check_rank(rank, world_size)
+    check_rank(root, world_size)
+    draft = Draft()
+    if world_size > 1:
+        kind = Kind.PUT if rank == root else Kind.GET
+        for c, span in enumerate(chunks(Span(0, length), chunk)):
+            draft.add(Op(kind, span, Name(f"chunk-{c}", root)))
+    return draft.schedule()
+
+
+def broadcast_s(
+    size_bytes: float, chunk_bytes: float, bytes_per_s: float, latency_s: float
+) -> float:
+    """Seconds: s/w + q + 2 t_lat, for any number of ranks above one.
+
+    s = size_bytes, w = bytes_per_s each way, q = chunk_bytes / w, t_lat = latency_s. Exact in
+    virtual time if the chunks are equal.
+    """
+    return (size_bytes + chunk_bytes) / bytes_per_s + 2 * latency_s
+
+
+def hand_in(rank: int, root: int, length: int, *, chunk: int = 1) -> Schedule:
+    """What a rank does with its part, a buffer of `length` elements; none if it is empty.
+
+    chunk: elements that are worth a message, the same at every rank.
+    """
+    draft = Draft()
+    for number, span in enumerate(_chunks(Span(0, length), chunk)):
+        draft.add(Op(Kind.PUT, span, _name(number, rank, root)))
+    return draft.schedule()
+
+
+def collect(root: int, parts: Mapping[int, Span], *, chunk: int = 1) -> Schedule:
+    """What the root does to get others' parts into its buffer. parts: where each rank's belongs."""
+    draft = Draft()
+    for rank, part in parts.items():
+        for number, span in enumerate(_chunks(part, chunk)):
+            draft.add(Op(Kind.GET, span, _name(number, rank, root)))
+    return draft.schedule()
+
+
+def handed_in(root: int, parts: Mapping[int, Span], *, chunk: int = 1) -> tuple[Name, ...]:
+    """The messages of these parts, which the root drops in the end."""
+    return tuple(op.name for op in collect(root, parts, chunk=chunk) if op.name is not None)
+
+
+def _chunks(span: Span, chunk: int) -> tuple[Span, ...]:
+    return chunks(span, chunk) if len(span) else ()
+
+
+def _name(chunk: int, rank: int, root: int) -> Name:
+    return Name(f"part-{chunk}", rank, root)

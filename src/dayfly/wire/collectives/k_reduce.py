@@ -14,10 +14,11 @@ Ranks 0 to K-1 are the aggregators. The buffer is cut into K shards; rank j is i
     rank 2   uplink    |part>0|part>1|                            in charge of none
              downlink                             |sum 0|sum 1|
 
-K = n is scatter-reduce (`collectives.scatter_reduce`), K = 1 all-reduce (`collectives.all_reduce`).
-Fewer aggregators are fewer requests and more time. Phases run one after another, so uplink and
-downlink are never busy at once. The contributions are summed in rank order, 0 to n-1, whoever is in
-charge; every rank then holds the same bits.
+K = n is scatter-reduce, LambdaML's form (FuncPipe section 3.3, figure 4a, equation 1). K = 1 is
+LambdaML's AllReduce (FasDL figure 2a): the fewest requests, n puts and 2(n-1) gets, and the most
+time. A barrier is that of nothing. Fewer aggregators are fewer requests and more time. Phases run
+one after another, so uplink and downlink are never busy at once. Contributions are summed in rank
+order, 0 to n-1, whoever is in charge; every rank then holds the same bits.
 
 A contribution is dropped once its sum is stored: the sums alone are the message log.
 """
@@ -82,7 +83,7 @@ def reduce_at(
         if rank in finished:
             result = (draft.add(Op(Kind.GET, mine, Name(SUM, rank), after=result)),)
         else:
-            held = tuple(draft.add(Op(Kind.HOLD, mine, part, after=result)) for part in parts)
+            held = tuple(draft.add(Op(Kind.FETCH, mine, part, after=result)) for part in parts)
             in_rank_order = (*parts[:rank], None, *parts[rank:])
             reduced = draft.add(Op(Kind.REDUCE, mine, terms=in_rank_order, after=held))
             result = (draft.add(Op(Kind.PUT, mine, Name(SUM, rank), after=(reduced,))),)
@@ -127,3 +128,67 @@ def k_reduce_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
     """
     s, n = size_bytes, world_size
     return (s * n, 2 * s * (n - 1)) if n > 1 else (0, 0)
+
+
+ALL_REDUCE = k_reduce(1)
+
+
+def all_reduce_s(size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float) -> float:
+    """Seconds by FasDL equation 1 with K = 1: (W + 2) S/w, and four latencies.
+
+    S = size_bytes, W = world_size, w = bytes_per_s of a worker, each way. Exact in virtual time.
+    """
+    return (world_size + 2) * size_bytes / bytes_per_s + 4 * latency_s
+
+
+#: n aggregators of n.
+scatter_reduce = reduce_at
+sums = sums_at
+SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums)
+
+
+def scatter_reduce_s(
+    size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float
+) -> float:
+    """Seconds by FuncPipe equation 1: 3s/w - 2s/(nw) + 4 t_lat.
+
+    s = size_bytes, n = world_size, w = bytes_per_s of a worker, each way; t_lat = latency_s. Exact
+    in virtual time if n divides the buffer.
+    """
+    s, n, w = size_bytes, world_size, bytes_per_s
+    return 3 * s / w - 2 * s / (n * w) + 4 * latency_s
+
+
+def at_everyone(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:
+    """What `rank` does; see `MakeOther`. Whatever `chunk` is, a term is one message."""
+    check_rank(rank, world_size)
+    if world_size == 1:
+        return alone(length)
+    draft, whole = Draft(), Span(0, length)
+    names = [Name("term", source) for source in range(world_size)]
+    sent = draft.add(Op(Kind.PUT, whole, names[rank]))
+    held = [
+        draft.add(Op(Kind.FETCH, whole, names[(rank - distance) % world_size]))
+        for distance in range(1, world_size)
+    ]
+    terms = tuple(None if name.source == rank else name for name in names)
+    # The sum takes the place of what is sent.
+    draft.add(Op(Kind.REDUCE, whole, terms=terms, after=(sent, *held)))
+    return draft.schedule()
+
+
+def at_everyone_s(
+    size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float
+) -> float:
+    """Seconds: n s/w + 2 t_lat.
+
+    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s. Exact in virtual
+    time: all terms are there at once, and the downlink carries n - 1 of them.
+    """
+    n = world_size
+    return n * size_bytes / bytes_per_s + 2 * latency_s if n > 1 else 0.0
+
+
+def barrier(rank: int, world_size: int, length: int = 0, *, chunk: int = 1) -> Schedule:
+    """What `rank` does; see `MakeOther`. The buffer is left alone."""
+    return reduce_at(rank, world_size, 0, aggregators=1)

@@ -148,7 +148,7 @@ class _Overlapped:
             self._finished[c] = self._draft.add(Op(Kind.GET, span, total))
             return
         parts = {peer: self._part(c, peer) for peer in self._backward}
-        held = tuple(self._draft.add(Op(Kind.HOLD, span, part)) for part in parts.values())
+        held = tuple(self._draft.add(Op(Kind.FETCH, span, part)) for part in parts.values())
         in_rank_order = tuple(parts.get(peer) for peer in range(len(self._pieces)))
         self._reduced[c] = self._draft.add(
             Op(Kind.REDUCE, span, terms=in_rank_order, after=held),

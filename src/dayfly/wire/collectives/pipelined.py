@@ -53,7 +53,7 @@ def pipelined(
             part, feeds = Name(PART, rank, owner), Name(SUM, owner)
             step.append(draft.add(Op(Kind.PUT, splits[owner], part, after=before, feeds=feeds)))
         if k > 1 and not own_stored:
-            held.append(draft.add(Op(Kind.HOLD, mine, Name(PART, peer, rank), after=before)))
+            held.append(draft.add(Op(Kind.FETCH, mine, Name(PART, peer, rank), after=before)))
             step.append(held[-1])
         before = tuple(step) or before
     if own_stored:

@@ -51,7 +51,7 @@ def serve(world_size: int, length: int, *, chunk: int = 1) -> Schedule:
     draft = Draft()
     for c, span in enumerate(chunks(Span(0, length), chunk)):
         parts = tuple(Name(f"part-{c}", rank, SERVER) for rank in range(world_size))
-        held = tuple(draft.add(Op(Kind.HOLD, span, part)) for part in parts)
+        held = tuple(draft.add(Op(Kind.FETCH, span, part)) for part in parts)
         reduced = draft.add(Op(Kind.REDUCE, span, terms=parts, after=held))
         served = draft.add(Op(Kind.PUT, span, Name(f"sum-{c}", SERVER), after=(reduced,)))
         draft.add(Op(Kind.DROP, Span(0, 0), terms=parts, after=(served,)))

@@ -74,7 +74,7 @@ def ring(
                     after = (sent[coming, c],)
                     ready[coming, c] = draft.add(Op(Kind.GET, span, name, after=after))
                 else:
-                    held = draft.add(Op(Kind.HOLD, span, name))
+                    held = draft.add(Op(Kind.FETCH, span, name))
                     ready[coming, c] = draft.add(
                         Op(Kind.REDUCE, span, terms=(name, None), after=(held,))
                     )

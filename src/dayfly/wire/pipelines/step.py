@@ -1,5 +1,12 @@
 """One step of one rank of a pipeline: what comes in, what it computes, and what goes out.
 
+    Layout(stages=3, replicas=2)      stage 0   stage 1   stage 2
+    replica 0                         rank 0 -> rank 2 -> rank 4
+    replica 1                         rank 1 -> rank 3 -> rank 5
+
+A row is a pipeline: activations go along it, and gradients come back. A column holds the same
+parameters, and sums their gradients.
+
 The middle one of three stages, fill-drain, two micro-batches of two chunks each; f0-1 is chunk 1 of
 micro-batch 0's activation, b0-1 of its gradient, 0 the forward and 0' the backward pass:
 
@@ -21,13 +28,85 @@ What a rank has put stays in the channel, as a rank that starts again reads its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+import math
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from dayfly.wire.pipelines.layout import Layout, Place
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
-from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, chunks
+from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, check_rank, chunks
+from dayfly.wire.shaping import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class StageRank:
+    """Which stage of the model a rank computes, and which replica of it; counted from 0."""
+
+    stage: int
+    replica: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A number of stages, and of replicas of each. Raises ValueError unless there is one at least.
+
+    rank = stage * replicas + replica.
+    """
+
+    stages: int
+    replicas: int
+
+    def __post_init__(self) -> None:
+        if self.stages < 1 or self.replicas < 1:
+            raise ValueError(f"{self}: a pipeline has a stage and a replica at least")
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all stages."""
+        return self.stages * self.replicas
+
+    def place(self, rank: int) -> StageRank:
+        """What a rank computes. Raises ValueError if there is no such rank."""
+        check_rank(rank, self.world_size)
+        return StageRank(*divmod(rank, self.replicas))
+
+    def rank(self, stage: int, replica: int) -> int:
+        """Who computes a stage's replica. Raises ValueError if there is no such place."""
+        if not (0 <= stage < self.stages and 0 <= replica < self.replicas):
+            raise ValueError(f"replica {replica} of stage {stage}: there is none in {self}")
+        return stage * self.replicas + replica
+
+    def stage_ranks(self, stage: int) -> range:
+        """The ranks of a stage, in the order of their replicas; ValueError if there is none."""
+        first = self.rank(stage, 0)
+        return range(first, first + self.replicas)
+
+
+#: Chunks gain nothing where a transfer takes no time of a link.
+_WHOLE_BYTES = 2**62
+
+
+def worthwhile_bytes(ways: Iterable[Rates | None], in_flight: int) -> int:
+    """Bytes of a message that keep all of these ways busy with so many requests under way.
+
+    A way of w bytes a second carries w times its latency until the first request is through: so
+    much must be under way at least, and twice that lets requests follow each other.
+    """
+    carried = [
+        max(way.up_bytes_per_s or 0.0, way.down_bytes_per_s or 0.0) * way.latency_s
+        for way in ways
+        if way is not None
+    ]
+    return math.ceil(2 * max(carried, default=0.0) / in_flight)
+
+
+def message_bytes(chunk_bytes: int, worthwhile: int, *, immediate: bool) -> int:
+    """Least bytes of a chunk of what passes a boundary, the same at every rank.
+
+    chunk_bytes, immediate: the channel's. worthwhile: from `worthwhile_bytes`.
+    """
+    return _WHOLE_BYTES if immediate else max(chunk_bytes, worthwhile)
+
 
 #: Parts of a micro-batch in `Slots`.
 _PARTS = 4
@@ -70,7 +149,7 @@ class PipelineStep:
     """
 
     layout: Layout
-    place: Place
+    place: StageRank
     order: tuple[Work, ...]
     before: Mapping[int, Boundary] = field(default_factory=dict)
     behind: Mapping[int, Boundary] = field(default_factory=dict)

@@ -1,4 +1,10 @@
-"""Runs the collectives of one group: makes their schedules, and drops what all have read."""
+"""Runs the collectives of one group: in their order, by their schedules, with their clean-up.
+
+All members ask for the same collectives in the same order; number k runs in lane k modulo the
+number of lanes, one at a time in each. So whoever has begun k is done with all before it in its
+lane, and whoever completes k, in which all members meet, knows that of every member: what it has
+stored for all to read in those before can be dropped.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 
 import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
+from dayfly.threads import Failed, guarded, start_thread
+from dayfly.wire.buffers import Buffer, JoinedBuffer
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.collectives import (
     COLLECTIVES,
@@ -20,15 +30,84 @@ from dayfly.wire.collectives import (
     collective,
     default_collective,
 )
-from dayfly.wire.collectives.at_everyone import at_everyone
 from dayfly.wire.collectives.exchange import exchange
+from dayfly.wire.collectives.k_reduce import at_everyone
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key
-from dayfly.wire.folds import ADD, Fold
 from dayfly.wire.keys import EVERYONE, Key
-from dayfly.wire.lanes import Plan
-from dayfly.wire.pieces import Buffer, Pieces
-from dayfly.wire.schedule import Kind, Name, Schedule, Span
+from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Schedule, Span
+from dayfly.wire.summation import ADD, Fold
+
+#: A collective to be run, given its number.
+Job = Callable[[int], None]
+
+
+class Order:
+    """Threads of lanes, each started when it is first needed.
+
+    failed: told what a job raises, which is to catch all that it expects; the lane goes on.
+    """
+
+    def __init__(self, lanes: int, name: str, failed: Failed) -> None:
+        self._failed = failed
+        self.lanes = lanes
+        self._name = name
+        self._queues: list[SimpleQueue[tuple[Job, int] | None]] = []
+        self._threads: list[threading.Thread] = []
+        self._number = 0
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def number(self) -> int:
+        """Of the next collective."""
+        return self._number
+
+    def add(self, job: Job, *after: Job) -> None:
+        """Run it in its turn, then those `after` it in the same lane, with the same number.
+
+        Raises RuntimeError if it is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the group {self._name} was destroyed")
+            number, self._number = self._number, self._number + 1
+            lane = number % self.lanes
+            if lane == len(self._queues):
+                self._start_lane(lane)
+            for one in (job, *after):
+                self._queues[lane].put((one, number))
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Run what was added, and end the threads; whether they ended in time.
+
+        May be called again.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                for queue in self._queues:
+                    queue.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _start_lane(self, lane: int) -> None:
+        queue: SimpleQueue[tuple[Job, int] | None] = SimpleQueue()
+        # A daemon: a script that ends without destroying its groups must not hang.
+        thread = start_thread(
+            lambda: self._run(queue), name=f"dayfly-{self._name}-{lane}", failed=self._failed
+        )
+        self._threads.append(thread)
+        self._queues.append(queue)
+
+    def _run(self, queue: SimpleQueue[tuple[Job, int] | None]) -> None:
+        while (item := queue.get()) is not None:
+            job, number = item
+            guarded(partial(job, number), self._failed)()
+
 
 #: Where no more than this comes to each member in all, it is latency that counts, not bytes.
 _FEW_BYTES = 2**14
@@ -56,7 +135,7 @@ _SUSPECT_AFTER_S = 2.0
 class _Prepared:
     """plan: of a schedule. left: which of this member's messages stay, as all are to read them."""
 
-    plan: Plan
+    plan: CompiledSchedule
     left: tuple[Name, ...]
 
 
@@ -119,7 +198,7 @@ class Collectives(Closing):
         """Everyone gets the root's (P,). The members do not meet."""
         self._with_a_peer("broadcast", flat_P, number, root, ADD, meet=False)
 
-    def reduce_scatter(self, blocks: Pieces, number: int, fold: Fold) -> None:
+    def reduce_scatter(self, blocks: JoinedBuffer, number: int, fold: Fold) -> None:
         """Reduce `size` equal blocks; this member's own is the result, others stay as they were."""
         self._other("reduce-scatter", blocks, number, fold)
 
@@ -142,7 +221,7 @@ class Collectives(Closing):
     def exchange(
         self,
         name: str,
-        pieces: Pieces,
+        pieces: JoinedBuffer,
         number: int,
         sends: Mapping[int, Span],
         receives: Mapping[int, Span],
@@ -250,7 +329,7 @@ class Collectives(Closing):
                 for op in schedule
                 if op.kind is Kind.PUT and op.name is not None and op.name.destination == EVERYONE
             )
-            prepared = _Prepared(Plan(schedule), left)
+            prepared = _Prepared(CompiledSchedule(schedule), left)
             with self._lock:
                 if len(self._plans) >= _MOST_PLANS:
                     self._plans.pop(next(iter(self._plans)))

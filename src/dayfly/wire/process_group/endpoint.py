@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from dayfly.errors import DayflyError
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.group import left_key
 from dayfly.wire.process_group.group import DayflyGroup
 from dayfly.wire.process_group.member import Member
-from dayfly.wire.process_group.members import left_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dayfly.wire.pieces import Pieces
+from dayfly.wire.buffers import JoinedBuffer
 from dayfly.wire.process_group.member import Member
-from dayfly.wire.process_group.reduction import Reduction, reduction
-from dayfly.wire.process_group.staging import Staged
-from dayfly.wire.process_group.work import DayflyWork, SeveralWorks
+from dayfly.wire.process_group.operations import (
+    DayflyWork,
+    Reduction,
+    SeveralWorks,
+    Staged,
+    reduction,
+)
 from dayfly.wire.schedule import Span
 
 Tensor = torch.Tensor
@@ -292,7 +296,7 @@ class DayflyGroup(dist.ProcessGroup):
 
         def run(number: int) -> None:
             flats = [one.flat() for one in staged]
-            whole = flats[0] if len(flats) == 1 else Pieces(flats)
+            whole = flats[0] if len(flats) == 1 else JoinedBuffer(flats)
             _fill(_block(whole, self._rank, self._size), given.flat())
             self._collectives.all_gather(whole, number)
 
@@ -308,12 +312,12 @@ class DayflyGroup(dist.ProcessGroup):
         def run(number: int) -> None:
             total = how.view(out.flat())
             flats = [how.view(one.flat()) for one in staged]
-            whole = flats[0] if len(flats) == 1 else Pieces(flats)
+            whole = flats[0] if len(flats) == 1 else JoinedBuffer(flats)
             parts = [_block(whole, member, self._size) for member in range(self._size)]
             _fill(total, parts[self._rank])
             # The sum is made in the output, and what was given stays as it was.
             parts[self._rank] = total
-            self._collectives.reduce_scatter(Pieces(parts), number, how.fold)
+            self._collectives.reduce_scatter(JoinedBuffer(parts), number, how.fold)
             how.finish(total)
 
         return self._member.collective(f"reduce-scatter {how.name}", [out, *staged], [output], run)
@@ -343,7 +347,7 @@ class DayflyGroup(dist.ProcessGroup):
             spans = [Span(end - len(flat), end) for end, flat in zip(ends, flats, strict=True)]
             self._collectives.exchange(
                 name,
-                Pieces(flats),
+                JoinedBuffer(flats),
                 number,
                 dict(zip(sent, spans, strict=False)),
                 dict(zip(received, spans[len(sent) :], strict=True)),
@@ -361,7 +365,7 @@ class DayflyGroup(dist.ProcessGroup):
         return list(tensor.split(list(splits)))
 
 
-def _block(whole: Tensor | Pieces, member: int, size: int) -> Tensor:
+def _block(whole: Tensor | JoinedBuffer, member: int, size: int) -> Tensor:
     """A member's block of several equal ones."""
     length = len(whole) // size
     return whole[member * length : (member + 1) * length]

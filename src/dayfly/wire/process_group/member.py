@@ -15,13 +15,11 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.group import MembersChannel, RoomyChannel, group_name
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.process_group.collectives import SETTLE, Collectives
-from dayfly.wire.process_group.letters import Letters
-from dayfly.wire.process_group.members import MembersChannel, RoomyChannel, group_name
-from dayfly.wire.process_group.order import Order
-from dayfly.wire.process_group.staging import Staged
-from dayfly.wire.process_group.work import DayflyWork
+from dayfly.wire.process_group.collectives import SETTLE, Collectives, Order
+from dayfly.wire.process_group.operations import DayflyWork, Staged
+from dayfly.wire.process_group.p2p import PointToPoint
 
 #: Collectives at once over a link, where they fill each other's gaps; in memory, one.
 _LANES_OVER_LINK = 4
@@ -74,7 +72,7 @@ class Member:
         self.collectives = Collectives(
             channel, rank, self.size, timeout_s=timeout_s, lanes=lanes, at_server=whole_world
         )
-        self.letters = Letters(
+        self.letters = PointToPoint(
             MembersChannel(world, short, ranks, rank, whole_world=whole_world),
             rank,
             self.size,

@@ -1,13 +1,16 @@
-"""Putting messages into a segment: one writer at a time, whoever it is, and whenever it is killed.
+"""Puts messages into a segment: one writer at a time, whichever it is, killed at any moment.
 
-    lock     of the file, by the kernel, which lets go when a writer dies
+    lock     of the file, by the kernel, which releases it when a writer dies
     look     is the address there already? Then the first put has won
     room     the lowest free place in the arena, and a free entry
     copy     payload and header
     commit   fill the entry, make it findable, and write its commit word last
 
-A message without its commit word counts for nothing. A writer that finds another's number in the
-header rebuilds what it knows from the committed entries, and so takes back what a killed one left.
+A message without its commit word does not count. A writer that finds another's number in the header
+rebuilds what it knows from the committed entries, and so takes back what a killed one left.
+
+The lowest free address that fits is given: pages that were used before are in the processor's cache
+and have memory, where fresh ones cost a page fault each.
 """
 
 from __future__ import annotations
@@ -19,14 +22,77 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dayfly.errors import NoRoom, WireError
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.arena import Arena
 from dayfly.wire.segments.layout import ENTRY_BYTES, ENTRY_WORDS
 from dayfly.wire.segments.segment import Segment
+
+
+class Arena:
+    """Free space in 0 to `size`, kept as gaps that never touch each other.
+
+    taken: (start, stop) of what is not free. Raises ValueError if two of these overlap.
+    """
+
+    def __init__(self, size: int, taken: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        reached = 0
+        for start, stop in sorted(taken):
+            if not reached <= start < stop <= size:
+                raise ValueError(
+                    f"{start} to {stop} overlaps another, or is not within 0 to {size}"
+                )
+            self._append(reached, start)
+            reached = stop
+        self._append(reached, size)
+
+    def allocate(self, size: int) -> int | None:
+        """The start of `size` free bytes, which are taken now; None if no gap is so large."""
+        for at, start in enumerate(self._starts):
+            stop = self._stops[at]
+            if stop - start >= size:
+                if stop - start == size:
+                    del self._starts[at], self._stops[at]
+                else:
+                    self._starts[at] = start + size
+                return start
+        return None
+
+    def free(self, start: int, size: int) -> None:
+        """Give back what was taken. Raises ValueError if any of it is free already."""
+        stop = start + size
+        at = bisect_left(self._starts, start)
+        starts, stops = self._starts, self._stops
+        if (at and stops[at - 1] > start) or (at < len(starts) and starts[at] < stop):
+            raise ValueError(f"{start} to {stop} is free already, at least in part")
+        joins_before = at > 0 and stops[at - 1] == start
+        joins_after = at < len(starts) and starts[at] == stop
+        if joins_before and joins_after:
+            stops[at - 1] = stops[at]
+            del starts[at], stops[at]
+        elif joins_before:
+            stops[at - 1] = stop
+        elif joins_after:
+            starts[at] = start
+        else:
+            starts.insert(at, start)
+            stops.insert(at, stop)
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """(start, stop) of the free space, in order."""
+        return list(zip(self._starts, self._stops, strict=True))
+
+    def _append(self, start: int, stop: int) -> None:
+        if start < stop:
+            self._starts.append(start)
+            self._stops.append(stop)
+
 
 #: How long a writer waits for the coordinator to touch fresh pages, in seconds.
 ROOM_TIMEOUT_S = 60.0

@@ -2,11 +2,11 @@
 
     coordinator   stdin:  one line of JSON, what to serve; then the pipe stays open
     server        stdout: one line of JSON, where it listens, or why not
-    coordinator   lets go of the pipe (or dies, and the kernel does): the server ends
+    coordinator   closes the pipe (or dies, and the kernel does): the server ends
 
 The token goes by the pipe, so neither process lists nor environments show it. The server has a
 POSIX session of its own: Ctrl-C at a terminal is for the coordinator, which stops in order, and
-needs its server for that.
+needs its server for that. The server is `python -m` this module, and does without torch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import weakref
@@ -23,6 +24,11 @@ from typing import Any
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
+from dayfly.wire.authentication import Authenticator
+from dayfly.wire.keys import EVERYONE, SERVER, Key
+from dayfly.wire.sockets.server import Server
+from dayfly.wire.sockets.sums import Sums
+from dayfly.wire.sockets.table import Table
 
 #: How long a server may take to start, and to end, in seconds.
 START_S = 60.0
@@ -56,7 +62,7 @@ class ServerProcess(Closing):
         try:
             self._process = subprocess.Popen(
                 # -P: no file in the current directory is taken for a module.
-                [sys.executable, "-P", "-m", "dayfly.wire.sockets"],
+                [sys.executable, "-P", "-m", "dayfly.wire.sockets.process"],
                 stdin=read_fd,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -136,3 +142,40 @@ def _let_go_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go_after_fork)
+
+
+def main() -> None:
+    """Serve what standard input says, until it closes."""
+    order = json.loads(sys.stdin.readline())
+    world_size = int(order["world_size"])
+
+    def readers(key: Key) -> set[int] | None:
+        if key.destination != EVERYONE or not (key.source >= 0 or key.source == SERVER):
+            return None
+        return set(range(world_size)) - {key.source}
+
+    by = Authenticator(order["token"], order["run"], int(order["generation"]))
+    table = Table(
+        readers, limit_bytes=int(order["limit_bytes"]), full="raise --log-budget to keep more"
+    )
+    try:
+        server = Server(
+            table,
+            host=order["host"],
+            port=order["port"],
+            token=by.handshake,
+            audience=order["audience"],
+            sums=Sums(table, world_size, by),
+        )
+    except WireError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return
+    print(json.dumps({"host": server.host, "port": server.port}), flush=True)
+    sys.stdin.read()
+    # At once, whatever its threads are at: nobody is left whom it could serve.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main()

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from dayfly.errors import WireError
 from dayfly.wire.authentication import Authenticator
-from dayfly.wire.header import HEADER_BYTES, Fields
-from dayfly.wire.keys import EVERYONE, SERVER, Key
+from dayfly.wire.keys import EVERYONE, HEADER_BYTES, SERVER, Fields, Key
 from dayfly.wire.sockets.table import Table
 
 #: Element types by their number in the header: of `dayfly.wire.message.DTYPES`, which goes on with

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dayfly.errors import wrong_url
+from dayfly.wire.outages import Traffic
 from dayfly.wire.stores.base import (
     UNFINISHED,
     Buffer,
@@ -40,7 +41,6 @@ from dayfly.wire.stores.base import (
     missing,
     size_of,
 )
-from dayfly.wire.traffic import Traffic
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 #: Without a number: numpy's error on a full disk.

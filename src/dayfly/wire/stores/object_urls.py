@@ -12,20 +12,20 @@ machine that asks (a role of a function or a node). obstore reads no ~/.aws.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from dayfly.errors import RequestError, wrong_url
-from dayfly.wire.endpoints import check_endpoints
 from dayfly.wire.outages import Cause, Trouble
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-SCHEMES = ("s3", "gs", "az", "dir")
+OBJECT_SCHEMES = ("s3", "gs", "az", "dir")
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
@@ -53,7 +53,7 @@ _PASSING_CODES = {"SlowDown", "RequestTimeout", "ConditionalRequestConflict", "O
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectURL:
     """Where objects are. bucket: "" for a directory, whose path is the prefix."""
 
     scheme: str
@@ -61,7 +61,7 @@ class Place:
     prefix: str
 
     @classmethod
-    def parse(cls, url: str, what: str = "channel") -> Place:
+    def parse(cls, url: str, what: str = "channel") -> ObjectURL:
         """Raises RequestError, in one sentence, for a URL that names no place for objects.
 
         what: the URL is of, such as a channel.
@@ -94,7 +94,7 @@ class Place:
     def _slash(self) -> str:
         return "/" if self.prefix and self.bucket else ""
 
-    def below(self, folder: str) -> Place:
+    def below(self, folder: str) -> ObjectURL:
         """Returns the place of the objects below a folder."""
         return replace(self, prefix=f"{self.prefix}/{folder}" if self.prefix else folder)
 
@@ -111,7 +111,9 @@ def check_usable(environment: Mapping[str, str]) -> None:
     check_endpoints(environment, ENDPOINTS)
 
 
-def open_objects(place: Place, environment: Mapping[str, str], *, tries: int = 1) -> ObjectStore:
+def open_objects(
+    place: ObjectURL, environment: Mapping[str, str], *, tries: int = 1
+) -> ObjectStore:
     """A client for the objects below a place. Connects to nothing yet.
 
     tries: of each request, where this program cannot try a part of an object again by itself.
@@ -193,3 +195,21 @@ def conflicts(error: Exception) -> bool:
 def _first(found: re.Pattern[str], text: str) -> str | None:
     match = found.search(text)
     return match.group(1) if match is not None else None
+
+
+def check_endpoints(environment: Mapping[str, str], names: Iterable[str]) -> None:
+    """Raise RequestError, in one sentence, if one of these variables is set to no URL."""
+    for name in names:
+        value = environment.get(name)
+        if value is None:
+            continue
+        try:
+            parts = urlsplit(value)
+            fits = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise RequestError(
+                f"{name} in the environment is no address of a store: give it as "
+                "https://host:port, or unset it"
+            )

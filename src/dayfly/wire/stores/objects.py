@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, BinaryIO, NoReturn, TypeVar, cast
 
 from dayfly.errors import DayflyError
-from dayfly.wire.outages import Backoff, Cause, Outage, Trouble
+from dayfly.wire.outages import Backoff, Cause, Outage, Traffic, Trouble
 from dayfly.wire.stores.base import (
     Buffer,
     ObjectDamaged,
@@ -38,10 +38,16 @@ from dayfly.wire.stores.base import (
     missing,
     size_of,
 )
-from dayfly.wire.stores.object_client import BATCH, Conflict, ObjectClient
-from dayfly.wire.stores.object_reads import READS_AT_ONCE, Read, plan_reads, scatter
-from dayfly.wire.stores.object_urls import Place, check_usable
-from dayfly.wire.traffic import Traffic
+from dayfly.wire.stores.object_client import (
+    BATCH,
+    READS_AT_ONCE,
+    Conflict,
+    ObjectClient,
+    Read,
+    plan_reads,
+    scatter,
+)
+from dayfly.wire.stores.object_urls import ObjectURL, check_usable
 
 Result = TypeVar("Result")
 
@@ -345,6 +351,6 @@ class _Stream(io.RawIOBase):
 
 def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> ObjectStore:
     """Returns the store at `s3://bucket/prefix`, `gs://...` or `az://...`. Raises RequestError."""
-    place = Place.parse(url, "store")
+    place = ObjectURL.parse(url, "store")
     check_usable(environment)
     return ObjectStore(ObjectClient(place, environment))

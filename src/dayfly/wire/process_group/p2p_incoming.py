@@ -1,11 +1,11 @@
-"""Letters from one sender, of one tag: read in their order, some before they are asked for.
+"""Messages from one sender, of one tag: read in order, some before they are asked for.
 
     asked for      |0          |1        |2        |3           recv
     downloaded     |0    |1    |2    |         |3   |4          by one thread, 2 ahead at most
 
-A schedule that asks for a letter just before it needs it (as torch's GPipe does) finds it in memory
-beside: its download went on beside the computing. What comes next is taken to have the form of the
-last. If it has another, its first message tells so and stays unread until somebody asks for it.
+A schedule that asks for a message just before it needs it (as torch's GPipe does) finds it in
+memory: its download went on beside the computing. The next message is expected to have the form of
+the last. If it has another, its first chunk tells so and stays unread until somebody asks for it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ import torch
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.execution import LOOK_UP_S
 from dayfly.wire.keys import Key
-from dayfly.wire.process_group.forms import Form, Part
-from dayfly.wire.process_group.post import Done, Post, left_s, letter_key, named, shaped, tell
+from dayfly.wire.process_group.p2p_context import (
+    Chunk,
+    Done,
+    Form,
+    P2PContext,
+    left_s,
+    named,
+    p2p_key,
+    shaped,
+    tell,
+)
 
 #: Letters of a stream that are read before anybody asks, at most; each takes memory.
 MOST_AHEAD = 2
@@ -87,7 +96,7 @@ class Ahead:
 class Incoming:
     """The letters that `post.rank` gets from `source` with a tag. ahead: of all its streams."""
 
-    def __init__(self, post: Post, source: int, tag: int, ahead: Ahead) -> None:
+    def __init__(self, post: P2PContext, source: int, tag: int, ahead: Ahead) -> None:
         self._post = post
         self._source = source
         self._tag = tag
@@ -219,7 +228,7 @@ class Incoming:
             if asked is not None and not left_s(asked.until_s):
                 raise self._late()
 
-    def _fetch_other(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Part) -> None:
+    def _fetch_other(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Chunk) -> None:
         """Wait for another message of a letter whose first came: it is on its way."""
         until_s = time.monotonic() + self._post.timeout_s
         while not self._try(letter, into_P, c, part):
@@ -227,7 +236,7 @@ class Incoming:
             if letter.asked is not None and not left_s(max(until_s, letter.asked.until_s)):
                 raise self._late()
 
-    def _try(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Part) -> bool:
+    def _try(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Chunk) -> bool:
         """Whether a message came, within a moment."""
         some_s = LOOK_UP_S
         if letter.asked is not None:
@@ -269,7 +278,7 @@ class Incoming:
         return WaitTimeout(f"nothing came within {self._post.timeout_s:g} s; is that worker alive?")
 
     def _key(self, letter: _Letter, c: int) -> Key:
-        return letter_key(letter.number, self._tag, c, self._source, self._post.rank)
+        return p2p_key(letter.number, self._tag, c, self._source, self._post.rank)
 
 
 def _copied(own_P: torch.Tensor, into_P: torch.Tensor) -> BaseException | None:

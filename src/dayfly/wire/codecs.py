@@ -1,11 +1,13 @@
-"""Whole numbers from -127 to 127 in blocks that have a scale each: a quarter of float32's bytes.
+"""Codecs: bf16 and int8.
 
-    | scales (B,) float32 | numbers (P,) int8 |      B = ceil(P / 256), 1.016 bytes an element
-
-An element is rounded to the nearest multiple of its block's scale, which is the greatest of the
-block over 127: it is off by half a scale at most. Blocks start with the span, so a span has the
-same form whatever is around it. A block with an element that is infinite or no number comes out as
-no numbers, so that a failure is seen, not smoothed.
+bf16     half the bytes of float32, its whole range, 8 bits of mantissa. A number is rounded to the
+         nearest, by 1/256 of itself at most; NaN stays NaN. Sums are added up in the type of the
+         buffer, and rounded once more on their way back.
+int8     | scales (B,) float32 | numbers (P,) int8 |      B = ceil(P / 256), 1.016 bytes an element
+         An element is rounded to the nearest multiple of its block's scale, the greatest of the
+         block over 127: it is off by half a scale at most. Blocks start with the span, so a span
+         has the same form whatever is around it. A block with an infinite element or a NaN comes
+         out as NaN, so that a failure is seen.
 """
 
 from __future__ import annotations
@@ -16,6 +18,20 @@ import torch
 
 from dayfly.wire.codec import Codec
 from dayfly.wire.schedule import Span
+
+
+class Bf16(Codec):
+    """2 bytes an element."""
+
+    def form(self, length: int) -> tuple[torch.dtype, tuple[int, ...]]:
+        return torch.bfloat16, (length,)
+
+    def encode(self, values_P: torch.Tensor, span: Span, *, total: bool) -> torch.Tensor:
+        return values_P.to(torch.bfloat16)
+
+    def decode(self, travelled: torch.Tensor, into_P: torch.Tensor) -> None:
+        into_P.copy_(travelled)
+
 
 #: Elements that share a scale.
 BLOCK = 256

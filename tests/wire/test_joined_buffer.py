@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.pieces import Pieces
+from dayfly.wire.buffers import JoinedBuffer
 
 
 def three() -> list[torch.Tensor]:
@@ -16,7 +16,7 @@ def three() -> list[torch.Tensor]:
 
 def test_a_span_is_a_view_of_the_tensor_in_which_it_lies() -> None:
     tensors = three()
-    pieces = Pieces(tensors)
+    pieces = JoinedBuffer(tensors)
     assert (len(pieces), pieces.numel(), pieces.itemsize, pieces.nbytes) == (9, 9, 4, 36)
     assert pieces.dtype is torch.float32
     pieces[3:5].fill_(9)
@@ -31,7 +31,7 @@ def test_a_span_is_a_view_of_the_tensor_in_which_it_lies() -> None:
 )
 def test_it_is_as_if_they_were_one(lengths: list[int], start: int, stop: int) -> None:
     tensors = [torch.randn(length) for length in lengths]
-    whole, pieces = torch.cat(tensors), Pieces(tensors)
+    whole, pieces = torch.cat(tensors), JoinedBuffer(tensors)
     ends = torch.tensor([0, *lengths]).cumsum(0).tolist()
     start, stop = min(start, len(whole)), min(stop, len(whole))
     if start < stop and any(start < end < stop for end in ends):
@@ -44,9 +44,9 @@ def test_it_is_as_if_they_were_one(lengths: list[int], start: int, stop: int) ->
 
 def test_what_is_no_buffer_is_refused() -> None:
     with pytest.raises(ValueError, match="give one tensor at least"):
-        Pieces([])
+        JoinedBuffer([])
     for odd in (torch.zeros(2, 2), torch.zeros(4)[::2], torch.zeros(2, dtype=torch.int32)):
         with pytest.raises(ValueError, match="give flat, contiguous ones of one type"):
-            Pieces([torch.zeros(1), odd])
+            JoinedBuffer([torch.zeros(1), odd])
     with pytest.raises(ValueError, match="every 2th element"):
-        Pieces(three())[0:2:2]
+        JoinedBuffer(three())[0:2:2]

@@ -1,1 +1,0 @@
-"""Kinds of channels, one file each: what each can do and costs, without what moves messages."""

@@ -1,0 +1,352 @@
+"""Messages from one member of a group to another, as in `dist.send` and `dist.recv`.
+
+    send, recv           return at once; the caller is told in a thread of this module
+    a stream             all messages of one (sender, reader, tag), numbered from 0 at both ends
+    its sending threads  put the chunks of a message, and those of the next      (`Outgoing`)
+    its reading thread   gets them in order, some before they are asked for      (`p2p_incoming`)
+
+A message's number is its key's step, so order needs no other word: the n-th receive of a stream
+gets what the n-th send had. A large message travels in several chunks (`Form`); its reader removes
+them. There is a thread for each stream in which something is to be waited for, so that none waits
+for another, whatever the order in which receives are asked for; it ends when nothing is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from dayfly.closing import Closing
+from dayfly.errors import NoRoom, WaitTimeout, WireError
+from dayfly.wire.channels.base import Messages
+from dayfly.wire.keys import Key
+from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.process_group.p2p_context import (
+    Chunk,
+    Done,
+    Form,
+    P2PContext,
+    left_s,
+    named,
+    p2p_key,
+    shaped,
+    tell,
+)
+from dayfly.wire.process_group.p2p_incoming import Ahead, Incoming
+from dayfly.wire.schedule import MOST_CHUNKS, check_rank
+
+#: Seconds between two tries to store what there was no room for, growing.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+
+
+@dataclass(slots=True)
+class _Letter:
+    number: int
+    flat_P: torch.Tensor
+    done: Done
+    left: int
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A message of a letter. place: of all messages of the stream, which are put in that order."""
+
+    letter: _Letter
+    part: Chunk
+    key: Key
+    place: int
+
+
+class Outgoing:
+    """The letters that `post.rank` sends to `to` with a tag.
+
+    The reader takes letters in their order. So where a channel is full, one that came first through
+    a faster thread could take the room that an earlier one needs, for ever: the earliest message
+    that is not stored takes back what was stored of later letters, which are sent once more. A
+    letter is done when it is stored with all before it, so nobody has changed what is sent again.
+    """
+
+    def __init__(self, post: P2PContext, to: int, tag: int) -> None:
+        self._post = post
+        self._to = to
+        self._tag = tag
+        self._changed = threading.Condition()
+        self._pieces: deque[_Piece] = deque()
+        self._numbers = 0
+        self._places = 0
+        self._carriers = 0
+        self._refused: set[int] = set()  # places of those that wait for room
+        self._front = 0  # the first place that is not over
+        self._over: dict[int, _Piece] = {}  # those that are, behind it
+
+    def send(self, flat_P: torch.Tensor, done: Done) -> None:
+        """Send a letter, after those before it."""
+        parts = self._post.parts(Form.of(flat_P))
+        with self._changed:
+            letter = _Letter(self._numbers, flat_P, done, len(parts))
+            self._numbers += 1
+            for c, part in enumerate(parts):
+                key = p2p_key(letter.number, self._tag, c, self._post.rank, self._to)
+                self._pieces.append(_Piece(letter, part, key, self._places))
+                self._places += 1
+            wanted = min(self._post.at_once, self._carriers + len(parts))
+            started, self._carriers = wanted - self._carriers, wanted
+        for _ in range(started):
+            self._post.spawn(self._carry)
+
+    def _carry(self) -> None:
+        while True:
+            with self._changed:
+                if not self._pieces:
+                    self._carriers -= 1
+                    return
+                piece = self._pieces.popleft()
+            letter, error = piece.letter, None
+            try:
+                # The rest of a letter of which something failed is of no use to its reader.
+                if letter.error is None:
+                    self._post.check()
+                    self._put(piece)
+            except BaseException as raised:
+                error = self._named(letter, raised)
+            for whole in self._finish(piece, error):
+                tell(whole.done, whole.error)
+
+    def _finish(self, piece: _Piece, error: BaseException | None) -> list[_Letter]:
+        """A message is stored, or failed; returns the letters that are done by that."""
+        done = []
+        with self._changed:
+            piece.letter.error = piece.letter.error or error
+            self._over[piece.place] = piece
+            while (first := self._over.pop(self._front, None)) is not None:
+                self._front += 1
+                first.letter.left -= 1
+                if not first.letter.left:
+                    done.append(first.letter)
+        return done
+
+    def _put(self, piece: _Piece) -> None:
+        """Store it. None of a full channel's messages may pass one before it that waits for room:
+
+        its reader takes them in their order, and so would never make any.
+        """
+        tensor = shaped(piece.letter.flat_P, piece.part)
+        header = Header(piece.key.operation, tensor.dtype, tuple(tensor.shape))
+        until_s, pause_s = time.monotonic() + self._post.timeout_s, _FIRST_PAUSE_S
+        why: NoRoom | None = None
+        try:
+            while True:
+                if self._may_try(piece.place):
+                    try:
+                        self._post.channel.put(piece.key, header, as_bytes(tensor))
+                        return
+                    except NoRoom as error:
+                        why = error
+                        self._take_back(piece)
+                with self._changed:
+                    self._refused.add(piece.place)
+                if not left_s(until_s):
+                    raise WaitTimeout(
+                        f"no room came within {self._post.timeout_s:g} s, as what was sent before "
+                        f"is not read: {why or 'a message before it waits for room'}"
+                    ) from why
+                self._post.pause(min(pause_s, left_s(until_s)))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            with self._changed:
+                self._refused.discard(piece.place)
+
+    def _take_back(self, piece: _Piece) -> None:
+        """Remove what was stored of later letters, to be sent again, if this piece is the first.
+
+        Nobody has read of them: that would have taken the letter of this piece.
+        """
+        with self._changed:
+            if piece.place != self._front:
+                return
+            number = piece.letter.number
+            later = [one for _, one in sorted(self._over.items()) if one.letter.number > number]
+            for one in later:
+                del self._over[one.place]
+        try:
+            self._post.channel.drop([one.key for one in later])
+        finally:
+            with self._changed:
+                self._pieces.extendleft(reversed(later))
+
+    def _may_try(self, place: int) -> bool:
+        with self._changed:
+            return min(self._refused, default=place) >= place
+
+    def _named(self, letter: _Letter, error: BaseException) -> BaseException:
+        what = f"rank {self._post.rank}, sending message {letter.number} of tag {self._tag} to "
+        return named(f"{what}rank {self._to}, {Form.of(letter.flat_P)}", error)
+
+
+#: As `Done`, with the sender; -1 if the error says all that is known.
+DoneFrom = Callable[[BaseException | None, int], None]
+
+#: Streams that wait for letters that nobody asked for yet. A store that is asked again and again
+#: bills that, and asks less often for what else their senders have to say (see `channels.turns`).
+_AHEAD, _AHEAD_ASKING = 8, 2
+#: Seconds between two looks for letters from anyone, growing; a look may be billed.
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.001, 0.05
+_LONGEST_ASKED_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _FromAnyone:
+    into_P: torch.Tensor
+    done: DoneFrom
+    until_s: float
+
+
+class PointToPoint(Closing):
+    """The letters of one member, over the group's channel, which stays open.
+
+    timeout_s: how long a letter, or room for one, is waited for. check: called meanwhile; may raise
+    to end it. All methods may be called from several threads; `done` is called once for each
+    letter, from a thread of the letters, and must neither raise nor wait long nor close them.
+    Tensors are flat, contiguous and on the CPU, and left alone until then.
+
+    Each raises ValueError for a wrong peer, tag or tensor, and WireError once they are closed.
+    """
+
+    def __init__(
+        self,
+        channel: Messages,
+        rank: int,
+        world_size: int,
+        *,
+        timeout_s: float,
+        check: Callable[[], None],
+    ) -> None:
+        check_rank(rank, world_size)
+        self._rank = rank
+        self._world_size = world_size
+        self._post = P2PContext(channel, rank, timeout_s=timeout_s, check=check)
+        self._ahead = Ahead(_AHEAD if channel.abilities.blocks else _AHEAD_ASKING)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._outgoing: dict[tuple[int, int], Outgoing] = {}
+        self._incoming: dict[tuple[int, int], Incoming] = {}
+        self._from_anyone: dict[int, deque[_FromAnyone]] = {}  # by tag, while somebody waits
+        self._last_source = rank
+
+    def send(self, flat_P: torch.Tensor, to: int, tag: int, done: Done) -> None:
+        """Send a flat tensor (P,). It is done when it is stored, whether it is read or not."""
+        self._check_request(flat_P, to, tag)
+        with self._lock:
+            self._check_open()
+            stream = self._outgoing.get((to, tag))
+            if stream is None:
+                stream = self._outgoing[to, tag] = Outgoing(self._post, to, tag)
+            stream.send(flat_P, self._post.once(done))
+
+    def recv(self, flat_P: torch.Tensor, source: int, tag: int, done: Done) -> None:
+        """Receive into a flat tensor (P,) the next letter of this sender and tag."""
+        self._check_request(flat_P, source, tag)
+        with self._lock:
+            self._check_open()
+            self._stream_from(source, tag).receive(flat_P, self._post.once(done))
+
+    def recv_any(self, flat_P: torch.Tensor, tag: int, done: DoneFrom) -> None:
+        """Receive the next letter with this tag from whoever it comes."""
+        self._check_request(flat_P, None, tag)
+        asked = _FromAnyone(
+            flat_P, self._post.once(done, -1), time.monotonic() + self._post.timeout_s
+        )
+        with self._lock:
+            self._check_open()
+            if (waiting := self._from_anyone.get(tag)) is not None:
+                waiting.append(asked)
+                return
+            self._from_anyone[tag] = deque([asked])
+            self._post.spawn(lambda: self._receive_from_anyone(tag))
+
+    def close(self) -> None:
+        """End what is not done yet, with WireError, and all threads."""
+        with self._lock:
+            self._closed = True
+        self._post.close()
+
+    def _receive_from_anyone(self, tag: int) -> None:
+        """All that wait for this tag, in their order."""
+        while True:
+            with self._lock:
+                if not self._from_anyone[tag]:
+                    del self._from_anyone[tag]
+                    return
+                asked = self._from_anyone[tag].popleft()
+            try:
+                self._find_sender(asked, tag)
+            except BaseException as error:
+                what = f"rank {self._rank}, receiving with tag {tag} from anyone"
+                tell(asked.done, named(f"{what}, {Form.of(asked.into_P)}", error), -1)
+
+    def _find_sender(self, asked: _FromAnyone, tag: int) -> None:
+        pause_s = _FIRST_LOOK_S
+        blocks = self._post.channel.abilities.blocks
+        while not self._take_from_anyone(asked, tag):
+            if not left_s(asked.until_s):
+                raise WaitTimeout(f"nothing came within {self._post.timeout_s:g} s")
+            self._post.pause(min(pause_s, left_s(asked.until_s)))
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S if blocks else _LONGEST_ASKED_S)
+
+    def _take_from_anyone(self, asked: _FromAnyone, tag: int) -> bool:
+        """Receive from a member of whom there is a letter, if there is one: each in its turn."""
+        self._post.check()
+        with self._lock:
+            n, last = self._world_size, self._last_source
+            turns = [(last + distance) % n for distance in range(1, n + 1)]
+            streams = {one: self._stream_from(one, tag) for one in turns if one != self._rank}
+        numbers = {source: stream.next_number for source, stream in streams.items()}
+        here = [source for source, stream in streams.items() if stream.has_next]
+        if not here:
+            keys = {
+                p2p_key(number, tag, 0, source, self._rank): source
+                for source, number in numbers.items()
+            }
+            there = self._post.channel.stored(keys)
+            here = [source for key, source in keys.items() if key in there]
+        for source in here:
+            # Somebody may ask for this sender's letter meanwhile, and has it then.
+            if streams[source].receive(
+                asked.into_P,
+                lambda error, source=source: asked.done(error, source),  # type: ignore[misc]
+                number=numbers[source],
+            ):
+                self._last_source = source
+                return True
+        return False
+
+    def _stream_from(self, source: int, tag: int) -> Incoming:
+        stream = self._incoming.get((source, tag))
+        if stream is None:
+            stream = self._incoming[source, tag] = Incoming(self._post, source, tag, self._ahead)
+        return stream
+
+    def _check_request(self, flat_P: torch.Tensor, peer: int | None, tag: int) -> None:
+        if peer is not None:
+            check_rank(peer, self._world_size)
+            if peer == self._rank:
+                raise ValueError(f"rank {self._rank} to itself")
+        if tag < 0:
+            raise ValueError(f"tag {tag}: give 0 or more")
+        p2p_key(0, tag, MOST_CHUNKS - 1, 0, 1)  # raises ValueError for one that is too long
+        if flat_P.dim() != 1 or not flat_P.is_contiguous() or not flat_P.is_cpu:
+            raise ValueError(
+                f"a letter of {list(flat_P.shape)}, strides {list(flat_P.stride())}, on "
+                f"{flat_P.device}: give a flat, contiguous tensor on the CPU"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WireError(f"the letters of rank {self._rank} are closed")
+        self._post.check()
