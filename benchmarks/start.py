@@ -3,8 +3,8 @@
     spawn       functions invoked     first step        last step       exit
       |=== command ===|=== workers ===|==== training ====|==== end ====|
 
-The report of a run has the same phases (`dayfly.runs.phases`), without start and exit of the
-interpreter.
+The report of a run has the same phases (`dayfly.runs.report.reading`), without start and exit of
+the interpreter.
 
 One round measures, each in processes of its own:
 
@@ -39,7 +39,7 @@ from benchmarks.parts.spread import columns, framed, say, shown, spread
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
 from dayfly.runs.events import Events
-from dayfly.runs.phases import Phases, phases
+from dayfly.runs.report.reading import Phases, phases
 
 #: Phases of a run, in their order.
 PHASES = tuple(one.name.removesuffix("_s") for one in fields(Phases))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dayfly.runs.report.spans import Span, Step
-from dayfly.runs.report.timeline import Attempt, Band, Pause, Rollback, Timeline
+from dayfly.runs.report.timeline import Attempt, Band, Pause, Timeline
+from dayfly.specs.events import RolledBack
 from tests.report.made_up import ended, invoked, step, timeline, traffic
 
 #: Halves and eighths of seconds are exact.
@@ -86,7 +87,9 @@ def test_a_worker_that_dies_and_one_that_hands_over() -> None:
         ),
         checkpoints=((5.0, 2),),
         stops=(5.5,),
-        rollbacks=(Rollback(5.25, 3, 2, 1, "worker 1 died"),),
+        rollbacks=(
+            RolledBack(at=5.25, from_step=3, to_step=2, redone_steps=1, cause="worker 1 died"),
+        ),
     )
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.life.faults import Fault
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.result import Result
 from dayfly.runs.scripts import launch
 from dayfly.runs.scripts.record import ScriptSettings
 
 
-class Notes(Silent):
+class Notes(Display):
     """What a person is told."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.runs import launch
 from dayfly.runs.directory import RECORD
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.events import Events
 from dayfly.runs.home import Home
 from dayfly.runs.job_record import Record
@@ -91,7 +91,7 @@ def begin(data: Path, run_dir: Path) -> None:
     faults = [Fault(COORDINATOR, 0, "begin")]
     LocalPlatform.prepare = lambda self: None  # type: ignore[method-assign]  # no function starts
     if (run_dir / RECORD).exists():
-        launch.resume(run_dir, display=Silent(), faults=faults)
+        launch.resume(run_dir, display=Display(), faults=faults)
     else:
         dayfly.train(small.job(data), run_dir=run_dir, faults=faults, progress=False)
 
@@ -108,7 +108,7 @@ def end(data: Path, run_dir: Path) -> None:
         StopSignals() as signals,
     ):
         workplace = Workplace(session, platform, signals, run_dir)
-        life = OneLife(job, record, Home(store, run_dir), Silent(), (), workplace)
+        life = OneLife(job, record, Home(store, run_dir), Display(), (), workplace)
         so_far = Events.read(run_dir / "events")
         recorder = Recorder(run_dir, record.generation, lambda source, event: None, so_far)
         result = life._write_results(life._summary("done", None), recorder)

@@ -9,7 +9,7 @@ import pytest
 
 import dayfly
 from dayfly.runs import launch
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import load_job_file
 
@@ -35,7 +35,7 @@ def write(file: Path, data: Path, width: int = 8, epochs: int = 1) -> Path:
 
 
 def resume(file: Path, **given: Any) -> dayfly.Run:
-    return launch.resume(file.parent / "run", job_file=file, display=Silent(), **given)
+    return launch.resume(file.parent / "run", job_file=file, display=Display(), **given)
 
 
 @pytest.mark.long
@@ -47,7 +47,7 @@ def test_a_changed_job_is_refused_unless_it_is_allowed(data: Path, tmp_path: Pat
         directory=tmp_path / "run",
         name="wide",
         code=tmp_path,
-        display=Silent(),
+        display=Display(),
     )
     first = run.result.train_loss
     assert resume(file).result == run.result, "the same job; and the run is done"

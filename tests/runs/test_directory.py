@@ -12,7 +12,7 @@ import pytest
 from dayfly.errors import RequestError
 from dayfly.runs import launch
 from dayfly.runs.directory import fresh_directory
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.settings import Settings
 from tests.runs import small
 
@@ -67,7 +67,7 @@ def test_a_name_with_control_characters_is_refused(odd: str, tmp_path: Path) -> 
 def test_one_that_is_removed_in_mid_run_fails_the_run_and_is_not_made_anew(
     data: Path, tmp_path: Path
 ) -> None:
-    class Remover(Silent):
+    class Remover(Display):
         def step(self, step: int, loss: float | None) -> None:
             shutil.rmtree(tmp_path / "run", ignore_errors=True)
 

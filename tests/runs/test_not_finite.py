@@ -15,7 +15,7 @@ from torch import nn
 import dayfly
 from dayfly.life import checkpoints
 from dayfly.runs import launch
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.settings import Settings
 from dayfly.training.order import Epochs
 from dayfly.wire.stores.files import FileStore
@@ -69,7 +69,7 @@ def job(data: Path, *, gradient: bool = False, **changes: Any) -> dayfly.Job:
     return small.job(data, model=lambda: model(gradient), **{**given, "epochs": 1, **changes})
 
 
-class Noted(Silent):
+class Noted(Display):
     def __init__(self) -> None:
         self.notes: list[str] = []
 

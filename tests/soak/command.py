@@ -17,7 +17,7 @@ from typing import Any
 from dayfly.cli.outcome import conclude
 from dayfly.life.faults import Fault
 from dayfly.runs import launch
-from dayfly.runs.display import Silent
+from dayfly.runs.display import Display
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from tests.soak import job
@@ -43,14 +43,14 @@ def _run(spec: Mapping[str, Any]) -> Run:
     directory = Path(spec["run_dir"])
     faults = [Fault(**fault) for fault in spec["faults"]]
     if (directory / "run.json").exists():
-        return launch.resume(directory, display=Silent(), faults=faults)
+        return launch.resume(directory, display=Display(), faults=faults)
     return launch.begin(
         job.job(Path(spec["data"]), spec["workers"], spec["least_s"]),
         Settings(workers=spec["workers"], **spec["settings"]),
         directory=directory,
         # Files that travel with the job, as beside a job file of the user's.
         code=Path(__file__).parent,
-        display=Silent(),
+        display=Display(),
         faults=faults,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +30,7 @@ from dayfly.cli.flags import (
     RunStore,
     function_settings,
     option,
+    refuse_beside_resume,
     takes,
     training_settings,
 )
@@ -125,7 +127,6 @@ def train(
     apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.JOB)
     from dayfly.cli.outcome import conclude
-    from dayfly.errors import RequestError
     from dayfly.runs import launch
     from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.display import StandardError, display_for
@@ -140,16 +141,9 @@ def train(
         given = function_settings(context, resumed=resume is not None)
         given |= training_settings(context)
         if resume is not None:
-            fixed: dict[str, object] = {
-                "--store": store,
-                "--plan": plan,
-            }
-            fixed |= {"--batch-size": batch_size, "--seed": seed}
-            refused = [name for name, value in fixed.items() if value is not None]
-            if refused:
-                raise RequestError(
-                    f"--resume goes on with what is in the run's directory: leave out {refused[0]}"
-                )
+            refuse_beside_resume(
+                {"--store": store, "--plan": plan, "--batch-size": batch_size, "--seed": seed}
+            )
             if allow_changed_job and job_file is None:
                 raise RequestError("--allow-changed-job needs the job that changed: name JOB.py")
             return launch.resume(
@@ -226,23 +220,38 @@ def run(
     apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
-    from dayfly.cli.script import run_script
-    from dayfly.runs.scripts.record import ScriptRun
+    from dayfly.runs.display import Lines, StandardError
+    from dayfly.runs.scripts import launch
+    from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
+
+    display = apart or Lines(StandardError())
+    output = sys.stderr if as_json else sys.stdout  # of the functions
 
     def action() -> ScriptRun:
         given = function_settings(context, resumed=resume is not None)
         if max_restarts is not None:
             given["max_restarts"] = max_restarts
-        return run_script(
+        if resume is not None:
+            refuse_beside_resume({"SCRIPT.py": script, "-m": module or None, "--store": store})
+            return launch.resume(
+                resume,
+                directory=run_dir,
+                display=display,
+                output=output,
+                asked_at=asked_at,
+                **given,
+            )
+        if script is None:
+            raise RequestError("no script: name a Python file, or --resume DIR")
+        return launch.begin(
             script,
             context.args,
-            given,
+            ScriptSettings(**given),
             module=module,
             store=store,
-            run_dir=run_dir,
-            resume=resume,
-            as_json=as_json,
-            display=apart,
+            directory=run_dir,
+            display=display,
+            output=output,
             asked_at=asked_at,
         )
 

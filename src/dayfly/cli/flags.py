@@ -319,3 +319,12 @@ def _settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, An
         for name, flag in flags.items()
         if (value := context.params.get(name)) is not None
     }
+
+
+def refuse_beside_resume(given: Mapping[str, object]) -> None:
+    """Raises RequestError for what a run that goes on has already. given: None: it was not."""
+    for name, value in given.items():
+        if value is not None:
+            raise RequestError(
+                f"--resume goes on with what is in the run's directory: leave out {name}"
+            )

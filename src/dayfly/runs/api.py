@@ -14,7 +14,7 @@ from dayfly.job import Job
 from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
 from dayfly.runs import launch
-from dayfly.runs.display import Silent, StandardError, display_for
+from dayfly.runs.display import Display, StandardError, display_for
 from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
@@ -221,8 +221,8 @@ def _raise(number: int) -> None:
     signal.raise_signal(number)
 
 
-def _display(progress: bool) -> Silent:
-    return display_for(StandardError()) if progress else Silent()
+def _display(progress: bool) -> Display:
+    return display_for(StandardError()) if progress else Display()
 
 
 def main_directory() -> Path | None:

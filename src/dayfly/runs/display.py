@@ -1,14 +1,11 @@
-"""What shows a run to a person while it goes on.
-
-A run shown to a person: a bar that moves on a terminal, plain lines otherwise. On stderr.
-"""
+"""Displays of a run for a person: a bar on a terminal, lines otherwise, on standard error."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Json = Mapping[str, Any]
 
 
-class Display(Protocol):
-    """Shows a run to a person while it goes on."""
+class Display:
+    """Shows a run to a person while it goes on; by itself it shows nothing."""
 
     def preparing(self) -> None:
         """The request is being checked."""
@@ -62,32 +59,7 @@ class StandardError(Console):
         self.quiet = True
 
 
-class Silent(Display):
-    """Shows nothing."""
-
-    def preparing(self) -> None:
-        return None
-
-    def begun(self, run_id: str, directory: Path) -> None:
-        return None
-
-    def started(self, done: int, steps: int) -> None:
-        return None
-
-    def step(self, step: int, loss: float | None) -> None:
-        return None
-
-    def epoch(self, record: Json) -> None:
-        return None
-
-    def note(self, text: str) -> None:
-        return None
-
-    def finished(self) -> None:
-        return None
-
-
-class Lines(Silent):
+class Lines(Display):
     """A line an epoch, and one for what happens: for logs and pipes."""
 
     def __init__(self, console: Console) -> None:

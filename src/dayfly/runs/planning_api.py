@@ -20,7 +20,7 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Option
 from dayfly.runs.choosing.targets import targets_of_job, targets_of_profiles
-from dayfly.runs.display import Lines, Silent, StandardError
+from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
 from dayfly.runs.settings import Settings
@@ -68,7 +68,7 @@ def profile(
     sizes = tuple(memory_mib) if isinstance(memory_mib, list | tuple) else (memory_mib,)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
-    say = Lines(StandardError()).note if progress else Silent().note
+    say = Lines(StandardError()).note if progress else Display().note
     return measuring.profile(
         overridden(job, batch_size=batch_size),
         checked_settings(**settings),

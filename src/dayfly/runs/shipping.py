@@ -241,11 +241,7 @@ def _unpack(zipped: bytes, folder: Path) -> None:
             raise
 
 
-def _zipped(
-    directory: Path,
-    left_out: Set[Path] = frozenset(),
-    note: Callable[[str], None] = lambda text: None,
-) -> bytes:
+def _zipped(directory: Path, left_out: Set[Path], note: Callable[[str], None]) -> bytes:
     buffer = io.BytesIO()
     total = count = 0
     largest = (0, "")

@@ -17,10 +17,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -305,7 +305,7 @@ class _End:
         until = time.monotonic() + self._request.budget_s
         while len(pairs) < 2 or (time.monotonic() < until and len(pairs) < _MOST_PAIRS):
             alone = _several(run)
-            with _Beside(self._to_and_fro):
+            with _beside(self._to_and_fro):
                 beside = _several(run)
             pairs.append((*alone, *beside))
         return pairs
@@ -343,33 +343,19 @@ def _several(run: Callable[[], None]) -> tuple[float, float]:
     return (time.perf_counter() - began) / count, (time.thread_time() - thread) / count
 
 
-class _Beside:
+@contextmanager
+def _beside(action: Callable[[], None]) -> Iterator[None]:
     """Does something again and again in a thread of its own, while the `with` lasts."""
+    over = threading.Event()
 
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action = action
-        self._over = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="dayfly-beside", daemon=True)
+    def repeat() -> None:
+        while not over.is_set():
+            action()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="dayfly-beside") as pool:
+        repeating = pool.submit(repeat)
         try:
-            while not self._over.is_set():
-                self._action()
-        except BaseException as failure:
-            self._failure = failure
+            yield
+        finally:
+            over.set()
+            repeating.result()

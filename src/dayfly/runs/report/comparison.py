@@ -68,21 +68,22 @@ class Comparison:
         planned = record.planned or Planned()
         result = record.result or Result(run_id=record.run_id, status=record.status)
         said = plan.prediction
+        foreseen = {} if said is None else _foreseen(said)
         parts = step_parts(rank_0)
         return cls(
             totals=(
-                Compared("step_s", None if said is None else said.step_s, result.step_s),
-                Compared("run_s", None if said is None else said.run_s, lived_s(coordinator)),
-                Compared("cost_usd", None if said is None else said.cost_usd, result.cost_usd),
+                Compared("step_s", foreseen.get("step_s"), result.step_s),
+                Compared("run_s", foreseen.get("run_s"), lived_s(coordinator)),
+                Compared("cost_usd", foreseen.get("cost_usd"), result.cost_usd),
                 *_memory(said, record.settings, coordinator),
             ),
             kinds=_by_kind(said, bill),
-            traffic=_traffic(said, result),
+            traffic=tuple(
+                Compared(name, foreseen.get(name), getattr(result, name))
+                for name in ("bytes_up", "bytes_down", "requests")
+            ),
             parts=tuple(
-                Compared(
-                    f"{name}_s", None if said is None else said.breakdown.get(name), parts.get(name)
-                )
-                for name in PARTS
+                Compared(f"{name}_s", foreseen.get(f"{name}_s"), parts.get(name)) for name in PARTS
             ),
             differences=tuple(_differences(planned, plan, record, coordinator)),
             unpredicted=planned.unpredicted,
@@ -164,15 +165,18 @@ def _by_kind(said: Prediction | None, bill: Json | None) -> tuple[Compared, ...]
     )
 
 
-def _traffic(said: Prediction | None, result: Result) -> tuple[Compared, ...]:
-    volume = said.run_volume if said is not None else None
-    return (
-        Compared("bytes_up", None if volume is None else volume.bytes_up, result.bytes_up),
-        Compared("bytes_down", None if volume is None else volume.bytes_down, result.bytes_down),
-        Compared(
-            "requests", None if volume is None else volume.puts + volume.gets, result.requests
-        ),
-    )
+def _foreseen(said: Prediction) -> dict[str, float]:
+    """Figures of a prediction by their names."""
+    volume = said.run_volume
+    return {
+        "step_s": said.step_s,
+        "run_s": said.run_s,
+        "cost_usd": said.cost_usd,
+        "bytes_up": volume.bytes_up,
+        "bytes_down": volume.bytes_down,
+        "requests": volume.puts + volume.gets,
+        **{f"{name}_s": part for name, part in said.breakdown.items()},
+    }
 
 
 def _differences(

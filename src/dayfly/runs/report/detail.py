@@ -120,8 +120,7 @@ def tree(timeline: Timeline, detail: Detail, stages: Stages | None = None) -> di
         "checkpoints": [[_units(at_s), step] for at_s, step in timeline.checkpoints],
         "stops": [_units(at_s) for at_s in timeline.stops],
         "rollbacks": [
-            [_units(one.at_s), one.to_step, one.redone_steps, one.cause]
-            for one in timeline.rollbacks
+            [_units(one.at), one.to_step, one.redone_steps, one.cause] for one in timeline.rollbacks
         ],
         "bands": bands,
         **groups,

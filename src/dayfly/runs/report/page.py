@@ -14,13 +14,12 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
-from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
-from dayfly.runs.report.reading import History, RunFiles
+from dayfly.runs.report.reading import History, Phases, RunFiles, phases
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
 from dayfly.runs.scripts.record import ScriptRecord
@@ -337,7 +336,7 @@ def _rollbacks(times: Timeline) -> str:
         return ""
     heads = ("at (s)", "from step", "to step", "done again", "cause")
     rows = [
-        (f"{one.at_s:.2f}", one.from_step, one.to_step, one.redone_steps, one.cause)
+        (f"{one.at:.2f}", one.from_step, one.to_step, one.redone_steps, one.cause)
         for one in times.rollbacks
     ]
     return folded("All rollbacks", tables.long_table("Rollbacks of all workers", heads, rows))

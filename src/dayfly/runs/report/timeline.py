@@ -77,23 +77,12 @@ class Pause:
     left_out_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rollback:
-    """All workers went back to the checkpoint before `to_step`; `from_step` steps were done."""
-
-    at_s: float
-    from_step: int
-    to_step: int
-    redone_steps: int
-    cause: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """Seconds count from the run's first event, pauses left out.
 
     origin_s: that event, unix seconds. as_of_s: the last event, unix seconds.
-    checkpoints: (second, step).
+    checkpoints: (second, step). rollbacks: with the second at which they were.
     """
 
     origin_s: float
@@ -103,7 +92,7 @@ class Timeline:
     pauses: tuple[Pause, ...] = ()
     checkpoints: tuple[tuple[float, int], ...] = ()
     stops: tuple[float, ...] = ()
-    rollbacks: tuple[Rollback, ...] = ()
+    rollbacks: tuple[RolledBack, ...] = ()
 
     def ends(self, kind: str) -> int:
         """How many attempts ended so."""
@@ -136,9 +125,7 @@ def timeline(
         ),
         stops=tuple(clock(record.at) for record in coordinator if isinstance(record, Stopping)),
         rollbacks=tuple(
-            Rollback(clock(one.at), one.from_step, one.to_step, one.redone_steps, one.cause)
-            for one in coordinator
-            if isinstance(one, RolledBack)
+            replace(one, at=clock(one.at)) for one in coordinator if isinstance(one, RolledBack)
         ),
     )
 
