@@ -27,7 +27,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Context
-from dayfly.runs.scripts.environment import Member, prepare, variables, wire_backend
+from dayfly.runs.scripts.environment import ScriptTask, prepare, variables, wire_backend
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.process_group.store import StoreServer
@@ -41,9 +41,19 @@ SOON = timedelta(seconds=SOON_S)
 KNOWN = ("undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake", "dayfly")
 
 
-def member(rank: int = 0, world_size: int = 1) -> Member:
-    return Member(
+def member(rank: int = 0, world_size: int = 1) -> ScriptTask:
+    return ScriptTask(
         run="run-7",
+        token="secret",
+        generation=2,
+        store="file:///runs/7",
+        channel="file:///",
+        wait_timeout_s=SOON_S,
+        script="/home/me/train.py",
+        module=None,
+        args=(),
+        cwd="/home/me",
+        digest="0" * 64,
         rank=rank,
         world_size=world_size,
         restarts=2,
@@ -59,9 +69,7 @@ def in_function(place: Place, rank: int, world_size: int) -> Iterator[Channel]:
     with place.open(NAMESPACE, rank) as channel:
         join(Endpoint(channel=channel, rank=rank, world_size=world_size, wait_timeout_s=SOON_S))
         try:
-            with prepare(
-                member(rank, world_size), channel=channel, context=context, wait_timeout_s=SOON_S
-            ):
+            with prepare(member(rank, world_size), channel=channel, context=context):
                 yield channel
         finally:
             if dist.is_initialized():

@@ -28,23 +28,60 @@ RENDEZVOUS = "rendezvous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class FunctionTask:
+    """What every function of a run is told.
+
+    Args:
+        run: the run's id.
+        token: by which its messages are known to be the run's.
+        generation: of which it is.
+        rank: of the worker.
+        world_size: workers of the generation.
+        store: URL of the run's.
+        channel: URL through which workers talk.
+        wait_timeout_s: longest wait for a message of another worker.
+        faults: for tests.
+        rates: of its link to channel and store; None: not limited.
+        made_with: what its process should compute with (`runs.made_with`); empty: nobody said.
+        allow_other_cpu: another CPU type is only said.
+    """
+
+    run: str
+    token: str = field(repr=False)
+    generation: int
+    rank: int
+    world_size: int
+    store: str
+    channel: str
+    wait_timeout_s: float
+    faults: tuple[Fault, ...] = ()
+    rates: Rates | None = None
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    allow_other_cpu: bool = False
+
+    def dump(self) -> Any:
+        """For JSON."""
+        return dataclass_json.dump(self)
+
+    @classmethod
+    def load(cls, tree: Mapping[str, Any]) -> Self:
+        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
+        return dataclass_json.read(cls, tree, "the task")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(FunctionTask):
     """One attempt of one worker.
 
-    token: by which its messages are known to be the run's.
-
-    store, channel: URLs. parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
+    parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
     epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
     that starts again finds in the log what it missed; else all go back to the run checkpoint
     together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
-    machine. rates: of its way to channel and store; None: not limited.
+    machine.
 
     pace: how often it reports, and looks for a wish to stop.
-
-    made_with: what the function's process should compute with (`runs.made_with`); empty: nobody
-    said. allow_other_cpu: whether another is only said.
 
     compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
     which a worker computes its share of a batch, one after another. pipelining: of a model that is
@@ -52,14 +89,7 @@ class Task:
     combined.
     """
 
-    run: str
-    token: str = field(repr=False)
-    generation: int
-    rank: int
     attempt: int
-    world_size: int
-    store: str
-    channel: str
     shipped: Shipped
     parts: tuple[Part, ...]
     samples: int
@@ -73,20 +103,15 @@ class Task:
     log_rounds: int | None
     replays: bool
     checkpoint_every_s: float
-    wait_timeout_s: float
     scratch: str
     checkpoint: Checkpoint
     trimmed_step: int
     checkpoint_age_s: float
-    faults: tuple[Fault, ...]
     pieces: int
     on_nan: str = STOP_ON_NAN
-    rates: Rates | None = None
     pace: Pace = field(default_factory=Pace)
     pipelining: Pipelining | None = None
     weighting: Weighting = SAMPLES
-    made_with: Mapping[str, str] = field(default_factory=dict)
-    allow_other_cpu: bool = False
 
     @property
     def writer(self) -> Writer:
@@ -97,15 +122,6 @@ class Task:
         layout = self.pipelining.layout
         place = layout.place(self.rank)
         return Writer(place.replica, layout.replicas, place.stage, layout.stages)
-
-    def dump(self) -> Any:
-        """For JSON."""
-        return dataclass_json.dump(self)
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
-        return dataclass_json.read(cls, tree, "the task")
 
 
 def check_task(task: Task, payload_bytes: int | None) -> None:

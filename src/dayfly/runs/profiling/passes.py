@@ -25,7 +25,7 @@ layer, keeping what is under way. One stage has no messages, so they are not in 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -47,7 +47,7 @@ from dayfly.training.forward import forward
 from dayfly.training.order import Epochs
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Piece, Slices
+from dayfly.training.slices import Slices
 from dayfly.training.sources import Source, open_sources
 from dayfly.training.stages.build import StageModel
 from dayfly.training.stages.compute import Micro, Stage
@@ -231,17 +231,9 @@ class TimedSteps(Synchronous):
         self.compute_s = 0.0
         self.apply_s = 0.0
 
-    def compute(
-        self,
-        pieces: Iterable[Piece],
-        batch_samples: int,
-        step: int,
-        rank: int,
-        wishes: Wishes,
-        ready: Callable[[int], None] = lambda bucket: None,
-    ) -> None:
+    def compute(self, *args: Any, **named: Any) -> None:
         began = time.thread_time()
-        self._steps.compute(pieces, batch_samples, step, rank, wishes, ready)
+        self._steps.compute(*args, **named)
         self.own_loss = self._steps.own_loss
         self.compute_s = time.thread_time() - began
 

@@ -12,16 +12,17 @@ exceed the budget ends it. Elsewhere the page shows which share of a bin each ki
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from dayfly.runs.report.spans import Pass, Span, Step
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Band, Timeline
 
+AnyPart = TypeVar("AnyPart", Span, Step, Pass)
 #: Spans, steps and passes that a page has at most by themselves, about 1.5 MB.
 SPANS = 150_000
 #: Shares that a page has at most, about 1 MB.
@@ -103,7 +104,10 @@ def tree(timeline: Timeline, detail: Detail, stages: Stages | None = None) -> di
             made |= {
                 "name": stages.name(band.worker),
                 "short": stages.short(band.worker),
-                "passes": _encoded_passes(band.passes, detail),
+                "passes": _encoded(
+                    _begun(band.passes, detail),
+                    lambda one: (2 * one.micro_batch + (one.what == "b"),),
+                ),
             }
         groups = {
             "groups": [
@@ -142,7 +146,9 @@ def _band(band: Band, detail: Detail, coarse: Sequence[int]) -> dict[str, Any]:
             ]
             for one in band.attempts
         ],
-        "steps": _encoded_steps(band.steps, detail),
+        "steps": _encoded(
+            _begun(band.steps, detail), lambda step: (step.number, int(step.computed))
+        ),
         "spans": {
             kind: _encoded(_clipped(spans, detail.windows)) for kind, spans in band.spans.items()
         },
@@ -163,35 +169,23 @@ def _clipped(spans: Iterable[Span], windows: Sequence[tuple[float, float]]) -> I
                 yield Span(span.kind, max(span.start_s, start_s), min(span.end_s, end_s))
 
 
-def _encoded(spans: Iterable[Span]) -> list[int]:
+def _encoded(
+    parts: Iterable[AnyPart], more: Callable[[AnyPart], Sequence[int]] = lambda part: ()
+) -> list[int]:
+    """Gap and length of each, and `more` numbers."""
     numbers, last = [], 0
-    for span in spans:
-        start, end = _units(span.start_s), _units(span.end_s)
-        numbers += [start - last, end - start]
+    for part in parts:
+        start, end = _units(part.start_s), _units(part.end_s)
+        numbers += [start - last, end - start, *more(part)]
         last = end
     return numbers
 
 
-def _encoded_steps(steps: Iterable[Step], detail: Detail) -> list[int]:
-    """Steps that begin in a window, whole."""
-    numbers, last = [], 0
-    for step in steps:
-        if detail.shows(step.start_s):
-            start, end = _units(step.start_s), _units(step.end_s)
-            numbers += [start - last, end - start, step.number, int(step.computed)]
-            last = end
-    return numbers
-
-
-def _encoded_passes(passes: Iterable[Pass], detail: Detail) -> list[int]:
-    """Passes that begin in a window, whole."""
-    numbers, last = [], 0
-    for one in passes:
-        if detail.shows(one.start_s):
-            start, end = _units(one.start_s), _units(one.end_s)
-            numbers += [start - last, end - start, 2 * one.micro_batch + (one.what == "b")]
-            last = end
-    return numbers
+def _begun(parts: Iterable[AnyPart], detail: Detail) -> Iterator[AnyPart]:
+    """Those that begin in a window, whole."""
+    for part in parts:
+        if detail.shows(part.start_s):
+            yield part
 
 
 def _shares(spans: Iterable[Span], detail: Detail, coarse: Sequence[int]) -> list[int]:

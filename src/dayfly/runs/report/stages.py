@@ -11,7 +11,7 @@ By stage: its passes, its bubble, and whether it is the bottleneck.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Self
@@ -199,62 +199,38 @@ def _slowest(times: Sequence[StageTimes], stages: Stages) -> str:
     )
 
 
+#: Figures of a stage's row, by the heads of their columns.
+_COLUMNS: Mapping[str, Callable[[StageTimes], float]] = {
+    "forward (ms)": lambda one: one.forward_ms,
+    "backward (ms)": lambda one: one.backward_ms,
+    "apply (ms)": lambda one: one.apply_ms,
+    "step (ms)": lambda one: one.step_ms,
+    "bubble": lambda one: one.bubble,
+    "bare transfer (ms)": lambda one: one.bare_transfer_ms,
+    "waiting (ms)": lambda one: one.waiting_ms,
+}
+
+
 def stage_table(times: Sequence[StageTimes], stages: Stages) -> str:
     """A row for each stage, and the mean of all."""
-    heads = (
-        "stage",
-        "layers",
-        "memory (MiB)",
-        "forward (ms)",
-        "backward (ms)",
-        "apply (ms)",
-        "step (ms)",
-        "bubble",
-        "bare transfer (ms)",
-        "waiting (ms)",
-    )
+
+    def cells(figures: Iterable[float]) -> list[str]:
+        pairs = zip(_COLUMNS, figures, strict=True)
+        return [f"{one:.1%}" if head == "bubble" else f"{one:.2f}" for head, one in pairs]
+
     rows = [
         (
             f"stage {one.stage}",
             stages.layers(one.stage).removeprefix("layers ").removeprefix("layer "),
-            _memory(stages.memory(one.stage)),
-            *_cells(one),
+            str(stages.memory(one.stage) or NOTHING),
+            *cells(figure(one) for figure in _COLUMNS.values()),
         )
         for one in times
     ]
-    columns = list(zip(*(_numbers(one) for one in times), strict=True))
-    means = [fmean(column) for column in columns]
-    foot = ("mean", "", "", *_shown(means))
+    means = (fmean(map(figure, times)) for figure in _COLUMNS.values())
     caption = "By stage: medians of a micro-batch's passes, and of a step"
-    return table(caption, heads, rows, foot=foot)
-
-
-def _numbers(one: StageTimes) -> tuple[float, ...]:
-    return (
-        one.forward_ms,
-        one.backward_ms,
-        one.apply_ms,
-        one.step_ms,
-        one.bubble,
-        one.bare_transfer_ms,
-        one.waiting_ms,
-    )
-
-
-def _cells(one: StageTimes) -> list[str]:
-    return _shown(_numbers(one))
-
-
-def _shown(numbers: Sequence[float]) -> list[str]:
-    bubble = 4
-    return [
-        f"{number:.1%}" if place == bubble else f"{number:.2f}"
-        for place, number in enumerate(numbers)
-    ]
-
-
-def _memory(mib: int | None) -> str:
-    return NOTHING if mib is None else str(mib)
+    heads = ("stage", "layers", "memory (MiB)", *_COLUMNS)
+    return table(caption, heads, rows, foot=("mean", "", "", *cells(means)))
 
 
 def _pass_ms(one: StageTimes) -> float:

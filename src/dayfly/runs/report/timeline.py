@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dayfly.runs.report.spans import APART_S, Pass, Span, Step, joined, passes_of, spans_of, step_of
 from dayfly.specs.events import (
@@ -49,6 +50,9 @@ class Attempt:
     end_s: float = 0.0
     end: str = "running"
     why: str = ""
+
+
+Timed = TypeVar("Timed", Attempt, Step, Pass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,24 +193,17 @@ class _Draft:
             kind: tuple(Span(kind, start_s, end_s) for start_s, end_s in joined(pairs, APART_S))
             for kind, pairs in sorted(times.items())
         }
-        attempts = tuple(
-            replace(
-                one,
-                start_s=clock(one.start_s),
-                ready_s=None if one.ready_s is None else clock(one.ready_s),
-                end_s=clock(one.end_s),
-            )
+        attempts = (
+            replace(one, ready_s=None if one.ready_s is None else clock(one.ready_s))
             for one in self.attempts
         )
-        steps = sorted(
-            (replace(s, start_s=clock(s.start_s), end_s=clock(s.end_s)) for s in self.steps),
-            key=lambda step: step.start_s,
+        return Band(
+            self.worker,
+            tuple(map(clock.moved, attempts)),
+            tuple(sorted(map(clock.moved, self.steps), key=lambda step: step.start_s)),
+            spans,
+            tuple(sorted(map(clock.moved, self.passes), key=lambda one: one.start_s)),
         )
-        passes = sorted(
-            (replace(p, start_s=clock(p.start_s), end_s=clock(p.end_s)) for p in self.passes),
-            key=lambda one: one.start_s,
-        )
-        return Band(self.worker, attempts, tuple(steps), spans, tuple(passes))
 
 
 def _drafts(
@@ -295,3 +292,7 @@ class _Clock:
             ends_s = self._starts_s[place + 1] - self._left_out_s[place + 1] - self.origin_s
             return min(shown_s, ends_s)
         return shown_s
+
+    def moved(self, one: Timed) -> Timed:
+        """Something with a beginning and an end, in seconds of the timeline."""
+        return replace(one, start_s=self(one.start_s), end_s=self(one.end_s))

@@ -49,35 +49,48 @@ from dayfly.life.environment import setting
 from dayfly.life.platforms.base import Context
 from dayfly.runs.scripts.backend import NAME, register
 from dayfly.runs.scripts.lifetime import Life, living
+from dayfly.runs.task import FunctionTask
+from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.store import ChannelStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """Who a script's process is.
+class ScriptTask(FunctionTask):
+    """What a function that runs a script is told: one rank of one generation.
 
-    run: its name. restarts: how often all workers have started anew; max_restarts: how often they
-    may. files: directory for what the script keeps.
+    Args:
+        restarts: how often all workers started anew before.
+        max_restarts: how often they may after deaths.
+        script: the file, absolute.
+        module: its name, if it was asked for as a module, as in `-m package.module`.
+        args: the script's own.
+        cwd: where the user typed the command.
+        digest: SHA-256 of the script's file, in hex.
+        files: a directory for what the script keeps, which later generations find again.
+        report_s: longest time between two reports of what it moved.
     """
 
-    run: str
-    rank: int
-    world_size: int
     restarts: int
     max_restarts: int
+    script: str
+    module: str | None
+    args: tuple[str, ...]
+    cwd: str
+    digest: str
     files: str
+    report_s: float = REPORT_EVERY_OVER_LINK_S
 
 
-def variables(member: Member, threads: int) -> dict[str, str]:
+def variables(task: ScriptTask, threads: int) -> dict[str, str]:
     """The environment of a worker of torchrun's (torch 2.13, `LocalElasticAgent`), and our own.
 
     threads: of this process, for those that it starts. MASTER_ADDR and MASTER_PORT lead nowhere,
     as nothing here needs them; the port is the run's own, so that scripts that open one of their
     own do not meet those of other runs.
     """
-    rank, size = str(member.rank), str(member.world_size)
-    port = 20_000 + zlib.crc32(member.run.encode()) % 10_000
+    rank, size = str(task.rank), str(task.world_size)
+    port = 20_000 + zlib.crc32(task.run.encode()) % 10_000
     return {
         "RANK": rank,
         "WORLD_SIZE": size,
@@ -90,39 +103,36 @@ def variables(member: Member, threads: int) -> dict[str, str]:
         "ROLE_NAME": "default",
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": member.run,
-        "TORCHELASTIC_RESTART_COUNT": str(member.restarts),
-        "TORCHELASTIC_MAX_RESTARTS": str(member.max_restarts),
+        "TORCHELASTIC_RUN_ID": task.run,
+        "TORCHELASTIC_RESTART_COUNT": str(task.restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(task.max_restarts),
         # The store is not rank 0's, but whoever started the workers keeps it.
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "OMP_NUM_THREADS": str(threads),
-        "DAYFLY_RUN_DIR": member.files,
+        "DAYFLY_RUN_DIR": task.files,
     }
 
 
 @contextmanager
-def prepare(
-    member: Member, *, channel: Channel, context: Context, wait_timeout_s: float
-) -> Iterator[None]:
+def prepare(task: ScriptTask, *, channel: Channel, context: Context) -> Iterator[None]:
     """Run a script within: it finds all that torchrun would have set up, over the wire.
 
     channel: open, and kept open; the coordinator serves it with a `StoreServer`. The process has
     joined it (see `process_group.endpoint`). All is as before at the end, whatever the script did.
-    wait_timeout_s: longest wait for rank 0's word on checkpoints.
     """
-    store = ChannelStore(channel, member.rank)
+    store = ChannelStore(channel, task.rank)
     life = Life(
         channel,
-        member.rank,
-        member.world_size,
+        task.rank,
+        task.world_size,
         context.remaining_s,
-        wait_timeout_s=wait_timeout_s,
+        wait_timeout_s=task.wait_timeout_s,
     )
     with ExitStack() as stack:
         stack.enter_context(living(life))
-        stack.enter_context(setting(variables(member, torch.get_num_threads())))
-        stack.enter_context(Wiring(member.rank, member.world_size, store).connected())
+        stack.enter_context(setting(variables(task, torch.get_num_threads())))
+        stack.enter_context(Wiring(task.rank, task.world_size, store).connected())
         yield
 
 

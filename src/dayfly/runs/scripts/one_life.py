@@ -27,9 +27,9 @@ from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.results import with_bill
 from dayfly.runs.run_life import RunLife
+from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
 from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun, ScriptSettings
-from dayfly.runs.scripts.worker import ScriptTask
 from dayfly.runs.workplace import Workplace
 from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan

@@ -16,95 +16,32 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Self
+from typing import NoReturn
 
 import torch.distributed as dist
 
-from dayfly import dataclass_json
 from dayfly.closing import Closing
 from dayfly.errors import DayflyError, RunFailed
-from dayfly.life.faults import Fault, Faults
+from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import Reporter
 from dayfly.runs.made_with import check_function
-from dayfly.runs.scripts.environment import Member, prepare
+from dayfly.runs.scripts.environment import ScriptTask, prepare
 from dayfly.runs.scripts.record import digest_of
 from dayfly.runs.workplace import site_of
-from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.threads import start_thread
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.shaped import shaped_channel
-from dayfly.wire.shaping import Rates, ShapedLink
+from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptTask:
-    """One rank of one generation.
-
-    restarts: how often all workers started anew before; max_restarts: how often they may after
-    deaths. token: by which its messages are known to be the run's.
-
-    store, channel: URLs. script: the file, absolute; module: its name if it was asked for
-    as a module, as in `-m package.module`. args: the script's own. cwd: where the user typed the
-    command. digest: SHA-256 of the script's file, in hex. files: a directory for what the script
-    keeps, which later generations find again. rates: of its way to the channel; None: not limited.
-    wait_timeout_s: longest wait for a message of another worker. report_s: longest time between two
-    reports of what it moved. made_with, allow_other_cpu: as of `runs.task.Task`.
-    """
-
-    run: str
-    token: str = field(repr=False)
-    generation: int
-    rank: int
-    world_size: int
-    restarts: int
-    max_restarts: int
-    store: str
-    channel: str
-    script: str
-    module: str | None
-    args: tuple[str, ...]
-    cwd: str
-    digest: str
-    files: str
-    wait_timeout_s: float
-    report_s: float = REPORT_EVERY_OVER_LINK_S
-    faults: tuple[Fault, ...] = ()
-    rates: Rates | None = None
-    made_with: Mapping[str, str] = field(default_factory=dict)
-    allow_other_cpu: bool = False
-
-    @property
-    def member(self) -> Member:
-        """Who the script's process is, as the script finds it."""
-        return Member(
-            run=self.run,
-            rank=self.rank,
-            world_size=self.world_size,
-            restarts=self.restarts,
-            max_restarts=self.max_restarts,
-            files=self.files,
-        )
-
-    def dump(self) -> Any:
-        """For JSON."""
-        return dataclass_json.dump(self)
-
-    @classmethod
-    def load(cls, tree: Mapping[str, Any]) -> Self:
-        """From what `dump` gave, by way of JSON. Raises RequestError for anything else."""
-        return dataclass_json.read(cls, tree, "the task")
-
 
 #: When a function first tells what it moved, in seconds: of one that is killed, what it has told is
 #: all that is known.
@@ -138,10 +75,7 @@ def main(payload: Json, context: Context) -> Json:
     )
     telling = _Telling(channel, task, context, began, other)
     try:
-        found = prepare(
-            task.member, channel=channel, context=context, wait_timeout_s=task.wait_timeout_s
-        )
-        with found:
+        with prepare(task, channel=channel, context=context):
             run_as_main(source, task.script, task.module, task.args, Path(task.cwd))
             if dist.is_initialized():
                 dist.destroy_process_group()
