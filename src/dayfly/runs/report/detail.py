@@ -22,7 +22,7 @@ from dayfly.runs.report.spans import Pass, Span, Step
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Band, Timeline
 
-AnyPart = TypeVar("AnyPart", Span, Step, Pass)
+AnyPart = TypeVar("AnyPart", bound=Span | Step | Pass)
 #: Spans, steps and passes that a page has at most by themselves, about 1.5 MB.
 SPANS = 150_000
 #: Shares that a page has at most, about 1 MB.
@@ -170,13 +170,14 @@ def _clipped(spans: Iterable[Span], windows: Sequence[tuple[float, float]]) -> I
 
 
 def _encoded(
-    parts: Iterable[AnyPart], more: Callable[[AnyPart], Sequence[int]] = lambda part: ()
+    parts: Iterable[AnyPart], more: Callable[[AnyPart], Sequence[int]] | None = None
 ) -> list[int]:
     """Gap and length of each, and `more` numbers."""
-    numbers, last = [], 0
+    numbers: list[int] = []
+    last = 0
     for part in parts:
         start, end = _units(part.start_s), _units(part.end_s)
-        numbers += [start - last, end - start, *more(part)]
+        numbers += [start - last, end - start, *(more(part) if more else ())]
         last = end
     return numbers
 
