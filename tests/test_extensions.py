@@ -72,6 +72,7 @@ def site(tmp_path: Path) -> Path:
 def test_the_page_has_each_kind_in_few_lines() -> None:
     modules = {value.partition(":")[0] for points in ENTRIES.values() for value in points.values()}
     assert {f"{module.removeprefix('theirs.')}.py" for module in modules} <= FILES.keys()
+    assert "test_theirs.py" in FILES
     long = {name for name, text in FILES.items() if len(text.splitlines()) > MOST_LINES}
     assert long == set()
 
@@ -132,6 +133,14 @@ def test_a_run_with_each_of_their_parts_has_the_same_bits(site: Path, tmp_path: 
     # From each function's request to its end.
     (dollars,) = re.findall(r"^ all +([\d.]+) *$", told, re.MULTILINE)
     assert float(dollars) == pytest.approx(result["billed_s"] * 0.36 / 3600, abs=1e-8)
+
+
+@pytest.mark.long
+def test_their_collective_and_channel_pass_the_conformance_suites(site: Path) -> None:
+    tests = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "theirs"]
+    told = typed(tests, site, site).stdout
+    for suite, least in (("TestEverybody", 15), ("TestShelf", 25)):
+        assert len(re.findall(rf"::{suite}::test_.* PASSED", told)) >= least, told
 
 
 def test_they_cannot_take_a_name_of_dayflys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

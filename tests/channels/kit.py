@@ -14,11 +14,10 @@ from pathlib import Path
 import torch
 
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, TOKEN, put
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.stores.files import FileStore
-from tests.channels.names import TOKEN
-from tests.channels.places import NAMESPACE, SOON_S, put
 
 MIB = 2**20
 #: Rank 0's of three, to everyone: see `pushed`.

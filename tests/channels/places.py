@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pytest
-import torch
 
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, SOON_S, ChannelPlace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
-from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.segments import segment as doorbell
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.pool import segment_path
@@ -28,37 +26,9 @@ from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
-from tests.channels.names import NAMESPACE, SENDERS
 from tests.channels.redis_place import ShapedRedisPlace, redis_place
 from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
 from tests.channels.store_places import directory, dynamodb, own_s3, s3
-
-#: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
-SOON_S = 30.0
-
-
-class Place(Protocol):
-    """One channel's kit for the suite.
-
-    asks_each: whether to ask what is stored takes a request for each key.
-    """
-
-    asks_each: bool
-
-    def make(self, namespace: Namespace) -> AbstractContextManager[Channel]:
-        """The coordinator's end of a new channel, with `SENDERS` ranks."""
-
-    def open(self, namespace: Namespace, reader: int) -> Channel:
-        """The channel as the worker `reader` opens it, once it was made."""
-
-    def raw(self, namespace: Namespace, key: Key) -> bytes:
-        """A stored message, header and payload, as it lies there."""
-
-    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
-        """Store these bytes under a key, whatever they are."""
-
-    def only_events(self, patch: pytest.MonkeyPatch) -> None:
-        """From now on readers in this process wake by events alone, not by looking again."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +97,7 @@ def files_on(parent: str | None, kind: type[FilePlace] = FilePlace) -> Iterator[
 
 
 #: Every channel, by the name that its tests carry. To test a new channel, add its line.
-PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
+PLACES: dict[str, Callable[[], AbstractContextManager[ChannelPlace]]] = {
     "files-tmpfs": lambda: files_on("/dev/shm"),
     "files-disk": lambda: files_on(None),
     "files-shaped": lambda: files_on("/dev/shm", ShapedFilePlace),
@@ -141,15 +111,3 @@ PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
 }
 if own := os.environ.get("DAYFLY_TEST_S3"):
     PLACES["s3-own"] = lambda: own_s3(own)
-
-
-def tensor(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor whose elements tell their positions, as far as the type can."""
-    count = torch.Size(shape).numel()
-    return (torch.arange(count) % 119 - 3).to(dtype).reshape(shape)
-
-
-def put(channel: Channel, key: Key, value: torch.Tensor, operation: str | None = None) -> bool:
-    """Put a tensor under its key, by default with the header that its reader expects."""
-    header = Header(operation or key.operation, value.dtype, tuple(value.shape))
-    return channel.put(key, header, as_bytes(value))

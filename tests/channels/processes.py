@@ -7,7 +7,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tests.channels.places import SOON_S, Place
+from dayfly.wire.channels.conformance import SOON_S, ChannelPlace
 
 #: Ranks are forked from a server without other threads, which has imported what they need.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -15,7 +15,9 @@ CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "pytest", __name__
 
 
 def in_processes(
-    target: Callable[[Place, int, int, Connection], None], place: Place, world_size: int = 3
+    target: Callable[[ChannelPlace, int, int, Connection], None],
+    place: ChannelPlace,
+    world_size: int = 3,
 ) -> list[Any]:
     """What the ranks send of it, in their order; all of them end well."""
     ends, processes = [], []

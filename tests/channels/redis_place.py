@@ -14,6 +14,7 @@ from benchmarks.parts.redis_server import RedisOptions, RedisServer
 
 from dayfly.wire.channels import redis as redis_channel
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, TOKEN
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import Key
@@ -21,7 +22,6 @@ from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores.files import FileStore
-from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import TOKEN
 from dayfly.wire.channels.direct import DirectChannel
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Direct, ParameterServer
@@ -20,7 +21,6 @@ from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.stores.files import FileStore
-from tests.channels.names import TOKEN
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from benchmarks.parts.moto_server import MotoServer, moto_server
 
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, TOKEN
 from dayfly.wire.channels.dynamodb import DynamoChannel
 from dayfly.wire.channels.dynamodb_table import Item, Table, create_command
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.stores.files import FileStore
-from tests.channels.names import NAMESPACE, SENDERS, TOKEN
 
 
 @dataclass(frozen=True)

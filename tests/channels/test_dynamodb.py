@@ -14,6 +14,7 @@ from benchmarks.parts.moto_server import MotoServer
 
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
+from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, SOON_S, put, tensor
 from dayfly.wire.channels.dynamodb import MARKER_S, MESSAGE_S, DynamoChannel
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, Item, Write, create_command
 from dayfly.wire.channels.kind import ChannelSpec
@@ -21,8 +22,6 @@ from dayfly.wire.channels.kinds import LARGEST_ROUND_BYTES
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
-from tests.channels.names import NAMESPACE, SENDERS
-from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
 
 KEY = Key(3, "grad-part", 1, 0)

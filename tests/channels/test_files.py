@@ -17,6 +17,7 @@ import torch
 from dayfly.errors import NoRoom, WaitTimeout, WireError
 from dayfly.wire.channels import files
 from dayfly.wire.channels.base import Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put, tensor
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from dayfly.wire.message import Header
@@ -26,7 +27,7 @@ from dayfly.wire.segments import writer as writers
 from dayfly.wire.segments.segment import Doorbells
 from dayfly.wire.segments.writer import Writer
 from tests.channels.kit import handles
-from tests.channels.places import NAMESPACE, SOON_S, FilePlace, make, put, tensor
+from tests.channels.places import FilePlace, make
 
 KEY = Key(0, "a", 1, 0)
 LARGE = Key(1, "a", 1, 0)

@@ -13,6 +13,7 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import SOON_S
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel
 from dayfly.wire.channels.kinds import Direct
@@ -22,7 +23,6 @@ from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header
 from dayfly.wire.pipelines.step import Layout
 from tests.channels.kit import plan, site
-from tests.channels.places import SOON_S
 
 LAYOUT, LENGTH = Layout(2, 3), 10
 ONE = Header("grad-sum", torch.uint8, (1,))

@@ -19,14 +19,13 @@ from benchmarks.parts.moto_server import MotoServer, moto_server
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, SOON_S, put, tensor
 from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.channels.kinds import Objects
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, Key
 from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
-from tests.channels.names import NAMESPACE, SENDERS
-from tests.channels.places import SOON_S, put, tensor
 from tests.channels.store_places import ObjectPlace, s3, shared_moto, site
 
 KEY = Key(3, "grad-part", 1, 0)

@@ -27,6 +27,7 @@ from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.authentication import Authenticator
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, TOKEN, put, tensor
 from dayfly.wire.channels.kinds import ParameterServer
 from dayfly.wire.channels.parameter_server import ParameterServerChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
@@ -34,8 +35,6 @@ from dayfly.wire.message import DTYPES, Header, as_bytes
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import Table
 from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
-from tests.channels.names import NAMESPACE, TOKEN
-from tests.channels.places import SOON_S, put, tensor
 
 KIND = ParameterServer()
 RANKS = 3

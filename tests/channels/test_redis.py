@@ -11,6 +11,7 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Namespace
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put, tensor
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, Key
 from dayfly.wire.message import Header, as_bytes
@@ -20,8 +21,6 @@ from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import Part
 from dayfly.wire.redis.server import Address, Secret
 from tests.channels.kit import eventually, handles
-from tests.channels.names import NAMESPACE
-from tests.channels.places import SOON_S, put, tensor
 from tests.channels.redis_place import RedisPlace, redis_place
 
 KEY = Key(3, "a", 1, 0)

@@ -14,12 +14,11 @@ from benchmarks.parts.redis_server import RedisServer
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels import redis as redis_channel
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put, tensor
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.resp import Part
-from tests.channels.names import NAMESPACE
-from tests.channels.places import SOON_S, put, tensor
 from tests.channels.redis_place import RedisPlace, redis_server
 
 KEY = Key(3, "a", 1, 0)

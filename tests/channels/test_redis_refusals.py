@@ -14,12 +14,11 @@ import torch
 from benchmarks.parts.redis_server import RedisOptions
 
 from dayfly.errors import WireError
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put, tensor
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from tests.channels.kit import kept_port
-from tests.channels.names import NAMESPACE
-from tests.channels.places import SOON_S, put, tensor
 from tests.channels.redis_place import RedisPlace, redis_server
 
 KEY = Key(3, "a", 1, 0)

@@ -14,10 +14,11 @@ import torch
 
 from dayfly.errors import WaitTimeout
 from dayfly.wire.channels import files
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
-from tests.channels.places import NAMESPACE, SOON_S, make, put
+from tests.channels.places import make
 
 KEY, OTHER = Key(0, "a", 1, 0), Key(0, "b", 1, 0)
 SIZE = 2 * files._PIECE_BYTES

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.conformance import SOON_S
 from dayfly.wire.keys import Key
 from dayfly.wire.sockets import protocol, server
 from dayfly.wire.sockets.client import Address, Client, receive_unknown
@@ -23,7 +24,6 @@ from dayfly.wire.sockets.protocol import Asked, Request, Unreachable
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.sockets.table import Table
 from tests.channels.kit import eventually, eventually_only, handles
-from tests.channels.places import SOON_S
 
 TOKEN, AUDIENCE = "ab" * 32, "run/0/server"
 KEY = Key(3, "grad-part", 1, 0)

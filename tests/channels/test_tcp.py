@@ -17,10 +17,10 @@ import torch
 from dayfly.errors import RequestError, WaitTimeout, WireError
 from dayfly.wire.channels import channel_kind, direct
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import SOON_S, put, tensor
 from dayfly.wire.channels.kinds import Direct
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key
 from tests.channels.kit import MIB, eventually_only, handles, plan, site
-from tests.channels.places import SOON_S, put, tensor
 
 KIND = Direct()
 KEY = Key(0, "a", 1, 0)

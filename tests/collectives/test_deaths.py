@@ -7,9 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from dayfly.wire.collectives.conformance_world import (
+    OPERATION,
+    SOON_S,
+    World,
+    random_inputs,
+    same_bits,
+    world,
+)
 from dayfly.wire.schedule import Op
 from tests.collectives.algorithms import REPLAYED, Algorithm
-from tests.collectives.world import OPERATION, SOON_S, World, random_inputs, same_bits, world
 
 pytestmark = pytest.mark.long
 

@@ -11,10 +11,10 @@ import torch
 from dayfly.wire.buffers import Buffer, JoinedBuffer
 from dayfly.wire.codecs import Bf16
 from dayfly.wire.collectives import WITH_A_PEER
+from dayfly.wire.collectives.conformance_world import SOON_S, World, same_bits, world
 from dayfly.wire.schedule import split
 from dayfly.wire.summation import ADD, Fold
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
-from tests.collectives.world import SOON_S, World, same_bits, world
 
 FOLDS: list[tuple[Fold, torch.dtype]] = [
     (torch.add, torch.int64),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire.collectives import OTHERS, WITH_A_PEER
+from dayfly.wire.collectives.conformance import Buffer, Stuck, play
 from dayfly.wire.collectives.exchange import (
     all_to_all,
     broadcast,
@@ -30,7 +31,6 @@ from dayfly.wire.collectives.reduce_scatter import (
 )
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, split
-from tests.collectives.play import Buffer, Stuck, play
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
 PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP

@@ -13,6 +13,7 @@ import torch
 
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives.conformance_world import SOON_S
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.shaped import ShapedChannel
@@ -20,7 +21,6 @@ from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.virtual import finish_s, simulate
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
 from tests.collectives.timing import link
-from tests.collectives.world import SOON_S
 
 SIZE, LENGTH, CHUNK = 3, 180_000, 6_000
 RATE, LATENCY_S, IN_FLIGHT = 4e6, 0.015, 4

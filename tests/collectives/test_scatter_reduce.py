@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.conformance_world import world
 from dayfly.wire.collectives.k_reduce import scatter_reduce, scatter_reduce_s
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.outages import Traffic
 from dayfly.wire.schedule import Kind, Name, Op, Span, split
 from dayfly.wire.virtual import Link, finish_s, simulate
-from tests.collectives.world import without_looks, world
+from tests.collectives.timing import without_looks
 
 PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dayfly.wire.collectives.conformance_world import world
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
 from dayfly.wire.collectives.overlapped import overlapped_bytes, overlapped_requests
 from dayfly.wire.collectives.push_pull import push_pull_bytes, push_pull_requests
@@ -12,7 +13,7 @@ from dayfly.wire.collectives.ring import ring_bytes, ring_requests
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import Span, chunks, split
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
-from tests.collectives.world import without_looks, world
+from tests.collectives.timing import without_looks
 
 CHUNK = 10
 

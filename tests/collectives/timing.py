@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
+from dayfly.wire import execution
+from dayfly.wire.collectives.conformance_world import SOON_S
 from dayfly.wire.schedule import Schedule
 from dayfly.wire.virtual import Link, finish_s, simulate
 
@@ -20,3 +24,8 @@ def link(rate: float = RATE, latency_s: float = LATENCY_S, **others: Any) -> Lin
 def seconds(schedules: Iterable[Schedule], over: Link | None = None) -> float:
     """When the last rank is through, with four-byte elements."""
     return finish_s(simulate(tuple(schedules), over or link()))
+
+
+def without_looks(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether waiting is still of use, which is a request, however long it takes."""
+    patch.setattr(execution, "LOOK_UP_S", 10 * SOON_S)

@@ -11,13 +11,13 @@ import torch
 
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.keys import Key
 from dayfly.wire.pipelines.orders import ORDERS, MakeOrder
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, output_part
 from dayfly.wire.schedule import Kind, Op
 from tests.pipelines.kit import Stage, pipeline
 from tests.pipelines.world import OPERATION, SOON_S, all_ranks, attempt, check
-from tests.wire.conftest import Distant
 
 pytestmark = pytest.mark.long
 

@@ -13,11 +13,11 @@ from itertools import combinations
 import pytest
 
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.pipelines.orders import ORDERS
 from tests.pipelines import nets
 from tests.pipelines.case import Case, score
 from tests.training.jobs import one_thread
-from tests.wire.conftest import Distant
 
 pytestmark = pytest.mark.long
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.pipelines.orders import ORDERS
 from tests.pipelines import nets
 from tests.pipelines.case import Case, score
 from tests.training.jobs import one_thread
-from tests.wire.conftest import Distant
 
 #: As in memory by one schedule, as over a link by the other.
 WAYS = tuple(zip(ORDERS, (FileChannel, Distant), strict=True))

@@ -14,6 +14,7 @@ from dayfly.wire.channels import direct
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kinds import Direct
+from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.pipelines.orders import BACKWARD, ORDERS, MakeOrder, fill_drain, forward_only
 from dayfly.wire.pipelines.slots import Slots
@@ -22,7 +23,6 @@ from dayfly.wire.schedule import Work
 from tests.channels.kit import eventually, plan, site
 from tests.pipelines.kit import Boundaries, Stage, pipeline
 from tests.pipelines.world import OPERATION, all_ranks, attempt, check
-from tests.wire.conftest import Distant
 
 CHUNK = 3
 

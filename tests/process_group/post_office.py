@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S
 from dayfly.wire.keys import Key
 from dayfly.wire.process_group.p2p import PointToPoint
-from tests.channels.places import NAMESPACE, PLACES, SOON_S
+from tests.channels.places import PLACES
 
 #: Channels of different kinds: in memory, behind a line, at a server, from rank to rank, asked.
 KINDS = ["files-tmpfs", "files-shaped", "redis", "tcp", "directory"]

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from dayfly.wire.channels.conformance import SOON_S
 from dayfly.wire.process_group.p2p_context import ThreadPool
 from tests.channels.kit import eventually
-from tests.channels.places import SOON_S
 
 pytestmark = pytest.mark.long
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import WaitTimeout, WireError
+from dayfly.wire.channels.conformance import tensor
+from dayfly.wire.collectives.conformance_world import same_bits
 from dayfly.wire.message import DTYPES
 from tests.channels.kit import eventually
-from tests.channels.places import tensor
-from tests.collectives.world import same_bits
 from tests.process_group.post_office import CHUNK, KINDS, Call, Office, office, threads
 
 pytestmark = pytest.mark.long

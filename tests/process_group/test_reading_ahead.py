@@ -12,6 +12,7 @@ import torch
 
 from dayfly.errors import NoRoom, WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
@@ -20,7 +21,7 @@ from dayfly.wire.process_group.p2p import Outgoing, PointToPoint
 from dayfly.wire.process_group.p2p_incoming import MOST_AHEAD, Incoming
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
-from tests.channels.places import NAMESPACE, SOON_S, make
+from tests.channels.places import make
 from tests.process_group.post_office import CHUNK, Call, Member, Office, office, threads
 
 pytestmark = pytest.mark.long

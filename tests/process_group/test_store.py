@@ -18,9 +18,10 @@ from torch.distributed.distributed_c10d import _store_based_barrier
 
 from dayfly.life.reports import Reporter, read_reports
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, ChannelPlace
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.process_group.store import ChannelStore, StoreServer
-from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
+from tests.channels.places import PLACES
 from tests.channels.processes import in_processes
 
 pytestmark = pytest.mark.long
@@ -33,7 +34,7 @@ Open = Callable[[int], Channel]
 class Served:
     """A channel whose coordinator serves, by a thread as often as a coordinator's loop would."""
 
-    def __init__(self, place: Place, coordinator: Channel, stack: ExitStack) -> None:
+    def __init__(self, place: ChannelPlace, coordinator: Channel, stack: ExitStack) -> None:
         self.place = place
         self.coordinator = coordinator
         self._stack = stack
@@ -48,7 +49,7 @@ class Served:
 
 
 @contextmanager
-def served_at(place: Place) -> Iterator[Served]:
+def served_at(place: ChannelPlace) -> Iterator[Served]:
     with ExitStack() as stack:
         coordinator = stack.enter_context(place.make(NAMESPACE))
         # Nobody is billed here.
@@ -248,7 +249,7 @@ def test_processes_meet_by_it_and_so_does_torch_in_them(name: str) -> None:
     assert found == [6.0, 6.0, 6.0]
 
 
-def _meet(place: Place, rank: int, world_size: int, result: Connection) -> None:
+def _meet(place: ChannelPlace, rank: int, world_size: int, result: Connection) -> None:
     with place.open(NAMESPACE, rank) as channel:
         store = ChannelStore(channel, rank)
         _store_based_barrier(rank, dist.PrefixStore("b", store), "0", world_size, 2 * SOON)

@@ -29,9 +29,10 @@ from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Context
 from dayfly.runs.scripts.environment import ScriptTask, prepare, variables, wire_backend
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, ChannelPlace
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
 from dayfly.wire.process_group.store import StoreServer
-from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
+from tests.channels.places import PLACES
 from tests.channels.processes import in_processes
 
 pytestmark = pytest.mark.long
@@ -63,7 +64,7 @@ def member(rank: int = 0, world_size: int = 1) -> ScriptTask:
 
 
 @contextmanager
-def in_function(place: Place, rank: int, world_size: int) -> Iterator[Channel]:
+def in_function(place: ChannelPlace, rank: int, world_size: int) -> Iterator[Channel]:
     """As the function of `dayfly run` does it."""
     context = Context(f"worker-{rank}", 0, 0.0, None, None)
     with place.open(NAMESPACE, rank) as channel:
@@ -78,7 +79,7 @@ def in_function(place: Place, rank: int, world_size: int) -> Iterator[Channel]:
 
 
 @contextmanager
-def served(name: str) -> Iterator[Place]:
+def served(name: str) -> Iterator[ChannelPlace]:
     """A place whose coordinator serves the store."""
     with ExitStack() as stack:
         place = stack.enter_context(PLACES[name]())
@@ -341,7 +342,7 @@ def test_processes_make_groups_as_under_torchrun(name: str) -> None:
     ]
 
 
-def _script(place: Place, rank: int, world_size: int, result: Connection) -> None:
+def _script(place: ChannelPlace, rank: int, world_size: int, result: Connection) -> None:
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     with in_function(place, rank, world_size):
         dist.init_process_group("nccl")

@@ -15,9 +15,10 @@ import dayfly
 from dayfly.errors import WaitTimeout
 from dayfly.runs.scripts.lifetime import Announcement, Life, living
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, ChannelPlace
 from dayfly.wire.keys import COORDINATOR
 from tests.channels.kit import eventually
-from tests.channels.places import NAMESPACE, PLACES, SOON_S, Place
+from tests.channels.places import PLACES
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +38,7 @@ class Clock:
 class Ranks:
     """Lives over one channel. ends_s: when each is over."""
 
-    def __init__(self, place: Place, stack: ExitStack, *ends_s: float, **more: Any) -> None:
+    def __init__(self, place: ChannelPlace, stack: ExitStack, *ends_s: float, **more: Any) -> None:
         self.clock = Clock()
         self.lives = [
             stack.enter_context(self._life(self._open(place, stack, rank), rank, ends_s, more))
@@ -50,7 +51,7 @@ class Ranks:
         calls = [self._pool.submit(life.checkpoint_due, every_s) for life in self.lives]
         return [call.result(SOON_S) for call in calls]
 
-    def _open(self, place: Place, stack: ExitStack, rank: int) -> Channel:
+    def _open(self, place: ChannelPlace, stack: ExitStack, rank: int) -> Channel:
         return stack.enter_context(place.open(NAMESPACE, rank))
 
     def _life(
@@ -68,7 +69,7 @@ class Ranks:
 
 
 @pytest.fixture
-def coordinator() -> Iterator[tuple[Place, Channel, ExitStack]]:
+def coordinator() -> Iterator[tuple[ChannelPlace, Channel, ExitStack]]:
     with ExitStack() as stack:
         place = stack.enter_context(PLACES[FILES]())
         channel = stack.enter_context(place.make(NAMESPACE))
@@ -90,7 +91,7 @@ def test_all_ranks_say_the_same_over_every_channel(name: str) -> None:
 
 
 @pytest.mark.quick
-def test_the_first_to_end_counts(coordinator: tuple[Place, Channel, ExitStack]) -> None:
+def test_the_first_to_end_counts(coordinator: tuple[ChannelPlace, Channel, ExitStack]) -> None:
     """Rank 1's function began long before rank 0's, and did not wait for it."""
     place, _, stack = coordinator
     ranks = Ranks(place, stack, 100.0, 40.0)
@@ -105,7 +106,7 @@ def test_the_first_to_end_counts(coordinator: tuple[Place, Channel, ExitStack]) 
 
 
 def test_rank_0_may_ask_alone_and_nothing_piles_up(
-    coordinator: tuple[Place, Channel, ExitStack],
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
 ) -> None:
     place, channel, stack = coordinator
     ranks = Ranks(place, stack, inf, inf)
@@ -115,7 +116,7 @@ def test_rank_0_may_ask_alone_and_nothing_piles_up(
     assert 64 <= len(channel.waiting(COORDINATOR)) <= 128
 
 
-def test_a_rank_may_be_behind(coordinator: tuple[Place, Channel, ExitStack]) -> None:
+def test_a_rank_may_be_behind(coordinator: tuple[ChannelPlace, Channel, ExitStack]) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, inf, inf)
     ahead, behind = ranks.lives
@@ -128,7 +129,7 @@ def test_a_rank_may_be_behind(coordinator: tuple[Place, Channel, ExitStack]) -> 
 
 
 def test_a_rank_that_asks_more_often_than_rank_0_is_named(
-    coordinator: tuple[Place, Channel, ExitStack],
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
 ) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, inf, inf, wait_timeout_s=0.1)
@@ -138,7 +139,7 @@ def test_a_rank_that_asks_more_often_than_rank_0_is_named(
 
 
 def test_between_announcements_nothing_is_asked(
-    coordinator: tuple[Place, Channel, ExitStack],
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
 ) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, inf, inf)
@@ -161,7 +162,7 @@ def test_a_wrong_interval_is_refused_everywhere(every_s: float) -> None:
 
 
 def test_in_a_run_the_public_names_ask_the_life(
-    coordinator: tuple[Place, Channel, ExitStack],
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
 ) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, 50.0)

@@ -22,7 +22,7 @@ from dayfly.training.slices import Slices
 from dayfly.training.sources import DatasetSource
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.collectives import COLLECTIVES
-from tests.collectives.world import world
+from dayfly.wire.collectives.conformance_world import world
 from tests.training.jobs import Pairs, bits, job, one_thread
 
 WORKERS, EPOCHS = 2, 5

@@ -9,17 +9,10 @@ import pytest
 
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.kind import Abilities
+from dayfly.wire.collectives.conformance_world import LinkedChannel
 
 
-class Distant(FileChannel):
-    """As if a link were between: uplink and downlink beside each other, several requests each."""
-
-    immediate = False
-    abilities = Abilities(in_flight=3)
-
-
-@pytest.fixture(params=[FileChannel, Distant], ids=["immediate", "distant"])
+@pytest.fixture(params=[FileChannel, LinkedChannel], ids=["immediate", "distant"])
 def channel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Channel]:
     """Rank 0's channel; tests play the other ranks by hand on it."""
     made = request.param.make(

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from dayfly.wire.codec import CODECS, Codec
 from dayfly.wire.codecs import BLOCK
 from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.conformance_world import (
+    World,
+    random_inputs,
+    same_bits,
+    sum_in_order,
+    world,
+)
 from dayfly.wire.schedule import Span
-from tests.collectives.world import World, random_inputs, same_bits, sum_in_order, world
 
 EVERY = pytest.mark.parametrize("codec", [make() for make in CODECS.values()], ids=CODECS)
 INT8 = CODECS["int8"]()

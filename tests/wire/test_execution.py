@@ -12,11 +12,11 @@ import torch
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.execution import Execution
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
-from tests.wire.conftest import Distant
 from tests.wire.rank_0 import engine, four, play_rank_1
 
 SOON_S = 30.0

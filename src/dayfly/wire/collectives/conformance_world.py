@@ -1,4 +1,4 @@
-"""A whole world in one process: an engine a rank, each in its own thread, over a file channel."""
+"""A whole world in one process, for `conformance`: an engine a rank, each in a thread."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 
-from dayfly.wire import execution
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
+from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.engine import Engine
 from dayfly.wire.keys import EVERYONE, SERVER, Key
 from dayfly.wire.schedule import Name, Op, Schedule
-from tests.wire.conftest import Distant
 
 #: Seconds until a test is hung rather than slow; nothing waits that long when all is well.
 SOON_S = 30.0
 OPERATION = "grad"
+
+
+class LinkedChannel(FileChannel):
+    """As if a link were between: uplink and downlink beside each other, several requests each."""
+
+    immediate = False
+    abilities = Abilities(in_flight=3)
 
 
 class World:
@@ -59,7 +64,7 @@ class World:
     ) -> tuple[Channel, Engine]:
         """A (new) worker of this rank; it is closed with the world."""
         # In every other world as over a link, uplink and downlink beside each other.
-        kind = Distant if self.size % 2 else FileChannel
+        kind = LinkedChannel if self.size % 2 else FileChannel
         channel = kind(self.root, Namespace("run", 0))
         channel.abilities = replace(channel.abilities, chunk_bytes=4 * self.chunk, in_flight=3)
         self.stack.enter_context(channel)
@@ -132,11 +137,6 @@ def world(collective: Collective, size: int, chunk: int = 2**14) -> Iterator[Wor
             tempfile.TemporaryDirectory(prefix="dayfly-test-", dir="/dev/shm")
         )
         yield World(stack, Path(root), collective, size, chunk)
-
-
-def without_looks(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks whether waiting is still of use, which is a request, however long it takes."""
-    patch.setattr(execution, "LOOK_UP_S", 10 * SOON_S)
 
 
 def random_inputs(size: int, length: int, seed: int) -> list[torch.Tensor]:
