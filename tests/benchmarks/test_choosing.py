@@ -19,6 +19,8 @@ from benchmarks.parts.choosing.answer import (
 )
 from benchmarks.parts.choosing.k_reduce_costs import hybrid
 from benchmarks.parts.choosing.store_greedy import DRAWN, greedy, sampled
+from benchmarks.parts.choosing.store_problem import StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import plan_stores
 from benchmarks.parts.choosing.two_stage import two_stage
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -28,8 +30,6 @@ from benchmarks import planning
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem
-from dayfly.planning.choose.stores import plan_stores
-from dayfly.planning.choose.stores_problem import StorePlan, StoreProblem
 from tests.choose import k_reduce_by_hand, stores_by_hand
 from tests.cli import command
 

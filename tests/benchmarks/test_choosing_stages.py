@@ -25,15 +25,15 @@ from hypothesis import strategies as st
 from benchmarks import planning
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
+    PipelinePlan,
     StagesOverLinks,
     StagesOverStore,
+    step_s,
 )
-from dayfly.planning.choose.pipelines.taken import step_s
 from tests.choose.pipelines_by_hand import every_point, link_problems, over_links, store_problems
 
 pytestmark = pytest.mark.long

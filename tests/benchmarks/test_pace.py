@@ -18,9 +18,7 @@ from benchmarks.parts.planning.pace import Pace, pace_text, paces, read_pace
 
 from benchmarks import planning
 from dayfly.errors import RequestError
-from dayfly.planning.figures import Affine, Figure
-from dayfly.planning.profile import Fit, Pass, SizeProfile
-from dayfly.planning.profile_file import profile_text
+from dayfly.planning.profile import Affine, Figure, Fit, Pass, SizeProfile, profile_text
 from tests.planning.by_hand import given, layer, profile, size, transfer
 
 pytestmark = pytest.mark.long

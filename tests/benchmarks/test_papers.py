@@ -12,6 +12,7 @@ from benchmarks.parts.papers import FIGURES, ce_scaling
 from benchmarks.parts.papers.fasdl import costs, workloads
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series
+from benchmarks.parts.papers.formulas import funcpipe as equations
 from benchmarks.parts.papers.funcpipe import pipeline, scaling
 from benchmarks.parts.papers.funcpipe.ours import data_parallel_s
 from benchmarks.parts.papers.funcpipe.peers import hybrid_ps_s, lambda_ml, local_batch
@@ -28,7 +29,6 @@ from benchmarks.parts.papers.sums import CLOSED, sum_s
 
 from benchmarks import papers
 from dayfly.errors import RequestError
-from dayfly.planning.formulas import funcpipe as equations
 from dayfly.wire.collectives.overlapped import bound_s
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dayfly.cli.app import main
 from dayfly.credentials import channel_password, holds_secret, shown, without_secrets
 from dayfly.errors import DayflyError, RequestError, WireError
-from dayfly.planning.channels import channel_of
+from dayfly.planning.ranks import channel_of
 from dayfly.runs.settings import Settings
 from dayfly.wire.channels import CHANNELS, channel_kind
 from dayfly.wire.channels.base import Namespace

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from dayfly.planning.choose.pipelines import compiled as by_numba
-from dayfly.planning.choose.pipelines import engine, kernels
+from dayfly.planning.choose.pipelines import kernels
 
 _LOOPS = ("tables", "descend", "reach", "expand", "undominated", "transfers")
 EVERY_ENGINE = pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def searching(name: str) -> Iterator[bool]:
     loops = {one: getattr(kernels, one) for one in _LOOPS}
     with (
         patch.object(by_numba, "loops", lambda: loops),
-        patch.object(engine, "_compiled", engine._compiled.__wrapped__),
+        patch.object(by_numba, "_compiled", by_numba._compiled.__wrapped__),
     ):
         yield True

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.parts.papers.formulas.fasdl import others_batch
 from hypothesis import strategies as st
 
 from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.formulas.fasdl import (
+from dayfly.planning.choose.formulas import (
     aggregate_s,
     communication_s,
     functions_usd,
     global_batch,
     hybrid_step_s,
     loading_s,
-    others_batch,
     requests_usd,
     run_s,
 )
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.planning.profile import Affine, Figure, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
 S3 = StoreFacts(name="s3", usd_per_put=5e-6, usd_per_get=4e-7)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dayfly.planning.figures import Affine
-from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.profile import Affine, Profile, SizeProfile
 from tests.planning import by_hand
 
 LATENCY_S, BYTES_PER_S = 0.04, 70e6

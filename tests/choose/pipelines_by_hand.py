@@ -10,16 +10,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
+    PipelinePlan,
     Problem,
     StagesOverLinks,
     StagesOverStore,
+    memory_bytes,
+    of,
+    step_s,
+    step_usd,
 )
-from dayfly.planning.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
 
 
 def every_point(problem: Problem) -> list[Point[PipelinePlan]]:

@@ -6,11 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import strategies as st
-
-from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
-from dayfly.planning.formulas.ce_scaling import (
+from benchmarks.parts.choosing.store_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.papers.formulas.ce_scaling import (
     epoch_s,
     epoch_usd,
     minutes_usd,
@@ -19,6 +16,9 @@ from dayfly.planning.formulas.ce_scaling import (
     stateless_sync_s,
     steps,
 )
+from hypothesis import strategies as st
+
+from dayfly.catalogue.store import StoreFacts
 
 REQUESTS = StoreFacts(name="requests", usd_per_put=5e-6, usd_per_get=4e-7)
 #: One that bills units of requests, bytes, and what it keeps.

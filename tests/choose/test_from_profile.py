@@ -9,11 +9,11 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.catalogued import over_store
+from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
-from dayfly.planning.choose.pipelines_from_profile import stages_problems
-from dayfly.planning.figures import Figure
 from dayfly.planning.memory import WORKER_MIB
+from dayfly.planning.profile import Figure
 from tests.choose.lambda_by_hand import LATENCY_S, SIZES, job
 
 LAMBDA = Catalogue().platform("aws-lambda")

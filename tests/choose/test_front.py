@@ -10,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.arrays import dominated, undominated
-from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.front_words import words
-from dayfly.planning.choose.in_words import number, per_cent
+from dayfly.planning.choose.front import (
+    Front,
+    Point,
+    dominated,
+    explained,
+    number,
+    per_cent,
+    undominated,
+)
 
 pytestmark = pytest.mark.long
 
@@ -223,39 +228,39 @@ def test_what_a_refusal_says_is_enough(s: float, usd: float) -> None:
 
 def test_words_of_a_deadline() -> None:
     chosen = FRONT.cheapest_within(39.8)
-    assert words(FRONT, chosen, deadline_s=39.8) == (
+    assert explained(FRONT, chosen, deadline_s=39.8) == (
         "c: 20 s and $4. The deadline of 39.8 s binds: 1% more would save $2 (50%), with d: 40 s "
         "and $2. It is at the limit of 8 functions at once. A dollar more would buy nothing: what "
         "is faster costs $5 (125%) more, a: 10 s and $9."
     )
-    assert "binds: 1% more would save nothing, and 33% more allow d: 40 s and $2." in words(
+    assert "binds: 1% more would save nothing, and 33% more allow d: 40 s and $2." in explained(
         FRONT, chosen, deadline_s=30
     )
-    assert "The deadline of 200 s does not bind: nothing is cheaper." in words(
+    assert "The deadline of 200 s does not bind: nothing is cheaper." in explained(
         FRONT, FRONT.cheapest_within(200), deadline_s=200
     )
-    assert "does not bind: c: 20 s and $4 would keep it, too." in words(
+    assert "does not bind: c: 20 s and $4 would keep it, too." in explained(
         FRONT, FRONT.fastest, deadline_s=50
     )
 
 
 def test_words_of_a_budget() -> None:
     dear = Front.of([Point(10.0, 4.5, "x"), Point(20.0, 4.0, "y"), Point(30.0, 0.5, "z")])
-    assert words(dear, dear.fastest_within(4.2), budget_usd=4.2) == (
+    assert explained(dear, dear.fastest_within(4.2), budget_usd=4.2) == (
         "y: 20 s and $4. The budget of $4.2 binds: 1% more would save nothing, and 7.1% more allow "
         "x: 10 s and $4.5. A dollar more would save 10 s (50%), with x: 10 s and $4.5."
     )
-    assert "binds: 1% more would save 10 s (50%), with x" in words(
+    assert "binds: 1% more would save 10 s (50%), with x" in explained(
         dear, dear.fastest_within(4.46), budget_usd=4.46
     )
-    assert words(dear, dear.fastest, budget_usd=5) == (
+    assert explained(dear, dear.fastest, budget_usd=5) == (
         "x: 10 s and $4.5. The budget of $5 does not bind: nothing is faster. Nothing is faster at "
         "any price."
     )
-    assert "The budget of $5 does not bind: it allows x: 10 s and $4.5, too." in words(
+    assert "The budget of $5 does not bind: it allows x: 10 s and $4.5, too." in explained(
         dear, dear.cheapest_within(25), budget_usd=5
     )
-    assert words(dear, dear.cheapest).endswith(
+    assert explained(dear, dear.cheapest).endswith(
         "One per cent more dollars would buy nothing: what is faster costs $3.5 (700%) more, y: 20 "
         "s and $4."
     )
@@ -268,12 +273,12 @@ def test_words_say_whether_a_limit_binds(
     """It binds if the plan is not the best that there is without it."""
     front = front_of(points)
     if front.fastest.seconds <= deadline_s:
-        said = words(front, front.cheapest_within(deadline_s), deadline_s=deadline_s)
+        said = explained(front, front.cheapest_within(deadline_s), deadline_s=deadline_s)
         binds = front.cheapest_within(deadline_s) is not front.cheapest
         assert ("binds: " in said) == binds
         assert ("does not bind" in said) == (not binds)
     if front.cheapest.usd <= budget_usd:
-        said = words(front, front.fastest_within(budget_usd), budget_usd=budget_usd)
+        said = explained(front, front.fastest_within(budget_usd), budget_usd=budget_usd)
         binds = front.fastest_within(budget_usd) is not front.fastest
         assert ("binds: " in said) == binds
 

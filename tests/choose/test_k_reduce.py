@@ -10,9 +10,8 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_bounds import Array, _bounds
-from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem
-from dayfly.planning.choose.k_reduce_tables import Rounds, Tables
-from dayfly.planning.figures import Affine
+from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem, Rounds, Tables
+from dayfly.planning.profile import Affine
 from tests.choose.k_reduce_by_hand import every_plan, problem, problems, size, way
 
 

@@ -9,11 +9,17 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.choose.k_reduce import plan_k_reduce
-from dayfly.planning.choose.k_reduce_candidates import Candidates
-from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
-from dayfly.planning.choose.k_reduce_tables import Grid, Rounds, Tables, rounds_of
-from dayfly.planning.figures import Affine
-from dayfly.planning.profile import Fit
+from dayfly.planning.choose.k_reduce_bounds import Candidates
+from dayfly.planning.choose.k_reduce_problem import (
+    FunctionSize,
+    Grid,
+    KReduceProblem,
+    Rounds,
+    Tables,
+    batches,
+    rounds_of,
+)
+from dayfly.planning.profile import Affine, Fit
 from tests.choose.k_reduce_by_hand import taken, way
 from tests.planning.test_papers_fasdl import MIB, WORKLOADS, Workload
 

@@ -13,9 +13,8 @@ from dayfly.planning.choose.from_profile import k_reduce_problem, most_samples, 
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReduceProblem
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Affine
 from dayfly.planning.memory import peak_mib
-from dayfly.planning.profile import Profile
+from dayfly.planning.profile import Affine, Profile
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
 from tests.planning.by_hand import given, layer, profile, size
 

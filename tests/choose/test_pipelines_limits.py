@@ -8,12 +8,11 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.pipelines import compiled
-from dayfly.planning.choose.pipelines import engine as of_engine
-from dayfly.planning.choose.pipelines import over_store as of_store
+from dayfly.planning.choose.pipelines import search as of_store
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.engine import engine
-from dayfly.planning.choose.pipelines.labels import OutOfTime
+from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from dayfly.planning.choose.pipelines.search import OutOfTime
 from tests.choose.engines import searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, random_problem
 
@@ -169,11 +168,11 @@ def test_what_makes_no_problem() -> None:
 
 
 def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: None)
     large = random_problem(1, layers=100, options=5)
     assert engine(problems=[large]) is engine(False)
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
-    of_engine._compiled.cache_clear()
+    compiled._compiled.cache_clear()
     compiled.loops.cache_clear()
     with pytest.raises(RequestError, match=r"pip install 'dayfly\[fast\]'"):
         engine(True)
@@ -184,8 +183,8 @@ def test_numba_is_loaded_for_large_problems_and_compiles_only_if_there_is_time(
 ) -> None:
     """100 layers x 3 sizes x 3 degrees are 900; 20 layers are 180. A minute is enough."""
     numba = object()
-    monkeypatch.setattr(of_engine, "find_spec", lambda name: numba)
-    monkeypatch.setattr(of_engine, "_compiled", lambda: numba)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: numba)
+    monkeypatch.setattr(compiled, "_compiled", lambda: numba)
     monkeypatch.setattr(compiled, "is_loaded", lambda: False)
     large = [random_problem(1, layers=100, options=3)]
     small = [random_problem(1, layers=20, options=3)]
@@ -204,8 +203,8 @@ def test_numba_is_loaded_for_large_problems_and_compiles_only_if_there_is_time(
 def test_a_choice_says_that_numba_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_problem(5, layers=6, options=3)
     assert not choose(problem, time_limit_s=1000.0, compiled=False).instead
-    monkeypatch.setattr(of_engine, "find_spec", lambda name: object())
-    monkeypatch.setattr(of_engine, "_WORTH_LOADING", 1)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: object())
+    monkeypatch.setattr(compiled, "_WORTH_LOADING", 1)
     monkeypatch.setattr(compiled, "is_loaded", lambda: False)
     monkeypatch.setattr(compiled, "is_cached", lambda: False)
     assert choose(problem, time_limit_s=50.0).instead
@@ -216,7 +215,7 @@ def test_what_is_compiled_is_all_that_a_search_asks_for() -> None:
     """One version of each loop, and after it the cache has them; also of one layer, and options."""
     pytest.importorskip("numba")
     compiled.loops.cache_clear()
-    of_engine._compiled.cache_clear()
+    compiled._compiled.cache_clear()
     found = compiled.loops()
     assert compiled.is_loaded()
     assert compiled.is_cached()

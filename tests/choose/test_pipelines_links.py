@@ -12,8 +12,8 @@ from dayfly.planning.choose.pipelines.problem import (
     MemoryOption,
     MicroBatches,
     StagesOverLinks,
+    step_s,
 )
-from dayfly.planning.choose.pipelines.taken import step_s
 from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, link_problems
 

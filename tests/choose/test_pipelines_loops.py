@@ -7,10 +7,8 @@ import pytest
 
 from dayfly.planning.choose.pipelines import kernels, vectorised
 from dayfly.planning.choose.pipelines.bounds import Case, Known, first_look, look, seconds
-from dayfly.planning.choose.pipelines.engine import engine
-from dayfly.planning.choose.pipelines.incumbents import Incumbents
-from dayfly.planning.choose.pipelines.model import over_store
-from dayfly.planning.choose.pipelines.units import Units
+from dayfly.planning.choose.pipelines.compiled import engine
+from dayfly.planning.choose.pipelines.model import Incumbents, Units, over_store
 from tests.choose.pipelines_by_hand import random_problem
 
 NUMPY = engine(False)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.parts.papers.formulas import funcpipe
 
 from dayfly.planning.choose.pipelines.bounds import seconds
 from dayfly.planning.choose.pipelines.model import over_store
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import StagesOverStore
-from dayfly.planning.choose.pipelines.taken import (
+from dayfly.planning.choose.pipelines.problem import (
+    PipelinePlan,
+    StagesOverStore,
     memory_bytes,
-    pipeline_of,
     step_s,
     step_usd,
     usd_per_s,
 )
-from dayfly.planning.formulas import funcpipe
 from tests.choose.pipelines_by_hand import over_store as every_plan
 from tests.choose.pipelines_by_hand import random_problem
 
@@ -114,3 +113,31 @@ def test_in_words() -> None:
             micro_batches=1,
             collective="ring",
         )
+
+
+def pipeline_of(problem: StagesOverStore, plan: PipelinePlan) -> funcpipe.Pipeline:
+    """The plan as FuncPipe's equations have it. Raises ValueError for different replicas."""
+    if plan.degree is None:
+        raise ValueError("FuncPipe has one number of replicas for all stages")
+    chosen = [problem.options[option] for option in plan.options]
+    on = [option for option, stage in zip(chosen, plan.stages, strict=True) for _ in stage]
+    return funcpipe.Pipeline(
+        layers=tuple(
+            funcpipe.Layer(
+                parameter_bytes=layer.parameter_bytes,
+                activation_bytes=layer.activation_bytes,
+                output_bytes=layer.output_bytes,
+                gradient_bytes=layer.gradient_bytes,
+                forward_s=on[i].forward_s[i],
+                backward_s=on[i].backward_s[i],
+            )
+            for i, layer in enumerate(problem.layers)
+        ),
+        starts=plan.starts,
+        replicas=plan.degree,
+        micro_batches=plan.micro_batches,
+        bytes_per_s=tuple(option.bytes_per_s for option in chosen),
+        latency_s=problem.latency_s,
+        beta=problem.beta,
+        pipelined=plan.pipelined,
+    )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from benchmarks.parts.choosing.store_problem import StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import plan_stores
+from benchmarks.parts.choosing.stores_beside import beside, words
 from hypothesis import HealthCheck, given, settings
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.choose.stores import plan_stores
-from dayfly.planning.choose.stores_beside import beside, decides, words
-from dayfly.planning.choose.stores_problem import StoreOption, StorePlan, StoreProblem
+from dayfly.planning.choose.front import decides
 from tests.choose.stores_by_hand import (
     DEAR,
     REQUESTS,

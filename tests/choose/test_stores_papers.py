@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from benchmarks.parts.choosing.store_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import plan_stores
+from benchmarks.parts.choosing.stores_beside import Beside, beside, words
+
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.stores import plan_stores
-from dayfly.planning.choose.stores_beside import Beside, beside, words
-from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
 
 CATALOGUE = Catalogue()
 LAMBDA = CATALOGUE.platform("aws-lambda")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.choosing.store_problem import StoreOption, StoreProblem, store_problem
+from benchmarks.parts.choosing.stores import plan_stores
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import store_problem
-from dayfly.planning.choose.stores import plan_stores
-from dayfly.planning.choose.stores_problem import StoreOption, StoreProblem
 from dayfly.planning.profile import Profile
 from tests.choose.test_k_reduce_profile import large
 

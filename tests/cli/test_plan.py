@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.cli.app import app
-from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.catalogued import over_store
 from dayfly.planning.plan import Plan
-from dayfly.planning.profile_file import profile_text
+from dayfly.planning.profile import profile_text
 from tests.choose.lambda_by_hand import job
 from tests.choose.test_from_profile import LAMBDA
 from tests.cli import command

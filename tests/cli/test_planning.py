@@ -12,8 +12,7 @@ import pytest
 import dayfly
 from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
-from dayfly.planning.profile import Profile
-from dayfly.planning.profile_file import profile_text
+from dayfly.planning.profile import Profile, profile_text
 from dayfly.wire.keys import COORDINATOR
 from tests.cli import command
 from tests.planning import by_hand

@@ -15,7 +15,7 @@ import pytest
 
 import dayfly
 from dayfly.planning.plan import Plan
-from dayfly.planning.scenario import Scenario
+from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.api import checked_settings
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.keywords import (

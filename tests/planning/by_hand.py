@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
+from dayfly.planning.profile import Affine, Figure, LayerBytes, Profile, SizeProfile, Transfer
 from dayfly.wire.shaping import Rates
 
 given = Figure.given

@@ -13,9 +13,7 @@ from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
-from dayfly.planning.figures import Affine
-from dayfly.planning.profile import LayerBytes, Profile
-from dayfly.planning.profile_file import dump_profile, load_profile
+from dayfly.planning.profile import Affine, LayerBytes, Profile, dump_profile, load_profile
 
 LAYERS = (
     LayerBytes(name="0 Linear", parameters=4000, trained=4000, activations=8.0, output=16.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.planning.channels import channel_of, in_flight
+from dayfly.planning.ranks import channel_of, in_flight
 from dayfly.wire.shaping import IN_FLIGHT
 
 

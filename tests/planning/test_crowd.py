@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.crowd import beside, slowdown
-from dayfly.planning.figures import Affine
-from dayfly.planning.many import MOST_SIMULATED
+from dayfly.planning.function_times import beside, slowdown
 from dayfly.planning.predict import predict
-from dayfly.planning.profile import Profile
+from dayfly.planning.profile import Affine, Profile
 from tests.planning.by_hand import given, layer, profile, size, transfer
 
 AWS = Catalogue().platform("aws-lambda")

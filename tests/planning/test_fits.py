@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.planning.figures import Affine, Figure, Transfer
 from dayfly.planning.fits import fit_affine, fit_fasdl, fit_transfer
+from dayfly.planning.profile import Affine, Figure, Transfer
 
 SIZES = [2.0**n for n in range(10, 25)]
 

@@ -6,8 +6,8 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
-from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
 from tests.planning.by_hand import layer, profile, size, transfer
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Affine
-from dayfly.planning.near import near
-from dayfly.planning.profile import Pass, SizeProfile
-from dayfly.planning.stages import micro_samples, stage_size
+from dayfly.planning.configuration import Configuration, micro_samples, stage_size
+from dayfly.planning.function_times import near
+from dayfly.planning.profile import Affine, Pass, SizeProfile
 from tests.planning.by_hand import given, layer, profile, size
 
 #: Seconds forward and backward by samples: 1 ms a sample, and twice that from 16 samples on.

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from dayfly.catalogue.lookup import Catalogue
-from dayfly.models import MODELS, on_meta, parameters_of
-from dayfly.planning.formulas.ce_scaling import (
+from benchmarks.parts.papers.formulas.ce_scaling import (
     epoch_s,
     epoch_usd,
     halving_shares,
@@ -18,6 +13,11 @@ from dayfly.planning.formulas.ce_scaling import (
     stateless_sync_s,
     steps,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.models import MODELS, on_meta, parameters_of
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.k_reduce import k_reduce_requests
 from dayfly.wire.collectives.push_pull import push_pull_bytes

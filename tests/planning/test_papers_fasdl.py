@@ -6,28 +6,29 @@ import math
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.parts.papers.formulas.fasdl import (
+    degradation,
+    download_s,
+    others_batch,
+    printed_communication_s,
+    transfer_usd,
+    upload_s,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.figures import Figure, Transfer
-from dayfly.planning.formulas.fasdl import (
+from dayfly.planning.choose.formulas import (
     aggregate_s,
     communication_s,
-    degradation,
-    download_s,
     functions_usd,
     global_batch,
     hybrid_step_s,
     loading_s,
-    others_batch,
-    printed_communication_s,
     requests_usd,
     run_s,
-    transfer_usd,
-    upload_s,
 )
-from dayfly.planning.profile import Fit
+from dayfly.planning.profile import Figure, Fit, Transfer
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, split

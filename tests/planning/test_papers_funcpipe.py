@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from dayfly.models import MODELS, layer_sizes, on_meta
-from dayfly.planning.formulas.funcpipe import (
+from benchmarks.parts.papers.formulas.funcpipe import (
     PIPELINED_S,
     PLAIN_S,
     Layer,
     Pipeline,
     backward_s,
     forward_s,
-    gamma_and_delta,
     hat,
     iteration_s,
     iteration_usd,
@@ -25,6 +20,11 @@ from dayfly.planning.formulas.funcpipe import (
     tilde,
     total_memory,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayfly.models import MODELS, layer_sizes, on_meta
+from dayfly.planning.choose.formulas import gamma_and_delta
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
 from dayfly.wire.pipelines.step import Boundary, Layout

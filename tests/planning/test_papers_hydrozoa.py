@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.parts.papers.formulas.hydrozoa import (
+    boundary_s,
+    iteration_s,
+    samples_per_usd,
+    worker_usd_per_hour,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.formulas.hydrozoa import (
-    boundary_s,
-    iteration_s,
-    pipeline_s,
-    samples_per_usd,
-    synchronisation_s,
-    worker_usd_per_hour,
-)
+from dayfly.planning.choose.formulas import pipeline_s, synchronisation_s
 from dayfly.wire.collectives.ring import ring
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
 from dayfly.wire.pipelines.step import Boundary, Layout

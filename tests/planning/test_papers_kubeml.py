@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.parts.papers.formulas.kubeml import Reading, cluster_usd, functions_usd
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.formulas.kubeml import Reading, cluster_usd, functions_usd
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.channels import Means
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Affine
+from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
-from dayfly.planning.prediction import Prediction
-from dayfly.planning.profile import Profile
+from dayfly.planning.profile import Affine, Profile
+from dayfly.planning.ranks import Means
 from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
 from dayfly.wire.collectives.overlapped import overlapped_s
 from dayfly.wire.collectives.pipelined import pipelined_s

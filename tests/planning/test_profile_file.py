@@ -11,9 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.profile import Fit, LayerBytes, Pass, Profile, SizeProfile
-from dayfly.planning.profile_file import dump_profile, load_profile, parse_profile, profile_text
+from dayfly.planning.profile import (
+    Affine,
+    Figure,
+    Fit,
+    LayerBytes,
+    Pass,
+    Profile,
+    SizeProfile,
+    Transfer,
+    dump_profile,
+    load_profile,
+    parse_profile,
+    profile_text,
+)
 
 seconds = st.floats(0.0, 1e6)
 above = st.floats(1e-9, 1e12)

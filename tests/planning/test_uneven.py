@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given as tried
 from hypothesis import strategies as st
 
-from dayfly.planning import epochs
-from dayfly.planning.figures import Affine
-from dayfly.planning.uneven import factor, places, slowest, uneven
+from dayfly.planning.function_times import factor, places, slowest, uneven
+from dayfly.planning.profile import Affine
 from tests.planning.by_hand import given, layer, profile, size
 from tests.planning.test_crowd import step_s
 
@@ -70,7 +69,7 @@ def test_a_step_waits_for_the_slowest() -> None:
     assert step_s(known, **one) == step_s(even, **one)
 
 
-def test_so_it_does_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_does_for_many() -> None:
     """By the closed forms as in virtual time, also cut and with rounds of several steps."""
     layers = [layer("a", 1), layer("b", 1)]
     known = profile(layers, size(2, jitter=0.05))
@@ -80,6 +79,4 @@ def test_so_it_does_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
         {"workers": 24, "batch_size": 1200, "cut": (1,), "replicas": 12, "micro_batches": 2},
     ):
         simulated = step_s(known, **asked)
-        with monkeypatch.context() as patched:
-            patched.setattr(epochs, "MOST_SIMULATED", 1)
-            assert step_s(known, **asked) == pytest.approx(simulated, rel=0.03)
+        assert step_s(known, most_simulated=1, **asked) == pytest.approx(simulated, rel=0.03)

@@ -14,8 +14,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.profile import check_flags, profile_from_catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed
-from dayfly.planning.profile import Profile
-from dayfly.planning.profile_file import parse_profile
+from dayfly.planning.profile import Profile, parse_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.plans import JobSpec, profile_settings
 from dayfly.runs.predict import predict_run

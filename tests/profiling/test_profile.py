@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dayfly.cli.profile import measure
-from dayfly.planning.profile_file import load_profile, parse_profile
+from dayfly.planning.profile import load_profile, parse_profile
 from dayfly.runs.profiling.neighbours import count_beside
 from tests.cli import command
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dayfly.planning.profile_file import read_profile
+from dayfly.planning.profile import read_profile
 from tests.reading import damage
 
 RUNS = ("job", "planned", "script", "simulated")

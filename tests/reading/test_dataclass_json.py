@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dayfly import dataclass_json, json_files
 from dayfly.errors import RequestError
-from dayfly.planning.prediction import Prediction, Volume
+from dayfly.planning.plan import Prediction, Volume
 
 NUMBER = st.floats(0, 1e12)
 COUNT = st.integers(0, 10**15)

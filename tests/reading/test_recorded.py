@@ -15,7 +15,7 @@ import pytest
 from dayfly.errors import RequestError
 from dayfly.life import checkpoints
 from dayfly.planning.plan import Plan
-from dayfly.planning.profile_file import dump_profile, read_profile
+from dayfly.planning.profile import dump_profile, read_profile
 from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.plans import configuration_of

@@ -11,9 +11,9 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import over_store
+from dayfly.planning.catalogued import over_store
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.pipelines import compiled, engine
+from dayfly.planning.choose.pipelines import compiled
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
@@ -134,14 +134,14 @@ def test_too_little_time_for_messages_is_said() -> None:
 
 
 def test_a_search_that_numba_has_not_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "find_spec", lambda name: object())
-    monkeypatch.setattr(engine, "_WORTH_LOADING", 1)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: object())
+    monkeypatch.setattr(compiled, "_WORTH_LOADING", 1)
     monkeypatch.setattr(compiled, "is_loaded", lambda: False)
     monkeypatch.setattr(compiled, "is_cached", lambda: False)
     found = choice_of([OVER_S3], replace(SMALL, micro_batches=(4,)))
     assert len([note for note in found.notes if f"`{compiled.COMMAND}`" in note]) == 1
     monkeypatch.setattr(compiled, "is_cached", lambda: True)
-    monkeypatch.setattr(engine, "_compiled", lambda: engine.engine(False))
+    monkeypatch.setattr(compiled, "_compiled", lambda: compiled.engine(False))
     assert not any(compiled.COMMAND in note for note in choice_of([OVER_S3], SMALL).notes)
 
 

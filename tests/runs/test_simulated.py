@@ -14,9 +14,9 @@ import dayfly
 from dayfly.cli.app import app
 from dayfly.errors import RequestError
 from dayfly.life import deaths
-from dayfly.planning.figures import Figure
 from dayfly.planning.plan import Plan
-from dayfly.planning.scenario import Scenario
+from dayfly.planning.profile import Figure
+from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.job_record import Record
 from dayfly.runs.report import write_report
 from dayfly.runs.report.reading import rebill

@@ -16,8 +16,7 @@ from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, MIB, WORKLOADS, Wo
 from benchmarks.parts.papers.rows import given, platform, prices, store
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem, batches
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.profile import Fit
+from dayfly.planning.profile import Affine, Figure, Fit, Transfer
 
 _MEMORY_MIB = tuple(range(128, 10241, 128))
 

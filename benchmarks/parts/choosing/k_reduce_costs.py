@@ -1,6 +1,6 @@
 """Seconds and dollars of K-REDUCE's plans, one at a time, by `plan.formulas.fasdl`.
 
-Equations 5 to 11, corrected (docs/errata.md), as `plan.choose.k_reduce_candidates` has them for all
+Equations 5 to 11, corrected (docs/errata.md), as `planning.choose.k_reduce_bounds` has them for all
 at once. samples may be arrays.
 """
 
@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
-from dayfly.planning.formulas.fasdl import (
+from dayfly.planning.choose.formulas import (
     communication_s,
     functions_usd,
     global_batch,
@@ -20,6 +18,8 @@ from dayfly.planning.formulas.fasdl import (
     requests_usd,
     run_s,
 )
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
 

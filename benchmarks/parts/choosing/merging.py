@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import LayerBytes, StagesOverStore
+from dayfly.planning.choose.pipelines.problem import LayerBytes, PipelinePlan, StagesOverStore
 
 
 @dataclass(frozen=True, slots=True)

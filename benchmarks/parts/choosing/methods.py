@@ -22,15 +22,14 @@ from benchmarks.parts.choosing.cases import Case
 from benchmarks.parts.choosing.merging import merged
 from benchmarks.parts.choosing.miqp import miqp
 from benchmarks.parts.choosing.pipeline_points import point
+from benchmarks.parts.choosing.stores import plan_stores
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.choosing.two_stage import two_stage
 from benchmarks.parts.choosing.v_bounds import v_bounds
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import StagesOverStore
-from dayfly.planning.choose.stores import plan_stores
+from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
 
 #: The product's planner, in tables.
 EXACT = "dayfly"

@@ -26,16 +26,14 @@ from benchmarks.parts.choosing import k_reduce_fixed, pipeline_fixed, store_gree
 from benchmarks.parts.choosing.answer import Answer, Goal, cheapest_within
 from benchmarks.parts.choosing.bayes import ROUNDS, bayes
 from benchmarks.parts.choosing.miqp import miqp
+from benchmarks.parts.choosing.store_problem import StoreOption, store_problem
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.choosing.two_stage import two_stage
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.from_profile import k_reduce_problem, store_problem
+from dayfly.planning.choose.from_profile import k_reduce_problem, stages_problems
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
-from dayfly.planning.choose.pipelines_from_profile import stages_problems
-from dayfly.planning.choose.stores_problem import StoreOption
-from dayfly.planning.plan import Plan
+from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
-from dayfly.planning.prediction import Prediction
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing import query as of_runs
 from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings

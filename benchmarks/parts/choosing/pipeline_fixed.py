@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
 
 
 def lambda_ml(problem: StagesOverStore, goal: Goal) -> Answer[PipelinePlan]:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
-from dayfly.planning.choose.pipelines.taken import memory_bytes, of, step_s, step_usd
+from dayfly.planning.choose.pipelines.problem import (
+    PipelinePlan,
+    StagesOverLinks,
+    StagesOverStore,
+    memory_bytes,
+    of,
+    step_s,
+    step_usd,
+)
 
 
 def plan_over_store(

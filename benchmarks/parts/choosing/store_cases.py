@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from benchmarks.parts.choosing.answer import Goal, cheapest_within, fastest_within
 from benchmarks.parts.choosing.cases import Case
+from benchmarks.parts.choosing.store_problem import MemorySize, StoreOption, StoreProblem
+from benchmarks.parts.choosing.stores import plan_stores
 from benchmarks.parts.papers.models import BACKWARD, layers_of, together
 from benchmarks.parts.papers.rows import given, platform, prices, store
-from dayfly.planning.choose.stores import plan_stores
-from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StoreProblem
 
 _MEMORY_MIB = tuple(range(512, 10241, 128))
 _WORKERS = tuple(range(2, 201))

@@ -12,8 +12,8 @@ from __future__ import annotations
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.store_greedy import START_MIB, START_WORKERS
 from benchmarks.parts.choosing.store_points import fits, point, points
-from dayfly.planning.choose.stores import allowed_workers
-from dayfly.planning.choose.stores_problem import StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.store_problem import StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import allowed_workers
 
 
 def s3_only(problem: StoreProblem, goal: Goal) -> Answer[StorePlan]:

@@ -1,7 +1,7 @@
 """CE-scaling's choice of an allocation for training (sections III-B to III-D).
 
 The paper takes the best of P, the Pareto boundary of the allocations it looked at. Of all
-allocations that is exact, and what `plan.choose.stores` does. Two ways in which it looks at fewer:
+allocations that is exact, and what `choosing.stores` does. Two ways in which it looks at fewer:
 
     sampled   P of 50 allocations drawn at random, as figure 7 has them; the best of P
     greedy    "a greedy local search" (section III-D). It does not say among what; here the steps of
@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.store_points import fits, point
+from benchmarks.parts.choosing.store_problem import StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import allowed_workers
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.stores import allowed_workers
-from dayfly.planning.choose.stores_problem import StorePlan, StoreProblem
 
 #: Figure 7.
 DRAWN = 50

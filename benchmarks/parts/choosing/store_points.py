@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import undominated
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.stores import Sizes, run_of
-from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.store_problem import MemorySize, StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import Sizes, run_of
+from dayfly.planning.choose.front import Point, undominated
 
 
 def fits(problem: StoreProblem, size: MemorySize, workers: int) -> bool:

@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.k_reduce_costs import hybrid, rates, synchronous
-from dayfly.planning.choose.arrays import Array, Ints
-from dayfly.planning.choose.front import Point
+from benchmarks.parts.papers.formulas.fasdl import others_batch
+from dayfly.planning.choose.formulas import aggregate_s
+from dayfly.planning.choose.front import Array, Ints, Point
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
-from dayfly.planning.formulas.fasdl import aggregate_s, others_batch
 
 #: Reduction factors.
 DELTAS = (0.6, 0.7, 0.8, 0.9, 1.0)

@@ -1,6 +1,6 @@
 """CE-scaling's table II and figure 18: which store, for how many functions and which model.
 
-By equations 2 to 5, corrected (`dayfly.planning.formulas.ce_scaling`), and beside them by the
+By equations 2 to 5, corrected (`papers.formulas.ce_scaling`), and beside them by the
 product's schedules: equation 3 has a store carry one model after another, where schedules have
 each function wait for its own line alone. What the paper does not print, and is assumed here:
 
@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series
-from benchmarks.parts.papers.models import BACKWARD, layers_of, together
-from benchmarks.parts.papers.rows import given, platform, prices, store
-from benchmarks.parts.papers.sums import sum_s
-from dayfly.planning.formulas.ce_scaling import (
+from benchmarks.parts.papers.formulas.ce_scaling import (
     epoch_s,
     epoch_usd,
     minutes_usd,
     server_sync_s,
     stateless_sync_s,
 )
-from dayfly.planning.formulas.ce_scaling import steps as steps_of
+from benchmarks.parts.papers.formulas.ce_scaling import steps as steps_of
+from benchmarks.parts.papers.models import BACKWARD, layers_of, together
+from benchmarks.parts.papers.rows import given, platform, prices, store
+from benchmarks.parts.papers.sums import sum_s
 from dayfly.wire.collectives.push_pull import push_pull_s
 
 #: Latencies in seconds; see the module. None: the catalogue's.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dayfly.planning.figures import Figure, Transfer
-from dayfly.planning.profile import Pass, Profile, SizeProfile
+from dayfly.planning.profile import Figure, Pass, Profile, SizeProfile, Transfer
 from dayfly.wire.streams import ServingThread
 
 

@@ -13,8 +13,7 @@ from benchmarks.parts.planning.jobs import Work, write_data
 from benchmarks.parts.planning.pace import Paced, pace_text, read_pace
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError, RunFailed
-from dayfly.planning.profile import Profile
-from dayfly.planning.profile_file import profile_text, read_profile
+from dayfly.planning.profile import Profile, profile_text, read_profile
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.predict import predict_run
 from dayfly.runs.profiling import measuring

@@ -20,9 +20,8 @@ from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.in_words import dollars, number
-from dayfly.planning.profile_file import read_profile
+from dayfly.planning.choose.front import Point, dollars, number
+from dayfly.planning.profile import read_profile
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of

@@ -15,10 +15,8 @@ from rich.console import Console
 from dayfly.cli.flags import function_settings, numbers, training_settings
 from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import RequestError
-from dayfly.planning.plan import Plan
-from dayfly.planning.prediction import Prediction, Volume
-from dayfly.planning.profile import Profile, in_words
-from dayfly.planning.profile_file import read_profile
+from dayfly.planning.plan import Plan, Prediction, Volume
+from dayfly.planning.profile import Profile, memory_label, read_profile
 from dayfly.runs.plans import configuration_of, limits_of, settings_of, write_plan
 from dayfly.runs.predict import own_store
 from dayfly.runs.predict import predict as predict_one
@@ -183,7 +181,7 @@ def _functions(plan: Plan) -> str:
             f"{settings.algorithm}"
         )
     how = f"{asked.sync}, {settings.algorithm}" if asked.workers > 1 else asked.sync
-    return f"{asked.workers} of {in_words(asked.memory_mib[0])}, {how}"
+    return f"{asked.workers} of {memory_label(asked.memory_mib[0])}, {how}"
 
 
 def _memory(said: Prediction, limits: Sequence[int | None]) -> str:

@@ -25,9 +25,7 @@ from dayfly.cli.outcome import DONE, Failure, attempt
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed
-from dayfly.planning.figures import Figure
-from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.profile_file import dump_profile, profile_text
+from dayfly.planning.profile import Figure, Profile, SizeProfile, dump_profile, profile_text
 from dayfly.runs.api import checked_settings, overridden
 from dayfly.runs.display import Lines, StandardError
 from dayfly.runs.profiling import measuring

@@ -14,14 +14,23 @@ well reach more, and layers that are bound by memory much less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.figures import NOTHING, Affine, Figure, Transfer
-from dayfly.planning.profile import Fit, LayerBytes, Profile, SizeProfile
+from dayfly.planning.profile import (
+    NOTHING,
+    Affine,
+    Figure,
+    Fit,
+    LayerBytes,
+    Profile,
+    SizeProfile,
+    Transfer,
+)
 
 #: Of the time of a forward pass.
 BACKWARD = 2.0
@@ -214,3 +223,40 @@ def _fit(
         return None
     a = (1 + BACKWARD) * flops.each / (each[0] * _vcpu_flops_per_s(platform, assumed))
     return Fit(a=a, b=flops.fixed / flops.each, m=0.0, error=0.0)
+
+
+def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) -> Profile:
+    """The same job and functions over another store, by the catalogue's rows of it.
+
+    platform: the profile's; what its functions carry is what its rows say, and the profile where
+    they say nothing. Raises RequestError for a profile that was not made from the catalogue, as
+    what was measured holds for its own channel alone, and for a store without latency.
+    """
+    if profile.how != "catalogue":
+        raise RequestError(
+            f"the profile of {profile.job} is over {profile.channel}, and not made from the "
+            f"catalogue: profile the job over {store.name}, too"
+        )
+    if store.latency_s is None:
+        raise RequestError(
+            f"the catalogue has no latency_s of {store.name}: profile the job over it, with "
+            "--latency, or add the row, with its source, to a catalogue of your own"
+        )
+    latency, most = Figure.given(store.latency_s), store.bytes_per_s or math.inf
+    sizes = []
+    for size in profile.sizes:
+        memory_mib = size.memory_mib or 0
+        rates = (
+            platform.up_bytes_per_s(memory_mib) or size.up.peak_bytes_per_s.value,
+            platform.down_bytes_per_s(memory_mib) or size.down.peak_bytes_per_s.value,
+        )
+        up, down = (
+            Transfer(latency_s=latency, peak_bytes_per_s=Figure.given(min(rate, most)))
+            for rate in rates
+        )
+        nbytes = size.down.occupied_s(1.0)
+        state_bytes = (size.start_s.value - size.down.latency_s.value) / nbytes if nbytes else 0.0
+        start_s = Figure.given(down.message_s(max(0.0, state_bytes)))
+        data = Affine(0.0, down.occupied_s(profile.sample_bytes))
+        sizes.append(replace(size, up=up, down=down, start_s=start_s, data=data))
+    return replace(profile, channel=store.name, sizes=tuple(sizes))

@@ -1,10 +1,19 @@
-"""One way to run a job: what is predicted, simulated, and chosen among."""
+"""A configuration: one way to run a job, and what each of its stages has.
+
+A stage has layers, functions of one memory size, and a flat buffer that its workers sum, as
+`training.flat` and `training.averaging` make it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dayfly.errors import RequestError
+from dayfly.planning.function_times import beside, near
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +65,177 @@ class Configuration:
     def stages(self) -> int:
         """Of the model; one if it is not cut."""
         return len(self.cut) + 1
+
+
+#: Bytes of an element; the flat buffer is float32 at least, and wider types are rare.
+ITEM_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flat:
+    """buckets: elements of each, in the order in which they go out. whole_after: of each but the
+    last, how much of the backward pass is over when it is whole: so many layers, and a part of the
+    next. trained: elements that the optimizer trains.
+    """
+
+    buckets: tuple[int, ...]
+    whole_after: tuple[float, ...]
+    trained: int
+
+    @property
+    def length(self) -> int:
+        """Elements of all buckets."""
+        return sum(self.buckets)
+
+
+def flat(
+    layers: Sequence[LayerBytes], *, tail: int, apart: bool = False, listed: bool = True
+) -> Flat:
+    """Of these layers: a model, or a stage. tail: elements at the end. apart: as for `FlatBuffer`.
+
+    listed: layers are single ones, whose gradients come together; those of a whole model come as
+    its backward pass goes through it.
+    """
+    tensors = [(size, at) for at, layer in enumerate(layers) for size in elements(layer)][::-1]
+    sizes = [size for size, _ in tensors]
+    whole = sum(sizes) + sum(map(moving, layers)) + len(sizes) + tail
+    ends = bucket_ends([ITEM_BYTES * size for size in sizes], FIRST_BUCKET_BYTES, BUCKET_BYTES)
+    _, spans = bucket_spans(sizes, ends, whole, apart=apart)
+    after = []
+    of_layer = [sum(elements(layer)) for layer in layers]
+    for end in ends[: len(spans) - 1]:
+        layer = tensors[end - 1][1] if end else len(layers) - 1
+        passed = len(layers) - 1 - layer
+        done = sum(size for size, at in tensors[:end] if at == layer)
+        part = 1.0 if listed or not of_layer[layer] else done / of_layer[layer]
+        after.append(passed + part)
+    return Flat(buckets=tuple(map(len, spans)), whole_after=tuple(after), trained=sum(sizes))
+
+
+def averaged(layers: Sequence[LayerBytes], state_per_trained_byte: float, losses: int) -> int:
+    """Elements that local SGD averages. losses: steps of the longest round."""
+    tensors = [size for layer in layers for size in elements(layer)]
+    state = round(sum(tensors) * state_per_trained_byte)
+    return sum(tensors) + sum(map(moving, layers)) + state + len(tensors) + losses + 2
+
+
+def elements(layer: LayerBytes) -> tuple[int, ...]:
+    """Of each trained parameter of a layer."""
+    if layer.tensors or not layer.trained:
+        return layer.tensors
+    return (-(-layer.trained // ITEM_BYTES),)
+
+
+def moving(layer: LayerBytes) -> int:
+    """Elements of a layer's buffers."""
+    return -(-layer.buffers // ITEM_BYTES) if layer.moving is None else layer.moving
+
+
+def stage_range(profile: Profile, configuration: Configuration, stage: int) -> range:
+    """Numbers of the stage's layers."""
+    ends = (0, *configuration.cut, len(profile.layers))
+    return range(ends[stage], ends[stage + 1])
+
+
+def stage_layers(
+    profile: Profile, configuration: Configuration, stage: int
+) -> tuple[LayerBytes, ...]:
+    """The stage's layers."""
+    mine = stage_range(profile, configuration, stage)
+    return profile.layers[mine.start : mine.stop]
+
+
+def stage_memory_mib(configuration: Configuration, stage: int) -> int | None:
+    """Memory of the stage's functions."""
+    sizes = configuration.memory_mib
+    return sizes[stage] if len(sizes) > 1 else sizes[0]
+
+
+def stage_size(profile: Profile, configuration: Configuration, stage: int) -> SizeProfile:
+    """The profile of the stage's functions, near what they compute at once, and as all workers
+    compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
+    there is none."""
+    c = configuration
+    size = near(profile.size(stage_memory_mib(c, stage)), micro_samples(profile, c))
+    if size.crowd_cores <= 0 or c.workers == 1:
+        return size
+    each = c.workers // c.stages
+    speeds = [profile.size(stage_memory_mib(c, one)).speed for one in range(c.stages)]
+    return beside(size, each * sum(speeds) - size.speed)
+
+
+def micro_samples(profile: Profile, configuration: Configuration) -> int:
+    """Samples that a worker computes at once, at most."""
+    c = configuration
+    mine = -(-min(c.batch_size, profile.samples) // (c.replicas if c.cut else c.workers))
+    return -(-mine // c.micro_batches)
+
+
+def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Seconds from the handler to the first step: what one worker of the whole model takes, less
+    reading the state of the other stages."""
+    size = stage_size(profile, configuration, stage)
+    others = _state_bytes(profile, profile.layers) - _state_bytes(
+        profile, stage_layers(profile, configuration, stage)
+    )
+    return max(0.0, size.start_s.value - size.down.occupied_s(others))
+
+
+def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Seconds from the last step to the end: what one worker of the whole model takes, less writing
+    what the others write of the checkpoint."""
+    c, size = configuration, stage_size(profile, configuration, stage)
+    mine = _state_bytes(profile, stage_layers(profile, c, stage))
+    mine /= c.replicas if c.cut else c.workers
+    others = _state_bytes(profile, profile.layers) - mine
+    return max(0.0, size.end_s.value - size.up.occupied_s(others))
+
+
+def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:
+    """Of a checkpoint: parameters, buffers and the optimizer's state."""
+    return sum(
+        layer.parameters + layer.buffers + layer.trained * profile.state_per_trained_byte
+        for layer in layers
+    )
+
+
+def check_configuration(profile: Profile, configuration: Configuration) -> None:
+    """Raise RequestError for what cannot be run, or not be predicted."""
+    c, layers = configuration, len(profile.layers)
+    if c.workers < 1 or c.batch_size < 1 or c.micro_batches < 1 or c.epochs < 1:
+        raise RequestError(
+            f"workers {c.workers}, batch_size {c.batch_size}, micro_batches {c.micro_batches}, "
+            f"epochs {c.epochs}: give numbers from 1"
+        )
+    if c.cut and not profile.listed:
+        raise RequestError(
+            f"the model of {profile.job} is no list of layers, so it cannot be cut: leave cut out"
+        )
+    if list(c.cut) != sorted(set(c.cut)) or any(not 0 < at < layers for at in c.cut):
+        raise RequestError(
+            f"cut {list(c.cut)}: give rising numbers of layers from 1 to {layers - 1}"
+        )
+    if c.cut and c.stages * c.replicas != c.workers:
+        raise RequestError(
+            f"{c.workers} workers are not {c.stages} stages in {c.replicas} replicas: "
+            f"give {c.stages * c.replicas}"
+        )
+    if len(c.memory_mib) not in (1, c.stages):
+        raise RequestError(
+            f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"
+        )
+    members = c.replicas if c.cut else c.workers
+    if c.batch_size < members:
+        raise RequestError(
+            f"a batch of {c.batch_size} cannot be shared by {members} workers: raise batch_size"
+        )
+    if c.cut and not c.protocol.cuts:
+        raise RequestError(
+            f"sync {c.sync!r} of a cut model is not run, so its steps cannot be predicted: give "
+            "bsp, or leave out the cut"
+        )
+    if c.compress.startswith("powersgd") or (c.compress != "none" and c.cut):
+        raise RequestError(
+            f"compress {c.compress!r} {'of a cut model ' if c.cut else ''}cannot be predicted: "
+            "give none, or bf16 or int8 of a model that is not cut"
+        )

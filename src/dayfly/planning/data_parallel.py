@@ -22,14 +22,17 @@ from dayfly.batches import (
     micro_batches,
     validation_blocks,
 )
-from dayfly.planning.channels import Means
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.flat import ITEM_BYTES, Flat, averaged, flat
+from dayfly.planning.configuration import (
+    ITEM_BYTES,
+    Configuration,
+    Flat,
+    averaged,
+    flat,
+    stage_size,
+)
+from dayfly.planning.function_times import cut_backward, passed, uneven
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.rank import all_reduce, limited, server
-from dayfly.planning.stages import stage_size
-from dayfly.planning.uneven import uneven
-from dayfly.planning.work import chain, cut_backward, passed, taking
+from dayfly.planning.ranks import Means, all_reduce, chain, limited, server, taking
 from dayfly.wire.streams import Rank, Stream
 
 #: Elements of bsp's tail: the loss and two wishes.

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.planning.figures import Affine
-from dayfly.planning.profile import Fit
+from dayfly.planning.profile import Affine, Fit
 
 #: How much better, relatively, a saturating throughput has to fit than an even one to be believed.
 _WORTH = 0.3

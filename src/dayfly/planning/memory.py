@@ -29,11 +29,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dayfly.batches import Batches, Rounds, block_samples
-from dayfly.planning.channels import Means
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.flat import ITEM_BYTES, averaged, elements, flat, moving
+from dayfly.planning.configuration import (
+    ITEM_BYTES,
+    Configuration,
+    averaged,
+    elements,
+    flat,
+    moving,
+    stage_layers,
+    stage_memory_mib,
+    stage_size,
+)
 from dayfly.planning.profile import LayerBytes, Pass, Profile
-from dayfly.planning.stages import stage_layers, stage_memory_mib, stage_size
+from dayfly.planning.ranks import Means
 from dayfly.wire.collectives import most_chunks
 
 _MIB = 2**20

@@ -7,19 +7,263 @@ a run     start, epochs, checkpoints, hand-overs, end; billed as a run is
 
 from __future__ import annotations
 
-from dayfly.catalogue.metering import Used, bill
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dayfly.batches import Batches, Rounds
+from dayfly.catalogue.metering import Moved, Used, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.channels import Means
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.epochs import epoch_of
-from dayfly.planning.lives import lives_of, pace_of
-from dayfly.planning.many import MOST_SIMULATED
+from dayfly.planning import data_parallel, staged
+from dayfly.planning.closed_form import MOST_SIMULATED, many_step, many_validation
+from dayfly.planning.configuration import (
+    Configuration,
+    check_configuration,
+    end_s,
+    stage_memory_mib,
+    stage_size,
+    start_s,
+)
 from dayfly.planning.memory import peak_mib
-from dayfly.planning.prediction import Prediction
+from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
-from dayfly.planning.stages import check_configuration, stage_memory_mib
-from dayfly.planning.traffic import together
+from dayfly.planning.ranks import Means
+from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
+from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.pace import Pace, end_in_order_s
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.streams import Rank
+
+#: Operations of a simulation, about: what takes a few hundredths of a second.
+_ENOUGH = 2500
+#: Steps at most: the CPU's periods begin anywhere in a step, so several are looked at.
+_MOST_STEPS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some steps that all workers take, or a validation. moved: by each worker."""
+
+    seconds: float
+    moved: Sequence[Moved]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """See `Prediction`. steps: of an epoch, and trained: what they take and move together.
+    validation: what one takes and moves."""
+
+    step_s: float
+    breakdown: Mapping[str, float]
+    step_volume: Volume
+    steps: int
+    trained: Part
+    validation: Part
+
+    @property
+    def epoch_s(self) -> float:
+        """Steps and a validation."""
+        return self.trained.seconds + self.validation.seconds
+
+    @property
+    def epoch_volume(self) -> Volume:
+        """Of steps and a validation."""
+        return volume([*self.trained.moved, *self.validation.moved])
+
+
+def epoch_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Epoch:
+    """Predict it. most_simulated: workers up to which all messages are gone through."""
+    epochs = Batches(profile.samples, c.batch_size)
+    rounds = Rounds(epochs, c.round_steps)
+    full = tuple([min(c.batch_size, profile.samples)] * rounds.longest)
+    whole, last = divmod(epochs.steps, rounds.longest)
+    ragged = len(epochs.batch(epochs.steps - 1))
+    final = (last or rounds.longest) - 1
+    closing = (*full[:final], ragged)
+    kinds = {full: whole - (not last)}  # rounds, by their batches
+    kinds[closing] = kinds.get(closing, 0) + 1
+    found = {
+        batches: round_of(profile, c, means, batches, most_simulated)
+        for batches, count in kinds.items()
+        if count
+    }
+    usual, moved = found.get(full) or found[closing]
+    steps = rounds.longest if full in found else len(closing)
+    trained = Part(
+        seconds=sum(kinds[batches] * one.step_s for batches, (one, _) in found.items()),
+        moved=[
+            together(times(by[rank], kinds[batches]) for batches, (_, by) in found.items())
+            for rank in range(c.workers)
+        ],
+    )
+    return Epoch(
+        step_s=usual.step_s / steps,
+        breakdown={what: seconds / steps for what, seconds in usual.breakdown.items()},
+        step_volume=volume(moved, steps),
+        steps=epochs.steps,
+        trained=trained,
+        validation=validation_of(profile, c, means, most_simulated),
+    )
+
+
+def step_messages(profile: Profile, c: Configuration) -> int:
+    """Requests for messages of a step, all workers' together, by closed forms."""
+    rounds = Rounds(Batches(profile.samples, c.batch_size), c.round_steps)
+    full = [min(c.batch_size, profile.samples)] * rounds.longest
+    moved = volume(many_step(profile, c, Means.of(profile), full)[1], rounds.longest)
+    return moved.puts + moved.gets
+
+
+def round_of(
+    profile: Profile,
+    c: Configuration,
+    means: Means,
+    batches: tuple[int, ...],
+    most_simulated: int = MOST_SIMULATED,
+) -> tuple[Steps, Sequence[Moved]]:
+    """A round, which is a step of bsp, and what each worker moves."""
+    if c.workers > most_simulated:
+        return many_step(profile, c, means, batches)
+    make = staged.ranks if c.cut else data_parallel.ranks
+    once = make(profile, c, means, batches)
+    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    if c.protocol.averages:
+        return timed(once, 1, lambda number: number > 0, means.shared), moved
+    operations = sum(len(stream.plan.schedule) for rank in once for stream in rank.streams)
+    count = max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
+    several = once if count == 1 else make(profile, c, means, batches * count)
+    each = len(once[0].streams)
+    return timed(several, count, lambda number: number == each - 1, means.shared), moved
+
+
+def validation_of(
+    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+) -> Part:
+    """A validation of all workers."""
+    if c.workers > most_simulated:
+        seconds, moved = many_validation(profile, c, means)
+        return Part(seconds=seconds, moved=moved)
+    make = staged.validation if c.cut else data_parallel.validation
+    seconds, found = 0.0, [Moved() for _ in range(c.workers)]
+    for ranks, count in make(profile, c, means):
+        seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
+        each = _moved_by_all(ranks[: c.workers], means)
+        found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
+    return Part(seconds=seconds, moved=found)
+
+
+def _moved_by_all(ranks: Sequence[Rank], means: Means) -> list[Moved]:
+    return [moved_by(rank, means) for rank in ranks]
+
+
+#: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
+#: what is left at its end.
+_URGENT = 3
+#: Of what a report says of a step, about.
+_RECORD_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One invocation. init_s: from the request to the handler. run_s: of the handler."""
+
+    init_s: float
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """of_stage: the lives of each worker of a stage. moved: by each worker, what its steps and
+    validations do. told: by each worker beside that: its reports, and looks for a wish to stop.
+    """
+
+    run_s: float
+    of_stage: Sequence[Sequence[Life]]
+    moved: Sequence[Moved]
+    told: Sequence[Moved]
+
+    @property
+    def volume(self) -> Volume:
+        """Of all workers."""
+        return volume(self.moved)
+
+
+def validations(c: Configuration) -> int:
+    """Of a run: every so many epochs, and after the last."""
+    return c.epochs // c.validate_every + bool(c.epochs % c.validate_every)
+
+
+def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Lives:
+    """Of all workers. pace: of their reports."""
+    measured = validations(c)
+    training_s = c.epochs * epoch.trained.seconds + measured * epoch.validation.seconds
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    inits = [size.init_s.value + c.cold_start_s for size in sizes]
+    starts = [start_s(profile, c, stage) for stage in range(c.stages)]
+    ready_s = max(init_s + its_s for init_s, its_s in zip(inits, starts, strict=True))
+    ending_s = max(end_s(profile, c, stage) for stage in range(c.stages))
+    spans = _spans(c, training_s, max(starts), ending_s, epoch.step_s)
+    # Stages that are ready earlier wait for the others in their first step.
+    of_stage = [
+        [Life(init_s=init_s, run_s=ready_s - init_s + span + ending_s) for span in spans]
+        for init_s in inits
+    ]
+    moved = [
+        together((times(trained, c.epochs), times(validated, measured)))
+        for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
+    ]
+    run_s = sum(ready_s + span + ending_s for span in spans)
+    told = [told_by(c, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
+    return Lives(run_s=run_s, of_stage=of_stage, moved=moved, told=told)
+
+
+def pace_of(
+    means: Means,
+    sizes_mib: Iterable[int | None],
+    platform: FunctionPlatform,
+    store: StoreFacts | None,
+    workers: int,
+) -> Pace:
+    """Of a run: as its coordinator finds it.
+
+    sizes_mib: of its functions. platform: whose prices they have. store: whose prices messages
+    have; None: those of the channel's own store.
+    """
+    return Pace.of(
+        [FunctionSpec(memory_mib=size_mib) for size_mib in sizes_mib],
+        platform,
+        store or means.store,
+        workers=workers,
+        immediate=means.immediate,
+    )
+
+
+def told_by(
+    c: Configuration, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
+) -> Moved:
+    """Of one worker, about: a report every so often, and at once when it started and at its end,
+    of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
+    steps = c.epochs * epoch_steps
+    puts = min(steps, round(run_s / pace.report_s)) + _URGENT * lives
+    puts += c.epochs if rank == 0 else 0
+    looks = min(steps, round(run_s / pace.look_s)) if rank < pace.lookers else 0
+    nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
+    return Moved(puts=puts, requests=puts + looks, bytes_up=nbytes)
+
+
+def _spans(
+    c: Configuration, training_s: float, starting_s: float, ending_s: float, step_s: float
+) -> list[float]:
+    """Seconds of training in each life."""
+    if c.lifetime_s is None:
+        return [training_s]
+    spare_s = end_in_order_s(step_s, ending_s, c.lifetime_s)
+    most_s = max(step_s, c.lifetime_s - starting_s - spare_s)
+    count = max(1, math.ceil(training_s / most_s - 1e-9))
+    return [most_s] * (count - 1) + [training_s - most_s * (count - 1)]
 
 
 def predict(
@@ -34,9 +278,9 @@ def predict(
 
     platform: whose prices the bill has. store: whose prices its messages have; None: they cost
     nothing. most_simulated: workers up to which every message is gone through; with more, closed
-    forms say what collectives take (`planning.many`). Raises RequestError for what cannot be run or
-    not be predicted, for memory sizes that the profile does not have, and if the catalogue has no
-    prices.
+    forms say what collectives take (`planning.closed_form`). Raises RequestError for what cannot
+    be run or not be predicted, for memory sizes that the profile does not have, and if the
+    catalogue has no prices.
     """
     check_configuration(profile, configuration)
     means = Means.of(profile)

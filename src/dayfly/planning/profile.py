@@ -1,4 +1,4 @@
-"""What is known of a job on a platform: what a plan is made of.
+"""What is known of a job on a platform: what a plan is made of, and its file `profile.json`.
 
     layers        bytes, which are the same everywhere
     sizes         seconds, for each memory size of a function
@@ -6,22 +6,122 @@
 
 A profile is measured (`dayfly profile`), written by hand, or made from a row of the catalogue and
 FLOPs. Times are of a function that computes and transfers nothing meanwhile, unless said otherwise.
-Sizes are MiB as the platforms count them.
+Sizes are MiB as the platforms count them. The file is checked key by key:
+
+    {"version": 1, "job": "digits", "platform": "local", "channel": "...", "samples": 1438, ...,
+     "layers": [{"name": "1 Linear", "parameters": 33280, "trained": 33280, ...}, ...],
+     "sizes": [{"memory_mib": 1024, "forward": [{"fixed": 1e-4, "each": 2e-6}, ...],
+                "step_s": {"value": 3e-4, "low": 3e-4, "high": 4e-4, "count": 40}, ...}, ...],
+     "fit": {"a": ..., "b": ..., "m": ..., "error": ...} | null, ...}
+
+A figure is a number, if somebody says it, or an object with its spread, if it was measured. What is
+not limited, infinite or not known is null. Keys that have a usual value may be left out.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any, Self
 
-from dayfly.dataclass_json import ABOVE_0, Count, Positive, Range, Real
+from dayfly import dataclass_json, json_files
+from dayfly.dataclass_json import ABOVE_0, Bound, Count, Positive, Range, Real
 from dayfly.errors import RequestError
-from dayfly.planning.figures import Affine, Figure, Transfer
 from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import ServingThread
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure, and how far it can be trusted.
+
+    value: the median. low, high: quartiles of what was measured. count: of measurements; 0: it was
+    not measured but written down.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Of measurements. Raises ValueError if there is none."""
+        ordered = sorted(values)
+        if not ordered:
+            raise ValueError("a figure of no measurements")
+        quarter = (len(ordered) - 1) // 4
+        return cls(median(ordered), ordered[quarter], ordered[-1 - quarter], len(ordered))
+
+    @classmethod
+    def given(cls, value: float) -> Self:
+        """One that somebody says."""
+        return cls(value, value, value, 0)
+
+    #: In files, a plain number stands for one that somebody says.
+    from_number = given
+
+    def check_read(self) -> None:
+        """Raises ValueError for a value outside its quartiles."""
+        if not self.low <= self.value <= self.high:
+            raise ValueError("give low <= value <= high")
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """fixed + each * n: a time in seconds of n samples, or bytes of n samples."""
+
+    fixed: float
+    each: float
+
+    def __call__(self, n: float) -> float:
+        return self.fixed + self.each * n
+
+    def __add__(self, other: Affine) -> Affine:
+        return Affine(self.fixed + other.fixed, self.each + other.each)
+
+    def times(self, factor: float) -> Affine:
+        """The same, so many times."""
+        return Affine(self.fixed * factor, self.each * factor)
+
+
+NOTHING = Affine(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """One direction of a function's way to the store.
+
+    A message of s bytes takes `latency_s + s / throughput(s)`, where the throughput saturates with
+    size: p (1 - exp(-t s)) (FasDL eq. 2), with p = peak_bytes_per_s and t = saturation_per_byte;
+    infinite t: p for any size. cpu_s, cpu_s_per_byte: CPU time that a message takes of its
+    function, which it has no more for computing.
+    """
+
+    latency_s: Figure
+    peak_bytes_per_s: Annotated[Figure, ABOVE_0]
+    saturation_per_byte: Bound = math.inf
+    cpu_s: float = 0.0
+    cpu_s_per_byte: float = 0.0
+
+    def throughput(self, nbytes: float) -> float:
+        """Bytes a second of a message of this size, its latency left out (FasDL eq. 2)."""
+        rate = -math.expm1(-self.saturation_per_byte * nbytes) if nbytes else 1.0
+        return self.peak_bytes_per_s.value * rate
+
+    def occupied_s(self, nbytes: float) -> float:
+        """How long a message of this size keeps the line busy."""
+        return nbytes / self.throughput(nbytes) if nbytes else 0.0
+
+    def message_s(self, nbytes: float) -> float:
+        """How long a message of this size takes alone."""
+        return self.latency_s.value + self.occupied_s(nbytes)
+
 
 VERSION = 1
 #: Computing beside others takes what it takes alone.
@@ -225,13 +325,50 @@ class Profile:
         for size in self.sizes:
             if size.memory_mib == memory_mib:
                 return size
-        known = ", ".join(in_words(size.memory_mib) for size in self.sizes)
+        known = ", ".join(memory_label(size.memory_mib) for size in self.sizes)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {in_words(memory_mib)}: it has "
+            f"the profile of {self.job} has no functions of {memory_label(memory_mib)}: it has "
             f"{known}; take one of these, or profile the job with that size, too"
         )
 
 
-def in_words(memory_mib: int | None) -> str:
+def memory_label(memory_mib: int | None) -> str:
     """`512 MiB`, or that memory is not limited."""
     return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
+
+
+def dump_profile(profile: Profile) -> dict[str, Any]:
+    """For JSON."""
+    return {"version": VERSION, **dataclass_json.dump(profile)}
+
+
+def load_profile(tree: Any, place: str = "the profile", within: str = "") -> Profile:
+    """From what JSON has.
+
+    Args:
+        tree: what `dump_profile` gave, or a person wrote.
+        place: what it is, in errors, such as its file.
+        within: where in that it stands.
+
+    Raises:
+        RequestError: names the place of a key, type, sign or number of layers that is wrong.
+    """
+    rest = json_files.versioned(
+        tree, "version", VERSION, place, within, "measure it anew with dayfly profile"
+    )
+    return dataclass_json.read(Profile, rest, place, within=within)
+
+
+def profile_text(profile: Profile) -> str:
+    """What is written to `profile.json`."""
+    return json.dumps(dump_profile(profile), indent=1, allow_nan=False) + "\n"
+
+
+def parse_profile(text: str | bytes, place: str) -> Profile:
+    """From a file's text; as `load_profile`."""
+    return load_profile(json_files.parse(text, place), place)
+
+
+def read_profile(file: Path) -> Profile:
+    """Raises RequestError, which names file and place, for what is no profile."""
+    return parse_profile(json_files.read_bytes(file), str(file))

@@ -14,14 +14,18 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
-from dayfly.planning.channels import Means
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.flat import Flat, elements, flat
+from dayfly.planning.configuration import (
+    Configuration,
+    Flat,
+    elements,
+    flat,
+    stage_layers,
+    stage_range,
+    stage_size,
+)
+from dayfly.planning.function_times import cut_backward, passed, uneven
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.rank import all_reduce, alone_or_side_by_side, limited
-from dayfly.planning.stages import stage_layers, stage_range, stage_size
-from dayfly.planning.uneven import uneven
-from dayfly.planning.work import chain, cut_backward, passed, taking
+from dayfly.planning.ranks import Means, all_reduce, alone_or_side_by_side, chain, limited, taking
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work

@@ -73,7 +73,7 @@ class ChoiceKeywords(TypedDict, total=False):
 
 
 class ScenarioKeywords(TypedDict, total=False):
-    """As the fields of `dayfly.planning.scenario.Scenario`."""
+    """As the fields of `dayfly.planning.simulation.scenario.Scenario`."""
 
     seed: int
     deaths_per_hour: float

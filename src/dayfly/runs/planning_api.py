@@ -13,8 +13,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.choose.front import Front
-from dayfly.planning.profile import Profile
-from dayfly.planning.profile_file import read_profile
+from dayfly.planning.profile import Profile, read_profile
 from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
@@ -51,7 +50,7 @@ def profile(
             `dayfly.runs.settings.Settings`.
 
     Returns:
-        The profile, for `dayfly.predict` and `dayfly.plan`. `dayfly.planning.profile_file` writes
+        The profile, for `dayfly.predict` and `dayfly.plan`. `dayfly.planning.profile` writes
         and reads profiles.
 
     Raises:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dayfly import dataclass_json
 from dayfly.errors import RequestError
-from dayfly.planning.channels import channel_of
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.plan import Plan
-from dayfly.planning.prediction import Prediction
+from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import default_collective

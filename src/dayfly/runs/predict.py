@@ -8,8 +8,7 @@ from typing import Unpack
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict as predicted
-from dayfly.planning.profile import Profile
-from dayfly.planning.profile_file import read_profile
+from dayfly.planning.profile import Profile, read_profile
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.plans import JobSpec, configuration, plan_of, profile_settings

@@ -13,10 +13,9 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dayfly.errors import RequestError
-from dayfly.planning.channels import channel_of
-from dayfly.planning.plan import Plan
-from dayfly.planning.prediction import Prediction
+from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.profile import Profile
+from dayfly.planning.ranks import channel_of
 from dayfly.runs.functions import price_list
 from dayfly.runs.plans import (
     FILES,

@@ -25,17 +25,16 @@ from dayfly.batches import Batches
 from dayfly.catalogue.metering import Bill, Moved, bill
 from dayfly.errors import RequestError
 from dayfly.life import deaths
-from dayfly.planning.channels import Means
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.plan import Plan
-from dayfly.planning.scenario import Scenario
+from dayfly.planning.predict import pace_of, told_by
+from dayfly.planning.ranks import Means
 from dayfly.planning.simulation import simulate as in_virtual_time
-from dayfly.planning.simulation.build import course
-from dayfly.planning.simulation.chance import Chance
+from dayfly.planning.simulation.course import course
 from dayfly.planning.simulation.fleet import Policy
 from dayfly.planning.simulation.outcome import Simulated
-from dayfly.planning.traffic import together
+from dayfly.planning.simulation.scenario import Chance, Scenario
+from dayfly.planning.timing import together
 from dayfly.runs.api import opened
 from dayfly.runs.directory import LOCK, fresh_directory
 from dayfly.runs.functions import catalogue, price_list
@@ -245,8 +244,8 @@ def simulate(
         catalogue: directory of your own rows.
         run_dir: the simulated run's files, for `dayfly report`; None: `runs/<run id>`.
         scenario: what happens to the run, such as `seed` and `deaths_per_hour`; see
-            `dayfly.planning.scenario.Scenario`. None: as if it was not given. Stragglers are twice
-            as slow unless `straggler_factor` is given.
+            `dayfly.planning.simulation.scenario.Scenario`. None: as if it was not given.
+            Stragglers are twice as slow unless `straggler_factor` is given.
 
     Returns:
         The run: `result` has seconds and dollars, `outcome` what happened, `directory` the files.

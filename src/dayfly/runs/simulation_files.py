@@ -18,9 +18,9 @@ from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Plan
-from dayfly.planning.scenario import Scenario
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
 from dayfly.planning.simulation.outcome import Record, Simulated
+from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.events import OTHERS, worker_files
 from dayfly.runs.functions import catalogue
 from dayfly.runs.plans import JobSpec, configuration, settings_of

@@ -6,13 +6,11 @@ from typing import Any
 
 from dayfly.life.deaths import PATIENCE
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
-from dayfly.planning.scenario import Scenario
-from dayfly.planning.simulation.build import course
-from dayfly.planning.simulation.course import Course
+from dayfly.planning.profile import Affine, Figure, LayerBytes, Profile, SizeProfile, Transfer
+from dayfly.planning.simulation.course import Course, course
 from dayfly.planning.simulation.fleet import Policy
 from dayfly.planning.simulation.outcome import Simulated
+from dayfly.planning.simulation.scenario import Scenario
 from dayfly.planning.simulation.simulate import simulate
 
 POLICY = Policy(

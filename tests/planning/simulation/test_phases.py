@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.planning.ranks import Line, Way, left_of_bandwidth
 from dayfly.planning.simulation.phases import Summing, length_s
-from dayfly.planning.simulation.ways import Line, Way, left_of_bandwidth
 from dayfly.wire.collectives import collective
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.streams import Direction

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Figure, Transfer
 from dayfly.planning.predict import predict
-from dayfly.planning.scenario import Scenario
+from dayfly.planning.profile import Figure, Transfer
 from dayfly.planning.simulation.fleet import End
 from dayfly.planning.simulation.outcome import Simulated
+from dayfly.planning.simulation.scenario import Scenario
 from tests.planning.simulation.made import (
     POLICY,
     configuration,

@@ -1,6 +1,6 @@
 """What FasDL's configurations take, and the cheapest of them.
 
-The paper's formulas are those of `dayfly.planning.formulas.fasdl`, its coefficients a, b, m those
+The paper's formulas are those of `papers.formulas.fasdl`, its coefficients a, b, m those
 of its table II, and its limits those of table IV. What it does not print, and is assumed here:
 
     tp          the paper fits p(1 - exp(-t s)) and only plots p and t. Here each message of s bytes
@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, Setup, Workload, make_setup
+from benchmarks.parts.papers.formulas.fasdl import transfer_usd
 from benchmarks.parts.papers.rows import given, platform, prices, store
-from dayfly.planning.formulas.fasdl import (
+from dayfly.planning.choose.formulas import (
     aggregate_s,
     communication_s,
     functions_usd,
     loading_s,
     requests_usd,
     run_s,
-    transfer_usd,
 )
 
 MIB, GB = 2**20, 2**30

@@ -18,9 +18,7 @@ from benchmarks.parts.papers.fasdl.costs import (
 from benchmarks.parts.papers.fasdl.workloads import WORKLOADS, Workload
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, percent, times
 from benchmarks.parts.papers.sums import sum_s
-from dayfly.planning.formulas.fasdl import (
-    aggregate_s,
-)
+from dayfly.planning.choose.formulas import aggregate_s
 
 
 def scheduled_s(size_bytes: float, workers: int, aggregators: int, latency_s: float) -> float:

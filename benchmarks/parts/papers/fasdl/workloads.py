@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dayfly.planning.formulas.fasdl import (
-    global_batch,
-)
+from dayfly.planning.choose.formulas import global_batch
 from dayfly.planning.profile import Fit
 
 MIB, GB = 2**20, 2**30

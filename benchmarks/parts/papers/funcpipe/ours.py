@@ -13,9 +13,8 @@ from benchmarks.parts.papers.funcpipe.setting import BASE_MIB, Setting, layers
 from benchmarks.parts.papers.rows import store
 from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.figures import Affine
 from dayfly.planning.predict import predict
-from dayfly.planning.profile import LayerBytes
+from dayfly.planning.profile import Affine, LayerBytes
 
 COLLECTIVE = "overlapped"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, times
+from benchmarks.parts.papers.formulas.hydrozoa import samples_per_usd
 from benchmarks.parts.papers.hydrozoa.workers import (
     WORKERS,
     containers,
@@ -14,7 +15,6 @@ from benchmarks.parts.papers.hydrozoa.workers import (
     machines,
     samples_per_s,
 )
-from dayfly.planning.formulas.hydrozoa import samples_per_usd
 
 #: Of which model, and as which of the ratios, that stands below.
 _FITTED = ("resnet34", 2)

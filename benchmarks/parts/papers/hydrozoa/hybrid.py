@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, times
+from benchmarks.parts.papers.formulas.hydrozoa import samples_per_usd
 from benchmarks.parts.papers.hydrozoa.workers import (
     BATCH,
     LINK_BYTES_PER_S,
@@ -20,7 +21,7 @@ from benchmarks.parts.papers.hydrozoa.workers import (
     needed_mib,
 )
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, merged, together
-from dayfly.planning.formulas.hydrozoa import samples_per_usd, synchronisation_s
+from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import Schedule, Work

@@ -6,9 +6,10 @@
 
 All (W, M, A, K), with K a power of two, are gone through, but for W that cannot be better: a step
 computes as long as its largest share, so of all W with one largest share the smallest is taken. mu
-is the least that fits into memory. A step is what `planning.many` says: every bucket's all-reduce
-begins when its gradients are whole and the bucket before is through. So the front is exact within
-these closed forms, and no further; `planning.predict` says what a run's own schedules take.
+is the least that fits into memory. A step is what `planning.closed_form` says: every bucket's
+all-reduce begins when its gradients are whole and the bucket before is through. So the front is
+exact within these closed forms, and no further; `planning.predict` says what a run's own schedules
+take.
 """
 
 from __future__ import annotations
@@ -24,19 +25,16 @@ from dayfly.batches import Batches, share
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.channels import Means
-from dayfly.planning.choose.arrays import Array
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
-from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.in_words import counted
-from dayfly.planning.configuration import Configuration
+from dayfly.planning.choose.front import Array, Front, Point, counted
+from dayfly.planning.closed_form import Sum, sum_of
+from dayfly.planning.configuration import Configuration, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
-from dayfly.planning.flat import Flat, flat
-from dayfly.planning.lives import pace_of, told_by
-from dayfly.planning.many import Sum, sum_of
+from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.memory import peak_mib
+from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.work import cut_backward, passed
+from dayfly.planning.ranks import Means
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 
 

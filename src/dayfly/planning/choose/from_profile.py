@@ -1,14 +1,18 @@
-"""The problems of `k_reduce` and `stores`, from a profile and the catalogue; other stores.
+"""The planners' problems, from a profile and the catalogue.
 
 Workers read samples beside computing, so reading is part of a step's time here: no data are loaded
-beforehand, as FasDL's equation 5 and CE-scaling's equation 2 have it.
+beforehand, as FasDL's equation 5 has it.
+
+FuncPipe's equation 3b has mu a + copies s + s_0 for a function's memory. A worker's parts, which
+`planning.memory` has, are put into these terms: what goes by parameters into `copies`, what goes by
+a micro-batch into `a`, and the rest into s_0. They do not quite go in; so `spare_mib` makes room,
+and who chooses asks `planning.memory` afterwards.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
@@ -21,13 +25,19 @@ from dayfly.planning.choose.k_reduce_problem import (
     KReduceProblem,
     batches,
 )
-from dayfly.planning.choose.stores_problem import MemorySize, StoreOption, StoreProblem
-from dayfly.planning.configuration import Configuration
+from dayfly.planning.choose.pipelines.problem import (
+    LayerBytes,
+    MemoryOption,
+    MicroBatches,
+    Problem,
+    StagesOverLinks,
+    StagesOverStore,
+)
+from dayfly.planning.configuration import ITEM_BYTES, Configuration, flat
 from dayfly.planning.data_parallel import TAIL
-from dayfly.planning.figures import Affine, Figure, Transfer
-from dayfly.planning.flat import ITEM_BYTES, flat
-from dayfly.planning.memory import peak_mib
-from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.memory import WORKER_MIB, peak_mib
+from dayfly.planning.profile import Affine, Profile, SizeProfile
+from dayfly.planning.ranks import Means
 
 
 def k_reduce_problem(
@@ -60,7 +70,7 @@ def k_reduce_problem(
         )
         for memory_mib, size in allowed(profile, vcpus_at_once)
     )
-    _check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
+    check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
     least = min(sizes, key=lambda size: size.train.fixed / size.train.each)
     return KReduceProblem(
         size_bytes=summed_bytes(profile),
@@ -74,93 +84,6 @@ def k_reduce_problem(
         store=store,
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
     )
-
-
-def store_problem(
-    profile: Profile,
-    platform: FunctionPlatform,
-    stores: Sequence[StoreOption],
-    *,
-    workers: Sequence[int],
-    batch_size: int,
-    at_once: int | None = None,
-    vcpus_at_once: float = math.inf,
-) -> StoreProblem:
-    """CE-scaling's problem of a job, with a batch that all functions share.
-
-    platform: whose prices. at_once, vcpus_at_once: its limits. Raises RequestError as
-    `k_reduce_problem` does.
-    """
-    held = {"collective": "all-reduce"}
-    # Bytes of data are but a unit here, as none are loaded; so a sample may be one.
-    sample_bytes = profile.sample_bytes or 1.0
-    made = []
-    for memory_mib, size in allowed(profile, vcpus_at_once):
-        line = training(profile, size)
-        most = most_samples(profile, memory_mib, workers, batch_size, **held)
-        made.append(
-            MemorySize(
-                memory_mib=memory_mib,
-                compute_s_per_byte=line.each / sample_bytes,
-                loading_bytes_per_s=float("inf"),
-                usd_per_s=platform.usd_per_s(memory_mib),
-                step_s=line.fixed,
-                most_batch_bytes=most * sample_bytes,
-                most_workers=most_at_once(size, max(workers), vcpus_at_once),
-            )
-        )
-    holds = [(size.memory_mib, int(size.most_batch_bytes)) for size in made]
-    _check_fits(profile, holds, workers, held)
-    return StoreProblem(
-        size_bytes=summed_bytes(profile),
-        data_bytes=profile.samples * sample_bytes,
-        batch_bytes=min(batch_size, profile.samples) * sample_bytes,
-        shared_batch=True,
-        sample_bytes=sample_bytes,
-        epochs=profile.epochs,
-        sizes=tuple(made),
-        stores=tuple(stores),
-        workers=tuple(workers),
-        at_once=at_once,
-        usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
-    )
-
-
-def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) -> Profile:
-    """The same job and functions over another store, by the catalogue's rows of it.
-
-    platform: the profile's; what its functions carry is what its rows say, and the profile where
-    they say nothing. Raises RequestError for a profile that was not made from the catalogue, as
-    what was measured holds for its own channel alone, and for a store without latency.
-    """
-    if profile.how != "catalogue":
-        raise RequestError(
-            f"the profile of {profile.job} is over {profile.channel}, and not made from the "
-            f"catalogue: profile the job over {store.name}, too"
-        )
-    if store.latency_s is None:
-        raise RequestError(
-            f"the catalogue has no latency_s of {store.name}: profile the job over it, with "
-            "--latency, or add the row, with its source, to a catalogue of your own"
-        )
-    latency, most = Figure.given(store.latency_s), store.bytes_per_s or math.inf
-    sizes = []
-    for size in profile.sizes:
-        memory_mib = size.memory_mib or 0
-        rates = (
-            platform.up_bytes_per_s(memory_mib) or size.up.peak_bytes_per_s.value,
-            platform.down_bytes_per_s(memory_mib) or size.down.peak_bytes_per_s.value,
-        )
-        up, down = (
-            Transfer(latency_s=latency, peak_bytes_per_s=Figure.given(min(rate, most)))
-            for rate in rates
-        )
-        nbytes = size.down.occupied_s(1.0)
-        state_bytes = (size.start_s.value - size.down.latency_s.value) / nbytes if nbytes else 0.0
-        start_s = Figure.given(down.message_s(max(0.0, state_bytes)))
-        data = Affine(0.0, down.occupied_s(profile.sample_bytes))
-        sizes.append(replace(size, up=up, down=down, start_s=start_s, data=data))
-    return replace(profile, channel=store.name, sizes=tuple(sizes))
 
 
 def training(profile: Profile, size: SizeProfile) -> Affine:
@@ -225,12 +148,23 @@ def _peak_mib(profile: Profile, memory_mib: int, workers: int, samples: int, **h
     return peak_mib(profile, configuration, 0)
 
 
-def _check_fits(
+def check_fits(
     profile: Profile,
     holds: Sequence[tuple[int, int]],
     workers: Sequence[int],
     held: dict[str, Any],
 ) -> None:
+    """Checks that functions of some size hold a sample.
+
+    Args:
+        profile: of the job.
+        holds: memory sizes in MiB, each with the samples of a step that it holds.
+        workers: all numbers of workers to consider.
+        held: settings of the configuration that holds most memory.
+
+    Raises:
+        RequestError: none holds one; with the memory that a function needs.
+    """
     if any(samples for _, samples in holds):
         return
     memory_mib = max(memory for memory, _ in holds)
@@ -251,3 +185,131 @@ def limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
             "price by size: profile it with --memory"
         )
     return sorted(found, key=lambda one: one[0])
+
+
+_MIB = 2**20
+#: Activations take so much more than their bytes (`planning.memory`).
+_GAPS = 1.08
+
+
+def stages_problems(
+    profile: Profile,
+    platform: FunctionPlatform,
+    *,
+    batch_size: int,
+    micro_batches: Sequence[int],
+    functions_at_once: int,
+    vcpus_at_once: float = math.inf,
+    spare_mib: float = 0.0,
+) -> tuple[Problem, ...]:
+    """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
+    size over direct links.
+
+    platform: whose prices. batch_size: of a step. micro_batches: of a step, all replicas' together;
+    those that are more than its samples are left out. vcpus_at_once: of all functions. spare_mib:
+    that functions are to have more than the equation says. Raises RequestError for a model that
+    cannot be cut, and without prices or limited memory sizes.
+    """
+    if not profile.listed or len(profile.layers) < 2:
+        raise RequestError(f"the model of {profile.job} is no list of layers: it cannot be cut")
+    possible = [m for m in sorted(set(micro_batches)) if m <= batch_size]
+    if not possible:
+        raise RequestError(
+            f"micro-batches {','.join(map(str, micro_batches))} of {batch_size} samples: give a "
+            f"number up to {batch_size}"
+        )
+    if Means.of(profile).direct:
+        return tuple(
+            StagesOverLinks(
+                micro_batches=tuple(
+                    _way(profile, platform, memory_mib, size, batch_size, m, spare_mib)
+                    for m in possible
+                ),
+                containers=tuple(
+                    range(1, most_at_once(size, functions_at_once, vcpus_at_once) + 1)
+                ),
+                copies=_copies(profile),
+            )
+            for memory_mib, size in allowed(profile, vcpus_at_once)
+        )
+    return tuple(
+        StagesOverStore(
+            layers=layers_of(profile, -(-batch_size // m)),
+            options=tuple(
+                _option(profile, platform, memory_mib, size, -(-batch_size // m), spare_mib)
+                for memory_mib, size in allowed(profile, vcpus_at_once)
+            ),
+            degrees=tuple(range(1, min(m, functions_at_once) + 1)),
+            micro_batches=m,
+            latency_s=max(
+                max(size.up.latency_s.value, size.down.latency_s.value)
+                for _, size in limited(profile)
+            ),
+            beta=max(1.0, *(size.beta.value for _, size in limited(profile))),
+            pipelined=(True, False),
+            copies=_copies(profile),
+            functions_at_once=functions_at_once,
+            vcpus_at_once=None if math.isinf(vcpus_at_once) else vcpus_at_once,
+            store=profile.channel,
+        )
+        for m in possible
+    )
+
+
+def layers_of(profile: Profile, samples: int) -> tuple[LayerBytes, ...]:
+    """Bytes of a micro-batch of so many samples."""
+    return tuple(
+        LayerBytes(
+            parameter_bytes=float(layer.parameters + layer.buffers),
+            activation_bytes=_GAPS * samples * layer.activations,
+            output_bytes=samples * layer.output,
+            gradient_bytes=samples * layer.gradient,
+        )
+        for layer in profile.layers
+    )
+
+
+def _copies(profile: Profile) -> tuple[float, float]:
+    """Of parameters: themselves, their gradients and the optimizer's state; messages of sums are
+    few beside them."""
+    copies = 2.0 + profile.state_per_trained_byte
+    return copies, copies
+
+
+def _option(
+    profile: Profile,
+    platform: FunctionPlatform,
+    memory_mib: int,
+    size: SizeProfile,
+    samples: int,
+    spare_mib: float,
+) -> MemoryOption:
+    reading_s = size.data(samples)
+    forward = [one(samples) for one in size.forward]
+    forward[0] += reading_s
+    return MemoryOption(
+        memory_mib=memory_mib,
+        forward_s=tuple(forward),
+        backward_s=tuple(one(samples) for one in size.backward),
+        bytes_per_s=min(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value),
+        base_bytes=_MIB * (size.base_mib.value + WORKER_MIB + spare_mib),
+        usd_per_s=platform.usd_per_s(memory_mib),
+        vcpus=vcpus(size),
+    )
+
+
+def _way(
+    profile: Profile,
+    platform: FunctionPlatform,
+    memory_mib: int,
+    size: SizeProfile,
+    batch_size: int,
+    micro_batches: int,
+    spare_mib: float,
+) -> MicroBatches:
+    samples = -(-batch_size // micro_batches)
+    return MicroBatches(
+        micro_batches=micro_batches,
+        layers=layers_of(profile, samples),
+        container=_option(profile, platform, memory_mib, size, samples, spare_mib),
+    )

@@ -9,18 +9,95 @@
 
 A front answers every question about two goals: the cheapest plan within a deadline, the fastest
 within a budget, and any weights of both. Weights alone would not do: they reach only the corners of
-its convex hull (docs/errata.md, FuncPipe).
+its convex hull (docs/errata.md, FuncPipe). Texts have figures of four digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context
 from itertools import pairwise
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.in_words import dollars, seconds
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def on_arrays(equation: Callable[..., float]) -> Callable[..., Array]:
+    """The same equation, element by element.
+
+    For those of `formulas` that only add, multiply and divide: they hold for arrays as
+    they stand, but their types say numbers.
+    """
+    return cast("Callable[..., Array]", equation)
+
+
+def undominated(seconds: Array, usd: Array) -> Ints:
+    """Indices of the front: by rising seconds, falling dollars.
+
+    A candidate is dominated if another takes no longer and costs no more; of equal ones the first
+    stays. O(n log n).
+    """
+    order = np.argsort(seconds)
+    cheapest_before = np.minimum.accumulate(usd[order])
+    # Sorting by one key is quick, and leaves few: all that cost no more than anything faster. What
+    # is equal in seconds may stand in any order until they are sorted by both.
+    few = np.sort(order[usd[order] <= cheapest_before])
+    few = few[np.lexsort((usd[few], seconds[few]))]
+    cheapest_before = np.minimum.accumulate(usd[few])
+    first = np.ones(len(few), dtype=bool)
+    first[1:] = usd[few][1:] < cheapest_before[:-1]
+    return few[first].astype(np.int64)
+
+
+def dominated(seconds: Array, usd: Array, front_s: Array, front_usd: Array) -> NDArray[np.bool_]:
+    """Of each candidate, whether a front (rising seconds, falling dollars) has one no worse."""
+    at = np.searchsorted(front_s, seconds, side="right")
+    # What costs least of all that take no longer is the last of them; before the first is nothing.
+    return np.concatenate([[np.inf], front_usd])[at] <= usd
+
+
+_NEAREST = Context(prec=4, rounding=ROUND_HALF_EVEN)
+_ENOUGH = Context(prec=4, rounding=ROUND_CEILING)
+
+
+def number(value: float, *, enough: bool = False) -> str:
+    """Of four digits. enough: not below the value, so that it can be given as a limit."""
+    digits = (_ENOUGH if enough else _NEAREST).create_decimal_from_float(value)
+    return f"{digits.normalize():f}"
+
+
+def seconds(value: float, *, enough: bool = False) -> str:
+    """`12.34 s`."""
+    return f"{number(value, enough=enough)} s"
+
+
+def dollars(value: float, *, enough: bool = False) -> str:
+    """`$0.01234`."""
+    return f"${number(value, enough=enough)}"
+
+
+def per_cent(part: float, whole: float) -> str:
+    """How much of a whole a part is: `12%`; of nothing, `all`. Neither is below 0."""
+    if not whole:
+        return "all"
+    value = 100 * part / whole
+    if 0 < value < 0.01:
+        return "under 0.01%"
+    return f"{value:.2g}%" if value < 100 else f"{value:.0f}%"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 function`, `2 functions`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
 
 P = TypeVar("P")
 
@@ -202,3 +279,108 @@ class Front(Generic[P]):
 def _or_more(point: Point[P]) -> str:
     """What else might help, at the end of a sentence."""
     return f", or more than {' and '.join(point.limits)}" if point.limits else ""
+
+
+#: By how much a limit is moved to see what it costs.
+_LITTLE = 0.01
+#: A dollar more is little for a plan that costs one already; for others it is one per cent.
+_DOLLAR = 1.0
+
+
+def explained(
+    front: Front[P],
+    point: Point[P],
+    *,
+    deadline_s: float | None = None,
+    budget_usd: float | None = None,
+) -> str:
+    """What was chosen; whether the deadline or the budget binds, and what 1% more of it would buy;
+    what else the plan is at the limit of; and what a dollar more would buy.
+
+    point: of the front, within both limits. A limit binds if without it the plan would be a better
+    one: cheaper without the deadline, faster without the budget.
+    """
+    said = [f"{point}."]
+    if deadline_s is not None:
+        said.append(_deadline(front, point, deadline_s))
+    if budget_usd is not None:
+        said.append(_budget(front, point, budget_usd))
+    if point.limits:
+        said.append(f"It is at the limit of {' and '.join(point.limits)}.")
+    said.append(_more(front, point))
+    return " ".join(said)
+
+
+def _deadline(front: Front[P], point: Point[P], deadline_s: float) -> str:
+    which, cheaper = f"The deadline of {seconds(deadline_s)}", front.cheaper(point)
+    if cheaper is None:
+        return f"{which} does not bind: nothing is cheaper."
+    if cheaper.seconds <= deadline_s:
+        return f"{which} does not bind: {cheaper} would keep it, too."
+    more = front.cheapest_within(deadline_s * (1 + _LITTLE))
+    if more.usd < point.usd:
+        saved = point.usd - more.usd
+        return (
+            f"{which} binds: 1% more would save {dollars(saved)} ({per_cent(saved, point.usd)}), "
+            f"with {more}."
+        )
+    over = per_cent(cheaper.seconds - deadline_s, deadline_s)
+    return f"{which} binds: 1% more would save nothing, and {over} more allow {cheaper}."
+
+
+def _budget(front: Front[P], point: Point[P], budget_usd: float) -> str:
+    which, faster = f"The budget of {dollars(budget_usd)}", front.faster(point)
+    if faster is None:
+        return f"{which} does not bind: nothing is faster."
+    if faster.usd <= budget_usd:
+        return f"{which} does not bind: it allows {faster}, too."
+    more = front.fastest_within(budget_usd * (1 + _LITTLE))
+    if more.seconds < point.seconds:
+        saved = point.seconds - more.seconds
+        return (
+            f"{which} binds: 1% more would save {seconds(saved)} "
+            f"({per_cent(saved, point.seconds)}), with {more}."
+        )
+    over = per_cent(faster.usd - budget_usd, budget_usd)
+    return f"{which} binds: 1% more would save nothing, and {over} more allow {faster}."
+
+
+def _more(front: Front[P], point: Point[P]) -> str:
+    faster = front.faster(point)
+    if faster is None:
+        return "Nothing is faster at any price."
+    by_dollars = point.usd >= _DOLLAR
+    what = "A dollar more" if by_dollars else "One per cent more dollars"
+    best = front.fastest_within(point.usd + (_DOLLAR if by_dollars else point.usd * _LITTLE))
+    if best.seconds < point.seconds:
+        saved = point.seconds - best.seconds
+        return (
+            f"{what} would save {seconds(saved)} ({per_cent(saved, point.seconds)}), with {best}."
+        )
+    dearer = faster.usd - point.usd
+    return (
+        f"{what} would buy nothing: what is faster costs {dollars(dearer)} "
+        f"({per_cent(dearer, point.usd)}) more, {faster}."
+    )
+
+
+Terms = Mapping[str, float]
+
+
+def decides(chosen: Terms, other: Terms) -> str | None:
+    """The term that makes most of the difference between two sums; None: there is none."""
+    terms = dict.fromkeys((*chosen, *other))
+    by = {term: other.get(term, 0.0) - chosen.get(term, 0.0) for term in terms}
+    whole = sum(by.values())
+    if math.isclose(sum(chosen.values()), sum(other.values()), rel_tol=1e-9):
+        return None
+    return max(by, key=lambda term: by[term] * math.copysign(1.0, whole))
+
+
+def difference(chosen: Terms, other: Terms) -> str:
+    """Of the other sum from the chosen one, with what makes most of it: `12% more: latency`."""
+    term = decides(chosen, other)
+    if term is None:
+        return "as much"
+    mine, its = sum(chosen.values()), sum(other.values())
+    return f"{per_cent(abs(its - mine), mine)} {'more' if its > mine else 'less'}: {term}"

@@ -1,14 +1,43 @@
-"""What a run consists of, before anything happens to it: its rounds, and what surrounds them."""
+"""The course of a simulated run, from a profile and a configuration.
+
+What a round takes when nothing happens is predicted (`planning.predict`): for few workers its
+schedules in virtual time, for many their closed forms. What a scenario changes follows from the
+phases of a round (`rounds`, `staged`). These differ a little from the prediction when nothing
+happens; every round is made longer or shorter by that difference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.planning.simulation.chance import Floats, Ints
-from dayfly.planning.simulation.rounds import Rounds
+from dayfly.batches import Batches
+from dayfly.batches import Rounds as RoundsOfSteps
+from dayfly.catalogue.metering import Moved as MovedBy
+from dayfly.planning import data_parallel
+from dayfly.planning.configuration import (
+    ITEM_BYTES,
+    Configuration,
+    averaged,
+    check_configuration,
+    end_s,
+    flat,
+    stage_layers,
+    stage_range,
+    stage_size,
+    start_s,
+)
+from dayfly.planning.predict import round_of, validation_of
+from dayfly.planning.profile import Profile
+from dayfly.planning.ranks import Means, Way, left_of_bandwidth
+from dayfly.planning.simulation.phases import Phase, Summing, length_s
+from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
+from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
+from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.wire.pipelines.orders import ORDERS
 
 #: Puts, gets, bytes up and bytes down of each worker, (N, 4).
 Moved = Ints
@@ -77,3 +106,265 @@ class Course:
 def nothing_moved(workers: int) -> Moved:
     """No traffic."""
     return np.zeros((workers, 4), dtype=np.int64)
+
+
+#: Bytes of the tail of a pipeline's step: a message whose latency alone counts.
+_TAIL_BYTES = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of round, and what each worker moves in it."""
+
+    rounds: Rounds
+    moved: Moved
+
+
+def course(
+    profile: Profile,
+    configuration: Configuration,
+    scenario: Scenario,
+    *,
+    replays: bool,
+    store_bytes_per_s: float | None = None,
+) -> Course:
+    """The course of a run of this configuration under this scenario.
+
+    replays: whether a worker that starts again catches up alone. store_bytes_per_s: of the whole
+    store, each way, unless the scenario says; None: not limited. Raises RequestError for what
+    cannot be run, or what the profile does not have.
+    """
+    check_configuration(profile, configuration)
+    return _Builder(profile, configuration, scenario, store_bytes_per_s).course(replays=replays)
+
+
+class _Builder:
+    def __init__(
+        self,
+        profile: Profile,
+        configuration: Configuration,
+        scenario: Scenario,
+        store_bytes_per_s: float | None,
+    ) -> None:
+        c = self._c = configuration
+        self._profile = profile
+        self._means = Means.of(profile)
+        self._members = c.replicas if c.cut else c.workers
+        self._batches = Batches(profile.samples, c.batch_size)
+        self._rounds = RoundsOfSteps(self._batches, c.round_steps)
+        self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+        part = left_of_bandwidth(scenario.decline, c.workers)
+        whole = scenario.store_bytes_per_s or store_bytes_per_s
+        self._usual = [Way.of(size, self._means) for size in self._sizes]
+        self._ways = [Way.of(size, self._means, part, whole) for size in self._sizes]
+        self._works = [self._work(stage) for stage in range(c.stages)]
+        self._kinds: dict[tuple[int, ...], _Kind] = {}
+        self._message_bytes = self._means.message_bytes(self._sizes)
+        validation = validation_of(profile, c, self._means) if profile.validation_samples else None
+        self._validation = validation
+        self._validating_N = self._validating() if validation is not None else None
+
+    def course(self, *, replays: bool) -> Course:
+        c, sizes = self._c, self._sizes
+        parts = [self._part_s(stage, self._members) for stage in range(c.stages)]
+        return Course(
+            workers=c.workers,
+            steps=self._batches.steps * c.epochs,
+            turn=self._turn,
+            init_N=self._by_stage([size.init_s.value + c.cold_start_s for size in sizes]),
+            start_N=self._by_stage([start_s(self._profile, c, stage) for stage in range(c.stages)]),
+            end_N=np.full(c.workers, max(end_s(self._profile, c, s) for s in range(c.stages))),
+            lifetime_s=math.inf if c.lifetime_s is None else c.lifetime_s,
+            replays=replays and c.workers > 1,
+            log_N=self._by_stage([self._log_s(stage) for stage in range(c.stages)]),
+            recomputes=self._recomputes,
+            keeps_within=c.protocol.hands_over_within,
+            keep_s=self._part_s(0, 1) if c.protocol.hands_over_within else 0.0,
+            part_N=self._by_stage(parts),
+            checkpoint_every_s=c.checkpoint_every_s,
+            log_moved=self._log_moved(),
+            validation_moved=_rows([] if self._validation is None else self._validation.moved, c),
+        )
+
+    def _by_stage(self, values: list[float]) -> Floats:
+        return np.repeat(np.array(values, dtype=np.float64), self._members)
+
+    @property
+    def _recomputes(self) -> bool:
+        """A stage of one replica sums with nobody, so its inputs alone are in the log."""
+        return bool(self._c.cut) and self._members == 1
+
+    def _work(self, stage: int) -> Work:
+        layers = stage_layers(self._profile, self._c, stage)
+        first = stage_range(self._profile, self._c, stage).start
+        if self._c.cut:
+            buffer = flat(layers, tail=0)
+        else:
+            buffer = data_parallel.flat_of(self._profile, self._c)
+        return Work.of(self._sizes[stage], layers, first, buffer, self._c.compress)
+
+    # Rounds.
+
+    def _turn(self, first: int) -> Turn:
+        steps = self._rounds.steps(first)
+        kind = self._kind(tuple(len(self._batches.batch(step)) for step in steps))
+        if not self._batches.ends_epoch(steps[-1]):
+            return Turn(first, kind.rounds, kind.moved)
+        epoch = self._batches.epoch(steps[-1])
+        last = epoch + 1 == self._c.epochs
+        if not (last or (epoch + 1) % self._c.validate_every == 0):
+            return Turn(first, kind.rounds, kind.moved, epoch)
+        sum_s = 0.0
+        if self._validation is not None and self._validating_N is not None:
+            sum_s = self._validation.seconds - float(self._validating_N.max())
+        return Turn(first, kind.rounds, kind.moved, epoch, self._validating_N, sum_s)
+
+    def _kind(self, batches: tuple[int, ...]) -> _Kind:
+        kind = self._kinds.get(batches)
+        if kind is None:
+            predicted, moved = round_of(self._profile, self._c, self._means, batches)
+            usual = self._round(batches, self._usual, 0.0)
+            began_N = np.zeros(self._c.workers)
+            taken = usual.take(began_N, np.ones((self._c.workers, usual.steps)), began_N)
+            over_s = predicted.step_s - float(taken.ended_N[0])
+            kind = _Kind(self._round(batches, self._ways, over_s), _rows(moved, self._c))
+            self._kinds[batches] = kind
+        return kind
+
+    def _round(self, batches: tuple[int, ...], ways: list[Way], over_s: float) -> Rounds:
+        if self._c.protocol.averages:
+            return self._local(batches, ways, over_s)
+        make = self._staged if self._c.cut else self._synchronous
+        return make(batches[0], ways, over_s)
+
+    def _synchronous(self, batch: int, ways: list[Way], over_s: float) -> Synchronous:
+        samples_N = shares(batch, self._c.workers)
+        return Synchronous(
+            self._works[0],
+            samples_N,
+            self._c.micro_batches,
+            self._data_N(samples_N),
+            self._sums(0, ways),
+            self._sizes[0].step_s.value,
+            over_s,
+        )
+
+    def _local(self, batches: tuple[int, ...], ways: list[Way], over_s: float) -> LocalSteps:
+        size, work = self._sizes[0], self._works[0]
+        own = []
+        for batch in batches:
+            samples_N = shares(batch, self._c.workers)
+            forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
+            beside_s = size.step_s.value + work.apply_s
+            own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
+        phases = self._summing(0, self._averaged_bytes(len(batches)), ways).phases()
+        return LocalSteps(np.array(own), phases, 0.0, over_s)
+
+    def _averaged_bytes(self, steps: int) -> float:
+        profile = self._profile
+        return ITEM_BYTES * averaged(profile.layers, profile.state_per_trained_byte, steps)
+
+    def _staged(self, batch: int, ways: list[Way], over_s: float) -> Staged:
+        c = self._c
+        parts = [shares(int(one), c.micro_batches) for one in shares(batch, self._members)]
+        data = self._sizes[0].data
+        tail = Summing(
+            collective="all-reduce", ranks=c.workers, nbytes=_TAIL_BYTES, way=ways[0], groups=1
+        )
+        return Staged(
+            self._stages(np.array(parts), ways),
+            [self._sums(stage, ways) for stage in range(c.stages)],
+            (data.fixed, data.each),
+            length_s(tail.phases()),
+            max(size.step_s.value for size in self._sizes),
+            over_s,
+        )
+
+    def _stages(self, samples_RM: Ints, ways: list[Way]) -> Stages:
+        c, layers = self._c, self._profile.layers
+        return Stages(
+            works=self._works,
+            ways=ways,
+            samples_RM=samples_RM,
+            outputs=[layers[at - 1].output for at in c.cut],
+            gradients=[layers[at].gradient for at in c.cut],
+            order=ORDERS[c.schedule],
+            chunk_bytes=self._message_bytes,
+        )
+
+    def _data_N(self, samples_N: Ints) -> Floats:
+        data = self._sizes[0].data
+        return np.where(samples_N > 0, data.fixed + data.each * samples_N, 0.0)
+
+    def _validating(self) -> Floats:
+        """Seconds of each worker before what it measured is summed; of stages, all of it."""
+        c, samples = self._c, self._profile.validation_samples
+        assert self._validation is not None, "nothing is validated"
+        if c.cut:
+            return np.full(c.workers, self._validation.seconds)
+        samples_N = shares(samples, c.workers)
+        both = self._works[0].forward + self._sizes[0].data
+        times_N = -(-samples_N // c.batch_size)
+        own_N = both.fixed * times_N + both.each * samples_N
+        return np.minimum(own_N, self._validation.seconds)
+
+    # Sums.
+
+    def _summing(self, stage: int, nbytes: float, ways: list[Way]) -> Summing:
+        return Summing(
+            collective=self._c.collective,
+            ranks=self._members,
+            nbytes=nbytes,
+            way=ways[stage],
+            chunk_bytes=self._means.chunk_bytes,
+            reduce_s_per_byte=0.0 if not self._means.lends else self._sizes[0].reduce_s_per_byte,
+            aggregators=self._c.aggregators,
+            groups=self._c.stages,
+        )
+
+    def _sums(self, stage: int, ways: list[Way]) -> tuple[tuple[Phase, ...], ...]:
+        """Of each bucket of a stage."""
+        buckets = self._works[stage].buckets
+        return tuple(self._summing(stage, bucket.nbytes, ways).phases() for bucket in buckets)
+
+    # Checkpoints and the log.
+
+    def _part_s(self, stage: int, writers: int) -> float:
+        """To write a share of what a stage keeps: parameters, buffers, the optimizer's state."""
+        work, way = self._works[stage], self._ways[stage]
+        state = work.kept + work.trained * self._profile.state_per_trained_byte
+        return way.up.latency_s + way.up.occupied_s(state / writers, self._c.workers)
+
+    def _summed_bytes(self, stage: int) -> float:
+        if self._c.protocol.averages:
+            return self._averaged_bytes(self._rounds.longest)
+        return sum(bucket.nbytes for bucket in self._works[stage].buckets)
+
+    def _log_s(self, stage: int) -> float:
+        """A round from the log: its sums are read and applied; or it is computed by itself."""
+        work, way, c = self._works[stage], self._ways[stage], self._c
+        if not self._recomputes:
+            down_s = way.down.occupied_s(self._summed_bytes(stage))
+            return way.down.latency_s + down_s + work.apply_s
+        forward_N, backward_N = work.computing_s(shares(c.batch_size, c.micro_batches), 1)
+        layers, inputs = self._profile.layers, 0.0
+        if stage:
+            inputs += layers[c.cut[stage - 1] - 1].output * c.batch_size
+        if stage + 1 < c.stages:
+            inputs += layers[c.cut[stage]].gradient * c.batch_size
+        computing_s = float(forward_N.sum() + backward_N.sum())
+        return max(computing_s, way.down.occupied_s(inputs)) + work.apply_s
+
+    def _log_moved(self) -> Moved:
+        """Puts, gets, bytes up and down of a round that is taken from the log."""
+        rows = np.zeros((self._c.workers, 4), dtype=np.int64)
+        for stage in range(self._c.stages):
+            mine = slice(stage * self._members, (stage + 1) * self._members)
+            rows[mine, 1] = self._members
+            rows[mine, 3] = round(self._summed_bytes(stage))
+        return rows
+
+
+def _rows(moved: Sequence[MovedBy], c: Configuration) -> Moved:
+    rows = [(one.puts, one.gets, one.bytes_up, one.bytes_down) for one in moved]
+    return np.array(rows, dtype=np.int64) if rows else np.zeros((c.workers, 4), dtype=np.int64)

@@ -15,7 +15,7 @@ from enum import Enum
 
 import numpy as np
 
-from dayfly.planning.simulation.chance import Chance, Floats, Ints
+from dayfly.planning.simulation.scenario import Chance, Floats, Ints
 
 
 class End(Enum):

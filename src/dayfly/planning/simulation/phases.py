@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dayfly.planning.simulation.ways import Way
+from dayfly.planning.ranks import Way
 from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.overlapped import lag
 from dayfly.wire.collectives.push_pull import push_pull_s

@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from dayfly.planning.simulation.chance import Floats, Ints
+from dayfly.planning.ranks import Way
 from dayfly.planning.simulation.phases import Phase
-from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, of_windows, summed
-from dayfly.planning.simulation.ways import Way
-from dayfly.planning.simulation.work import Work
+from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, Work, of_windows, summed
+from dayfly.planning.simulation.scenario import Floats, Ints
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, MakeOrder
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.schedule import Work as Pass

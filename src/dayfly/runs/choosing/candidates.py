@@ -18,13 +18,12 @@ from dayfly.planning.choose.data_parallel import (
     collectives_of,
     plan_data_parallel,
 )
-from dayfly.planning.choose.from_profile import k_reduce_problem, limited
+from dayfly.planning.choose.from_profile import k_reduce_problem, limited, stages_problems
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines_from_profile import stages_problems
+from dayfly.planning.choose.pipelines.problem import PipelinePlan
 from dayfly.planning.memory import peak_mib
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target

@@ -3,7 +3,7 @@
     seconds   of the run: compute, transfer, sync, overhead, start-up (`Option.run_breakdown`)
     dollars   of the bill, by kind
 
-CE-scaling explains its choice by the terms of equations 2 and 4 (`planning.choose.stores_beside`).
+CE-scaling explains its choice by the terms of equations 2 and 4.
 These are of a run as it is predicted, whatever it is: pipelines and all collectives, too.
 
 One choice over all targets: the front of time against dollars, a recommendation, its reasons.
@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.in_words import dollars, seconds
+from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
 from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
-from dayfly.planning.choose.stores_beside import difference
 from dayfly.runs.choosing.candidates import PIPELINE, over, proposed
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (

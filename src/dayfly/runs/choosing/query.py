@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose import front_words
-from dayfly.planning.choose.front import DELTA, Front, Point
-from dayfly.planning.choose.in_words import dollars, number, seconds
+from dayfly.planning.choose.front import DELTA, Front, Point, dollars, explained, number, seconds
 from dayfly.planning.profile import Profile
 
 P = TypeVar("P")
@@ -62,9 +60,7 @@ class Goal:
 
     def words(self, front: Front[P], point: Point[P]) -> str:
         """Why this one: by which rule, what binds, and what a little more would buy."""
-        said = front_words.words(
-            front, point, deadline_s=self.deadline_s, budget_usd=self.budget_usd
-        )
+        said = explained(front, point, deadline_s=self.deadline_s, budget_usd=self.budget_usd)
         return f"{self.rule(front, point)} {said}"
 
     def rule(self, front: Front[P], point: Point[P]) -> str:

@@ -7,8 +7,7 @@
     options      seconds, dollars and memory as `dayfly predict` has them
 
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
-plan with too many for the time that is left is predicted by the closed forms of `planning.many`,
-and says so.
+plan with too many for the time that is left is predicted by `planning.closed_form`, and says so.
 
 The cut of a plan over the model's layers, for drawings of it.
 """
@@ -24,12 +23,15 @@ from statistics import geometric_mean
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.epochs import step_messages
-from dayfly.planning.many import MOST_SIMULATED
-from dayfly.planning.plan import Plan
-from dayfly.planning.predict import predict
-from dayfly.planning.prediction import Prediction
-from dayfly.planning.stages import check_configuration, stage_memory_mib, stage_range, stage_size
+from dayfly.planning.closed_form import MOST_SIMULATED
+from dayfly.planning.configuration import (
+    check_configuration,
+    stage_memory_mib,
+    stage_range,
+    stage_size,
+)
+from dayfly.planning.plan import Plan, Prediction
+from dayfly.planning.predict import predict, step_messages
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of

@@ -16,9 +16,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.catalogued import Assumed, profile_of
-from dayfly.planning.choose.from_profile import over_store
-from dayfly.planning.profile import Profile, in_words
+from dayfly.planning.catalogued import Assumed, over_store, profile_of
+from dayfly.planning.profile import Profile, memory_label
 
 if TYPE_CHECKING:
     from dayfly.job import Job
@@ -71,7 +70,7 @@ class Target:
     @property
     def sizes(self) -> str:
         """Its memory sizes, in words."""
-        return ", ".join(in_words(one.memory_mib) for one in self.profile.sizes)
+        return ", ".join(memory_label(one.memory_mib) for one in self.profile.sizes)
 
 
 #: The store of a platform's own provider, by how the platform's name begins.

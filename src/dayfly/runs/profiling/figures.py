@@ -17,9 +17,8 @@ from itertools import pairwise, zip_longest
 from statistics import NormalDist, median
 from typing import Any
 
-from dayfly.planning.figures import Affine, Figure, Transfer
 from dayfly.planning.fits import fit_affine, fit_transfer
-from dayfly.planning.profile import Pass, SizeProfile
+from dayfly.planning.profile import Affine, Figure, Pass, SizeProfile, Transfer
 from dayfly.runs.profiling.measurements import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
 from dayfly.runs.profiling.passes import MICRO_BATCHES, Round

@@ -31,8 +31,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
-from dayfly.planning.figures import Affine
-from dayfly.planning.profile import Profile
+from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.layers import Layers, layer_bytes
 from dayfly.training.forward import forward

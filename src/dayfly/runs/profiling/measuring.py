@@ -26,9 +26,9 @@ from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.life.platforms.base import Ended
 from dayfly.life.platforms.cgroups import cpu_quota_us
-from dayfly.planning.channels import in_flight
 from dayfly.planning.fits import fit_fasdl
-from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, in_words
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, memory_label
+from dayfly.planning.ranks import in_flight
 from dayfly.runs import preloads
 from dayfly.runs.directory import new_run_id
 from dayfly.runs.function_resources import FunctionResources, resources_of
@@ -97,7 +97,7 @@ def profile(
         facts: Mapping[str, Any] = {}
         failed: list[str] = []
         for one in each:
-            told(f"functions of {in_words(one.memory_mib)}")
+            told(f"functions of {memory_label(one.memory_mib)}")
             try:
                 facts, size = bench.measure(one, told, note)
                 found.append(size)
@@ -176,7 +176,7 @@ class _Bench:
         resources = resources_of(settings)
         # Neither is of a step: both are added where they count.
         spec = replace(resources.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
-        size = in_words(settings.memory_mib)
+        size = memory_label(settings.memory_mib)
         memory_mib = spec.memory_mib
         least_mib = self._workplace.platform.least_memory_mib() if memory_mib is not None else 0
         if memory_mib is not None and memory_mib < least_mib:
@@ -264,7 +264,7 @@ class _Bench:
                 continue
             if more > 1:
                 note(
-                    f"functions of {in_words(settings.memory_mib)} have no room for {whole} "
+                    f"functions of {memory_label(settings.memory_mib)} have no room for {whole} "
                     f"samples at once: measured up to {most}"
                 )
             return ended, self._measured(request.name), samples

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dayfly.errors import RunFailed
 from dayfly.life.platforms.base import Context, Ended, Invocation, Json, Outcome, Platform
 from dayfly.life.reports import read_reports
-from dayfly.planning.profile import in_words
+from dayfly.planning.profile import memory_label
 from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import Task
 from dayfly.specs.functions import FunctionSpec
@@ -224,7 +224,7 @@ def _end(platform: Platform, calls: Sequence[Invocation]) -> None:
 
 def _check(ended: Ended) -> None:
     """Raise what became of a function, unless it returned."""
-    size = in_words(ended.invocation.spec.memory_mib)
+    size = memory_label(ended.invocation.spec.memory_mib)
     if ended.outcome is Outcome.RETURNED:
         return
     if ended.outcome is Outcome.OUT_OF_MEMORY:

@@ -8,8 +8,7 @@ from pathlib import Path
 from string import Template
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.in_words import dollars, number, seconds
+from dayfly.planning.choose.front import Point, dollars, number, seconds
 from dayfly.runs.choosing.choice import Choice, certainty
 from dayfly.runs.choosing.ranking import Option
 from dayfly.runs.report import choice_drawings, choice_picture

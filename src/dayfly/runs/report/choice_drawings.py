@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.in_words import dollars, number, seconds
+from dayfly.planning.choose.front import Point, dollars, number, seconds
 from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.in_words import dollars, seconds
+from dayfly.planning.choose.front import dollars, seconds
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dayfly.planning.plan import Plan
-from dayfly.planning.prediction import Prediction
+from dayfly.planning.plan import Plan, Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.events import coordinator_events, worker_events
 from dayfly.runs.records import JobFacts, read_any

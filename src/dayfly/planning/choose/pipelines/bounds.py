@@ -26,11 +26,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import Array, Ints
-from dayfly.planning.choose.pipelines.engine import Engine
-from dayfly.planning.choose.pipelines.incumbents import Incumbents
-from dayfly.planning.choose.pipelines.model import StepModel
-from dayfly.planning.choose.pipelines.units import Units
+from dayfly.planning.choose.front import Array, Ints
+from dayfly.planning.choose.pipelines.compiled import Engine
+from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 
 #: Classes of the first look.
 _COARSE = 5

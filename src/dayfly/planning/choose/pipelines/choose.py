@@ -2,17 +2,121 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.pipelines.engine import engine
+from dayfly.planning.choose.front import Front, Point, counted
+from dayfly.planning.choose.pipelines.bounds import fewest_used
+from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.links import search_over_links
-from dayfly.planning.choose.pipelines.over_store import search_over_store
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import Problem, StagesOverLinks, StagesOverStore
-from dayfly.planning.choose.pipelines.refusals import refusal
+from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.problem import (
+    LayerBytes,
+    MemoryOption,
+    PipelinePlan,
+    Problem,
+    StagesOverLinks,
+    StagesOverStore,
+)
+from dayfly.planning.choose.pipelines.search import search_over_store
+
+#: Functions, micro-batches of a step, layers, and replicas: where a layer may be alone in a stage.
+_Place = tuple[MemoryOption, int, Sequence[LayerBytes], int]
+
+
+def refusal(problem: Problem) -> RequestError:
+    """Of a problem without any plan."""
+    if isinstance(problem, StagesOverLinks):
+        return _over_links(problem)
+    return _over_store(problem)
+
+
+def _over_store(p: StagesOverStore) -> RequestError:
+    """Either a layer fits into no function, or all of them into too many."""
+    ways = [[(j, d) for j in range(len(p.options))] for d in p.divisors]
+    if p.mixed:
+        ways = [[choice for way in ways for choice in way]]
+    places: list[list[_Place]] = [
+        [(p.options[j], p.micro_batches, p.layers, d) for j, d in way] for way in ways
+    ]
+    refused = _too_large(places, p.copies)
+    if refused is not None:
+        return refused
+    pipelined = p.pipelined[0]
+    used = [fewest_used(over_store(p, way, pipelined=pipelined))[:, -1].tolist() for way in ways]
+    least, vcpus = (min(column) for column in zip(*used, strict=True))
+    if p.functions_at_once is not None and least > p.functions_at_once:
+        return RequestError(
+            f"the model fits into no fewer than {counted(least, 'function')}, and the limit is "
+            f"{p.functions_at_once} at once: allow {least}, or take larger functions"
+        )
+    need = f"needs {vcpus / 1000:g} vCPUs at least"
+    if p.functions_at_once is not None:
+        need += f", and more if it is to have {p.functions_at_once} functions at most"
+    return RequestError(
+        f"the model fits nowhere within {p.vcpus_at_once} vCPUs at once: it {need}: allow more"
+    )
+
+
+def _over_links(p: StagesOverLinks) -> RequestError:
+    """Either no A x B suits, or a layer fits into no container, or all of them into too many."""
+    suits = [
+        (way, a)
+        for way in p.micro_batches
+        for n in p.containers
+        for a in range(1, n + 1)
+        if n % a == 0 and way.micro_batches % a == 0 and n // a <= len(way.layers)
+    ]
+    if not suits:
+        micro_batches = [way.micro_batches for way in p.micro_batches]
+        most = max(len(way.layers) for way in p.micro_batches)
+        return RequestError(
+            f"no A x B makes {p.containers} containers with A a divisor of {micro_batches} "
+            f"micro-batches and B at most {most} shards: take another number"
+        )
+    places: list[list[_Place]] = [
+        [(way.container, way.micro_batches, way.layers, a)] for way, a in suits
+    ]
+    return _too_large(places, p.copies) or RequestError(
+        f"the model fits into {p.containers} containers in no way: take more of them, or larger "
+        "ones"
+    )
+
+
+def _too_large(ways: Sequence[Sequence[_Place]], copies: Sequence[float]) -> RequestError | None:
+    """The layer that fits into no function, of the way in which least is missing; None: all fit.
+
+    ways: each with the places that a stage may have.
+    """
+    found = []
+    for way in ways:
+        missing = []
+        for number in range(len(way[0][2])):
+            needs = [(_needs_bytes(place, number, copies), place) for place in way]
+            need, place = min(needs, key=lambda one: one[0] - one[1][0].memory_bytes)
+            missing.append((need - place[0].memory_bytes, number, need, place))
+        found.append(max(missing, key=lambda one: one[0]))
+    over, number, need, (option, micro_batches, _, replicas) = min(found, key=lambda one: one[0])
+    if over <= 0:
+        return None
+    need_mib, micro = math.ceil(need / 2**20), f"micro-batch{'' if micro_batches == 1 else 'es'}"
+    return RequestError(
+        f"the model fits nowhere: layer {number} alone needs {need_mib} MiB with "
+        f"{counted(replicas, 'replica')} and {micro_batches} {micro} of a step, and functions of "
+        f"{option.memory_mib} MiB come nearest: take functions of {need_mib} MiB, or smaller "
+        "micro-batches"
+    )
+
+
+def _needs_bytes(place: _Place, number: int, copies: Sequence[float]) -> float:
+    """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b)."""
+    option, micro_batches, layers, replicas = place
+    layer = layers[number]
+    kept = micro_batches // replicas * layer.activation_bytes
+    return kept + copies[replicas > 1] * layer.parameter_bytes + option.base_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,14 +28,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import Array, on_arrays
-from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.engine import Engine
-from dayfly.planning.choose.pipelines.incumbents import Incumbents
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import MicroBatches, StagesOverLinks
-from dayfly.planning.choose.pipelines.taken import step_s, step_usd
-from dayfly.planning.formulas.hydrozoa import synchronisation_s
+from dayfly.planning.choose.formulas import synchronisation_s
+from dayfly.planning.choose.front import Array, Point, on_arrays
+from dayfly.planning.choose.pipelines.compiled import Engine
+from dayfly.planning.choose.pipelines.model import Incumbents
+from dayfly.planning.choose.pipelines.problem import (
+    MicroBatches,
+    PipelinePlan,
+    StagesOverLinks,
+    step_s,
+    step_usd,
+)
 
 Known = Incumbents[PipelinePlan]
 #: Of t, r and s.

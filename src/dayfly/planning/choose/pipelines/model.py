@@ -16,19 +16,102 @@ decides: itself and its side of the boundary above (`forward_s`, ...), and its s
 (`below_...`), which lags it only from the next stage on. Layers that do not fit have lag inf.
 
 `over_store` is FuncPipe's model (equations 7 to 11). Another has to fill the arrays.
+
+Prices are in whole units (`Units`), so that tables can have a column for each. Most platforms'
+prices are multiples of one price, such as that of the memory step; then units are exact. If not, or
+if there would be too many columns, stages count fewer units than they cost: bounds get weaker, not
+wrong. Labels have exact prices in either case.
+
+The best plans known so far (`Incumbents`) say what still may improve on them:
+
+    t_i, u_i   seconds and dollars of a step of a plan that is known
+    C          dollars a second of a plan's functions: it costs C t
+    tau(C)     least over i of max(t_i, u_i / C)
+
+A plan of price C improves on them if it takes less than tau(C): otherwise some i is no slower, and
+no dearer. tau falls as C rises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.formulas import gamma_and_delta
+from dayfly.planning.choose.front import Array, Ints, undominated
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
-from dayfly.planning.formulas.funcpipe import gamma_and_delta
+
+#: The least price is so many units at most, when one unit is sought that divides all prices.
+_MOST_OF_LEAST = 64
+#: The least price in units where there is no such unit.
+_OF_LEAST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """usd_per_s: of one unit. cost: units of each option, rounded down. price: not rounded."""
+
+    usd_per_s: float
+    cost: Ints
+    price: Array
+
+    @classmethod
+    def of(cls, usd_per_s: Array) -> Self:
+        """Of options' prices, all above 0."""
+        least = float(usd_per_s.min())
+        for parts in range(1, _MOST_OF_LEAST + 1):
+            price = usd_per_s / (least / parts)
+            whole = np.rint(price)
+            if np.all(np.abs(price - whole) <= 1e-9 * whole):
+                return cls(usd_per_s=least / parts, cost=whole.astype(np.int64), price=whole)
+        return cls._rounded(usd_per_s, least / _OF_LEAST)
+
+    def coarser(self, times: int) -> Self:
+        """So many units as one."""
+        return self._rounded(self.price * self.usd_per_s, self.usd_per_s * times)
+
+    @classmethod
+    def _rounded(cls, usd_per_s: Array, unit: float) -> Self:
+        price = usd_per_s / unit
+        return cls(usd_per_s=unit, cost=np.floor(price).astype(np.int64), price=price)
+
+
+P = TypeVar("P")
+
+#: More than any step takes; finite, so that differences are numbers.
+_ENDLESS_S = 1e100
+#: Improvements below this part of themselves are rounding.
+ROUNDING = 1e-11
+
+
+@dataclass(slots=True)
+class Incumbents(Generic[P]):
+    """The front of all that was added."""
+
+    seconds: Array = field(default_factory=lambda: np.empty(0))
+    usd: Array = field(default_factory=lambda: np.empty(0))
+    plans: list[P] = field(default_factory=list)
+
+    def add(self, found: list[tuple[float, float, P]]) -> None:
+        """Plans, by seconds and dollars."""
+        seconds = np.concatenate([self.seconds, [t for t, _, _ in found]])
+        usd = np.concatenate([self.usd, [u for _, u, _ in found]])
+        plans = [*self.plans, *(plan for _, _, plan in found)]
+        keep = undominated(seconds, usd)
+        self.seconds, self.usd = seconds[keep], usd[keep]
+        self.plans = [plans[at] for at in keep.tolist()]
+
+    def tau(self, usd_per_s: Array, within: float = 0.0) -> Array:
+        """Of prices above 0; finite. within: only what is better by this part counts."""
+        if not len(self.seconds):
+            return np.full(len(usd_per_s), _ENDLESS_S)
+        at_price = self.usd[:, None] / usd_per_s
+        least: Array = np.maximum(self.seconds[:, None], at_price).min(axis=0)
+        return least * ((1 - ROUNDING) / (1 + within))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What there is to choose among when a model is cut into stages, and its limits.
+"""What there is to choose among when a model is cut into stages, its limits, and what a plan takes.
 
     L, i         layers, and one of them, from 0
     s, a         bytes of a layer's parameters; of its activations, of a micro-batch
@@ -11,14 +11,23 @@
 
 `StagesOverStore` is FuncPipe's problem (section 3.4), without merging layers, `StagesOverLinks`
 Hydrozoa's (sections 3.3 and 3.4). Memory is MiB as platforms count it.
+
+The time of a step is FuncPipe's equation 7, or Hydrozoa's section 3.4 (corrected); its dollars are
+that time for each function of each stage, at its price (FuncPipe equation 6). Equation 7 is taken
+stage by stage, which is quicker than layer by layer. So stages may have different numbers of
+replicas, which no paper has: each stage's own mu = M/d counts where it, or its side of a boundary,
+sets the pace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
+from dayfly.planning.choose.front import counted
 
 #: FuncPipe's copies of the parameters (3b, 4 - 2 y_1): with one replica, and with several.
 COPIES = (2.0, 4.0)
@@ -179,3 +188,160 @@ def _check_sizes(layers: Sequence[LayerBytes], options: Sequence[MemoryOption]) 
                 f"functions of {option.memory_mib} MiB have seconds of {len(option.forward_s)} and "
                 f"{len(option.backward_s)} layers of {len(layers)}: give one for each layer"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinePlan:
+    """Stages of layers, what functions each has, and how a step is split.
+
+    starts: layers that begin a stage, but for the first. options: of each stage, its index in the
+    problem's; 0 over links. memory_mib, replicas: of each stage's functions. micro_batches: M of a
+    step, all replicas' together. collective: `pipelined`, `scatter-reduce` or `ring`, a name of
+    `dayfly train --collective`. store: its name; empty over links. layers: L.
+    """
+
+    layers: int
+    starts: tuple[int, ...]
+    options: tuple[int, ...]
+    memory_mib: tuple[int, ...]
+    replicas: tuple[int, ...]
+    micro_batches: int
+    collective: str
+    store: str = ""
+
+    def __post_init__(self) -> None:
+        if list(self.starts) != sorted({*self.starts} & {*range(1, self.layers)}):
+            raise ValueError(f"stages begin at {self.starts}: give layers 1 to the last, rising")
+        each = {len(self.options), len(self.memory_mib), len(self.replicas)}
+        if each != {len(self.starts) + 1}:
+            raise ValueError(f"{len(self.starts) + 1} stages have values for {sorted(each)}")
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether replicas sum up by pipelined scatter-reduce."""
+        return self.collective == "pipelined"
+
+    @property
+    def functions(self) -> int:
+        """At once."""
+        return sum(self.replicas)
+
+    @property
+    def degree(self) -> int | None:
+        """d, the replicas of every stage; None: stages have different numbers."""
+        return self.replicas[0] if len(set(self.replicas)) == 1 else None
+
+    @property
+    def stages(self) -> tuple[range, ...]:
+        """Layers of each."""
+        return tuple(map(range, (0, *self.starts), (*self.starts, self.layers)))
+
+    def __str__(self) -> str:
+        memory = [f"{len(list(same))} x {size} MiB" for size, same in groupby(self.memory_mib)]
+        begin = f" (cut before layer {', '.join(map(str, self.starts))})" if self.starts else ""
+        if self.degree is None:
+            replicas = f"replicas {', '.join(map(str, self.replicas))}"
+        else:
+            replicas = counted(self.degree, "replica")
+        micro = f"{self.micro_batches} micro-batch{'' if self.micro_batches == 1 else 'es'}"
+        said = f"{counted(len(self.options), 'stage')}{begin} of {', '.join(memory)}, {replicas}, "
+        summed = f", {self.collective}" if max(self.replicas) > 1 else ""
+        return f"{said}{micro}{summed}{f' over {self.store}' if self.store else ''}"
+
+
+def step_s(problem: Problem, plan: PipelinePlan) -> float:
+    """Seconds of a step."""
+    if isinstance(problem, StagesOverLinks):
+        return _over_links_s(problem, plan)
+    return _over_store_s(problem, plan)
+
+
+def usd_per_s(problem: Problem, plan: PipelinePlan) -> float:
+    """Of all functions together."""
+    if isinstance(problem, StagesOverLinks):
+        return plan.functions * of(problem, plan).container.usd_per_s
+    prices = [problem.options[option].usd_per_s for option in plan.options]
+    return sum(map(float.__mul__, prices, map(float, plan.replicas)))
+
+
+def step_usd(problem: Problem, plan: PipelinePlan) -> float:
+    """Dollars of a step."""
+    return step_s(problem, plan) * usd_per_s(problem, plan)
+
+
+def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
+    """What a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b)."""
+    if isinstance(problem, StagesOverLinks):
+        layers: tuple[LayerBytes, ...] = of(problem, plan).layers
+        bases = [of(problem, plan).container.base_bytes] * len(plan.options)
+    else:
+        layers, bases = problem.layers, [problem.options[one].base_bytes for one in plan.options]
+    held = []
+    for stage, replicas, base_bytes in zip(plan.stages, plan.replicas, bases, strict=True):
+        copies = problem.copies[replicas > 1]
+        kept = plan.micro_batches // replicas * sum(layers[i].activation_bytes for i in stage)
+        held.append(kept + copies * sum(layers[i].parameter_bytes for i in stage) + base_bytes)
+    return tuple(held)
+
+
+def of(problem: StagesOverLinks, plan: PipelinePlan) -> MicroBatches:
+    """The micro-batches of a plan. Raises ValueError if the problem has no such."""
+    found = [one for one in problem.micro_batches if one.micro_batches == plan.micro_batches]
+    if not found:
+        raise ValueError(f"no way to make {plan.micro_batches} micro-batches")
+    return found[0]
+
+
+def _over_links_s(problem: StagesOverLinks, plan: PipelinePlan) -> float:
+    way, replicas = of(problem, plan), plan.replicas[0]
+    rate = way.container.bytes_per_s
+    passes_s = pipeline_s(
+        [sum(way.container.forward_s[i] for i in stage) for stage in plan.stages],
+        [sum(way.container.backward_s[i] for i in stage) for stage in plan.stages],
+        [way.layers[start - 1].output_bytes / rate for start in plan.starts],
+        plan.micro_batches // replicas,
+    )
+    return passes_s + max(
+        synchronisation_s(
+            sum(way.layers[i].parameter_bytes for i in stage),
+            replicas,
+            rate,
+            problem.ring_s_per_byte,
+            problem.ring_round_s,
+        )
+        for stage in plan.stages
+    )
+
+
+def _over_store_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
+    """Equation 7, from the last stage to the first; see above."""
+    forward_s = lag_f = behind_s = lag_b = latest_s = 0.0
+    above = None
+    for number in reversed(range(len(plan.options))):
+        option = problem.options[plan.options[number]]
+        stage, replicas = plan.stages[number], plan.replicas[number]
+        more = plan.micro_batches // replicas - 1
+        f = problem.beta * sum(option.forward_s[i] for i in stage)
+        b = problem.beta * sum(option.backward_s[i] for i in stage)
+        if above is not None:  # the boundary behind this stage
+            rates = [(option.bytes_per_s, more), above]
+            for size, backward in (
+                (problem.layers[stage[-1]].output_bytes, False),
+                (problem.layers[stage[-1] + 1].gradient_bytes, True),
+            ):
+                ways = [(size / rate + problem.latency_s, mu) for rate, mu in rates]
+                total, lag = sum(s for s, _ in ways), max(s * mu for s, mu in ways)
+                if backward:
+                    behind_s, lag_b = behind_s + total, max(lag_b, lag)
+                else:
+                    forward_s, lag_f = forward_s + total, max(lag_f, lag)
+        forward_s, lag_f = forward_s + f, max(lag_f, more * f)
+        behind_s, lag_b = behind_s + b, max(lag_b, more * b)
+        sync_s = 0.0
+        if replicas > 1:
+            gamma, delta = gamma_and_delta(replicas, pipelined=plan.pipelined)
+            size = sum(problem.layers[i].parameter_bytes for i in stage)
+            sync_s = gamma * size / option.bytes_per_s + delta * problem.latency_s
+        latest_s = max(latest_s, behind_s + lag_b + sync_s)
+        above = (option.bytes_per_s, more)
+    return forward_s + lag_f + latest_s

@@ -23,16 +23,18 @@ from functools import partial
 from dayfly.batches import BLOCK_NUMBERS, share
 from dayfly.catalogue.metering import Moved
 from dayfly.planning import data_parallel, staged
-from dayfly.planning.channels import Means
-from dayfly.planning.configuration import Configuration
-from dayfly.planning.flat import ITEM_BYTES, flat
+from dayfly.planning.configuration import (
+    ITEM_BYTES,
+    Configuration,
+    flat,
+    stage_layers,
+    stage_memory_mib,
+    stage_size,
+)
+from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.rank import travelling_bytes
-from dayfly.planning.stages import stage_layers, stage_memory_mib, stage_size
-from dayfly.planning.timing import Steps, timed
-from dayfly.planning.traffic import moved_by, together
-from dayfly.planning.uneven import slowest
-from dayfly.planning.work import cut_backward, direction, passed
+from dayfly.planning.ranks import Means, direction, travelling_bytes
+from dayfly.planning.timing import Steps, moved_by, timed, together
 from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
 from dayfly.wire.collectives.overlapped import (

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from dayfly.planning.choose.formulas import gamma_and_delta
 from dayfly.wire.collectives.k_reduce import scatter_reduce_s
 from dayfly.wire.collectives.pipelined import pipelined_s
 
@@ -188,11 +189,6 @@ def synchronisation_s(pipeline: Pipeline) -> tuple[float, ...]:
         gamma * size / rate + delta * pipeline.latency_s
         for size, rate in zip(sizes, rates, strict=True)
     )
-
-
-def gamma_and_delta(replicas: int, *, pipelined: bool) -> tuple[float, float]:
-    """How often a stage's bytes pass a link of its functions, and how often a latency."""
-    return (2.0, 2.0 + replicas) if pipelined else (3 - 2 / replicas, 4.0)
 
 
 def _transfers_s(pipeline: Pipeline, sizes: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -1,4 +1,6 @@
-"""FasDL's model of K-REDUCE (section V) and its batch sizes (sections IV-B and VI).
+"""The papers' equations on which the planners stand, as pure functions (docs/formulas.md).
+
+FasDL, K-REDUCE (sections IV-B, V and VI):
 
     S_m, S_d   bytes of the parameters, and of the training data      D  samples of the data
     W, K       workers; aggregators among them, which sum up          M  memory of a worker
@@ -6,24 +8,26 @@
     B^a, B^n   samples of a step for an aggregator, and for another worker;  B^g  for all
     I, E       steps of an epoch, D/B^g; epochs
     tp         bytes a second of a worker, up and down, for a message of S_s; its latency left out
-    a, b, m    coefficients of a step's training time
     t_lat      latency of a message (not in the paper)
 
-Equation 2, tp = p (1 - exp(-t S_s)), is `figures.Transfer.throughput`, and equation 4,
-T_train = a (B + b)/(M + m), is `profile.Fit.step_s`. Equations 1 stand here as printed, and
-`communication_s` is what K-REDUCE really takes, by `collectives.k_reduce`.
+Hydrozoa, over direct links (sections 3.3, 3.4 and appendix A.1):
+
+    A, B       replicas of the model, and shards of it: A x B workers
+    f_j, b_j   seconds of shard j's forward and backward pass of a micro-batch, j = 1 to B
+    c_j        seconds of what passes between shards j-1 and j, each way
+    M          micro-batches of a replica
+    |p_j|, D   bytes of shard j's parameters; bytes a second
+
+They are what the papers say, corrected where they are wrong (docs/errata.md). Equations that only
+reproduce the papers' figures are in benchmarks/parts/papers/formulas/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
-
-
-def upload_s(size_bytes: float, up_bytes_per_s: float) -> float:
-    """Equation 1a: T_up = S_m/tp_up."""
-    return size_bytes / up_bytes_per_s
+from dayfly.wire.collectives.k_reduce import k_reduce_requests
+from dayfly.wire.collectives.ring import ring_s
 
 
 def aggregate_s(
@@ -36,27 +40,6 @@ def aggregate_s(
     """Equation 1b: T_agg = (W - 1)/K S_m/tp_down + 1/K S_m/tp_up."""
     shard_bytes = size_bytes / aggregators
     return (workers - 1) * shard_bytes / down_bytes_per_s + shard_bytes / up_bytes_per_s
-
-
-def download_s(size_bytes: float, down_bytes_per_s: float) -> float:
-    """Equation 1c: T_down = S_m/tp_down."""
-    return size_bytes / down_bytes_per_s
-
-
-def printed_communication_s(
-    size_bytes: float,
-    workers: int,
-    aggregators: int,
-    up_bytes_per_s: float,
-    down_bytes_per_s: float,
-) -> float:
-    """Equation 3 as printed: T_comm = T_up + T_agg + T_down = C_1/K + C_2, without latencies.
-
-    An upper bound, but for the latencies: see `communication_s`.
-    """
-    up, down = up_bytes_per_s, down_bytes_per_s
-    aggregated_s = aggregate_s(size_bytes, workers, aggregators, up, down)
-    return upload_s(size_bytes, up) + aggregated_s + download_s(size_bytes, down)
 
 
 def communication_s(
@@ -132,40 +115,6 @@ def hybrid_step_s(
     return max(aggregator_train_s + aggregator_s, other_train_s + other_s)
 
 
-def others_batch(
-    train_s: Callable[[int], float],
-    aggregators_samples: int,
-    aggregated_s: float,
-    *,
-    workers: int,
-    aggregators: int,
-    most_samples: int,
-    most_global_samples: int,
-) -> int:
-    """Equation 16 as a cap: the most samples B^n of a step for who does not aggregate.
-
-    T_train(B^n) <= T_train(B^a) + T_agg, B^n <= what memory allows, and B^g <= its limit, rounded
-    down. train_s: rises with samples, such as `Fit.step_s`. aggregated_s: T_agg. most_samples:
-    by memory. Raises ValueError if there are no such workers, or no samples for them.
-    """
-    others = workers - aggregators
-    left = most_global_samples - aggregators * aggregators_samples
-    if others < 1 or left < others:
-        raise ValueError(
-            f"{workers} workers, {aggregators} of them aggregators with {aggregators_samples} "
-            f"samples each: none of {most_global_samples} samples are left for others"
-        )
-    limit_s = train_s(aggregators_samples) + aggregated_s
-    low, high = 0, min(most_samples, left // others)
-    while low < high:  # the last of low to high that keeps the limit
-        middle = (low + high + 1) // 2
-        if train_s(middle) <= limit_s:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def run_s(
     load_s: float, train_s: float, communicate_s: float, steps: float, epochs: float
 ) -> float:
@@ -191,19 +140,37 @@ def requests_usd(
     return epochs * steps * (usd_per_put * puts + usd_per_get * gets)
 
 
-def transfer_usd(
-    usd_per_byte: float,
-    data_bytes: float,
-    size_bytes: int,
-    workers: int,
-    steps: float,
-    epochs: float,
+def pipeline_s(
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    boundaries_s: Sequence[float],
+    micro_batches: int,
 ) -> float:
-    """Equation 10: C_EC = pr E (2 S_d + I S_m (3W - 2)), where bytes are billed."""
-    moved = sum(k_reduce_bytes(size_bytes, workers))
-    return usd_per_byte * epochs * (2 * data_bytes + steps * moved)
+    """Appendix A.1: sum (f + b) + 2 sum c + (M - 1)(t_B + r_1). boundaries_s: B-1 of them.
+
+    t_B = max of all f and c, the time between two micro-batches at the last shard's forward pass;
+    r_1 = max of all b and c, the same at the first shard's backward pass.
+    """
+    lag = max(*forward_s, *boundaries_s, 0.0) + max(*backward_s, *boundaries_s, 0.0)
+    once = sum(forward_s) + sum(backward_s) + 2 * sum(boundaries_s)
+    return once + (micro_batches - 1) * lag
 
 
-def degradation(found_usd: float, best_usd: float) -> float:
-    """Section VIII-C: by which part a plan costs more than the best."""
-    return found_usd / best_usd - 1
+def synchronisation_s(
+    shard_bytes: float,
+    replicas: int,
+    bytes_per_s: float,
+    alpha_s_per_byte: float = 0.0,
+    beta_s: float = 0.0,
+) -> float:
+    """Section 3.4 corrected: T^D = 2(A - 1)(|p|/(A D) + alpha |p|/A + beta).
+
+    The ring has as many members as the shard has replicas, A, and sends twice around; the paper
+    prints B, its number of shards, and half of the rounds.
+    """
+    return ring_s(shard_bytes, replicas, bytes_per_s, alpha_s_per_byte, beta_s)
+
+
+def gamma_and_delta(replicas: int, *, pipelined: bool) -> tuple[float, float]:
+    """How often a stage's bytes pass a link of its functions, and how often a latency."""
+    return (2.0, 2.0 + replicas) if pipelined else (3 - 2 / replicas, 4.0)

@@ -13,13 +13,23 @@ Memory is MiB.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.choose.in_words import counted
+from dayfly.planning.choose.from_profile import (
+    allowed,
+    check_fits,
+    most_at_once,
+    most_samples,
+    summed_bytes,
+    training,
+)
+from dayfly.planning.choose.front import counted
+from dayfly.planning.profile import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +164,53 @@ class StorePlan:
     def __str__(self) -> str:
         functions = counted(self.workers, "function")
         return f"{functions} of {self.memory_mib} MiB over {self.store}"
+
+
+def store_problem(
+    profile: Profile,
+    platform: FunctionPlatform,
+    stores: Sequence[StoreOption],
+    *,
+    workers: Sequence[int],
+    batch_size: int,
+    at_once: int | None = None,
+    vcpus_at_once: float = math.inf,
+) -> StoreProblem:
+    """CE-scaling's problem of a job, with a batch that all functions share.
+
+    platform: whose prices. at_once, vcpus_at_once: its limits. Raises RequestError as
+    `k_reduce_problem` does.
+    """
+    held = {"collective": "all-reduce"}
+    # Bytes of data are but a unit here, as none are loaded; so a sample may be one.
+    sample_bytes = profile.sample_bytes or 1.0
+    made = []
+    for memory_mib, size in allowed(profile, vcpus_at_once):
+        line = training(profile, size)
+        most = most_samples(profile, memory_mib, workers, batch_size, **held)
+        made.append(
+            MemorySize(
+                memory_mib=memory_mib,
+                compute_s_per_byte=line.each / sample_bytes,
+                loading_bytes_per_s=float("inf"),
+                usd_per_s=platform.usd_per_s(memory_mib),
+                step_s=line.fixed,
+                most_batch_bytes=most * sample_bytes,
+                most_workers=most_at_once(size, max(workers), vcpus_at_once),
+            )
+        )
+    holds = [(size.memory_mib, int(size.most_batch_bytes)) for size in made]
+    check_fits(profile, holds, workers, held)
+    return StoreProblem(
+        size_bytes=summed_bytes(profile),
+        data_bytes=profile.samples * sample_bytes,
+        batch_bytes=min(batch_size, profile.samples) * sample_bytes,
+        shared_batch=True,
+        sample_bytes=sample_bytes,
+        epochs=profile.epochs,
+        sizes=tuple(made),
+        stores=tuple(stores),
+        workers=tuple(workers),
+        at_once=at_once,
+        usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
+    )

@@ -18,43 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dayfly.catalogue.prices import FunctionPrices
-from dayfly.wire.collectives.ring import ring_s
 
 
 def boundary_s(activation_bytes: float, bytes_per_s: float) -> float:
     """Section 3.3: c = a/D."""
     return activation_bytes / bytes_per_s
-
-
-def pipeline_s(
-    forward_s: Sequence[float],
-    backward_s: Sequence[float],
-    boundaries_s: Sequence[float],
-    micro_batches: int,
-) -> float:
-    """Appendix A.1: sum (f + b) + 2 sum c + (M - 1)(t_B + r_1). boundaries_s: B-1 of them.
-
-    t_B = max of all f and c, the time between two micro-batches at the last shard's forward pass;
-    r_1 = max of all b and c, the same at the first shard's backward pass.
-    """
-    lag = max(*forward_s, *boundaries_s, 0.0) + max(*backward_s, *boundaries_s, 0.0)
-    once = sum(forward_s) + sum(backward_s) + 2 * sum(boundaries_s)
-    return once + (micro_batches - 1) * lag
-
-
-def synchronisation_s(
-    shard_bytes: float,
-    replicas: int,
-    bytes_per_s: float,
-    alpha_s_per_byte: float = 0.0,
-    beta_s: float = 0.0,
-) -> float:
-    """Section 3.4 corrected: T^D = 2(A - 1)(|p|/(A D) + alpha |p|/A + beta).
-
-    The ring has as many members as the shard has replicas, A, and sends twice around; the paper
-    prints B, its number of shards, and half of the rounds.
-    """
-    return ring_s(shard_bytes, replicas, bytes_per_s, alpha_s_per_byte, beta_s)
 
 
 def iteration_s(pipeline_s: float, synchronisations_s: Sequence[float]) -> float:

@@ -10,17 +10,14 @@ The terms add up to equations 2 and 4, once an epoch.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.planning.choose.in_words import dollars, per_cent, seconds
-from dayfly.planning.choose.store_costs import asked_usd, bytes_usd, sync_s, time_usd
-from dayfly.planning.choose.stores_problem import StoreOption, StorePlan, StoreProblem
-from dayfly.planning.formulas.ce_scaling import steps
-
-Terms = Mapping[str, float]
+from benchmarks.parts.choosing.store_problem import StoreOption, StorePlan, StoreProblem
+from benchmarks.parts.choosing.stores import asked_usd, bytes_usd, sync_s, time_usd
+from benchmarks.parts.papers.formulas.ce_scaling import steps
+from dayfly.planning.choose.front import Terms, difference, dollars, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,25 +42,6 @@ class Beside:
 def beside(problem: StoreProblem, plan: StorePlan) -> tuple[Beside, ...]:
     """The plan's functions over each store, in the problem's order."""
     return tuple(_over(problem, plan, store) for store in problem.stores)
-
-
-def decides(chosen: Terms, other: Terms) -> str | None:
-    """The term that makes most of the difference between two sums; None: there is none."""
-    terms = dict.fromkeys((*chosen, *other))
-    by = {term: other.get(term, 0.0) - chosen.get(term, 0.0) for term in terms}
-    whole = sum(by.values())
-    if math.isclose(sum(chosen.values()), sum(other.values()), rel_tol=1e-9):
-        return None
-    return max(by, key=lambda term: by[term] * math.copysign(1.0, whole))
-
-
-def difference(chosen: Terms, other: Terms) -> str:
-    """Of the other sum from the chosen one, with what makes most of it: `12% more: latency`."""
-    term = decides(chosen, other)
-    if term is None:
-        return "as much"
-    mine, its = sum(chosen.values()), sum(other.values())
-    return f"{per_cent(abs(its - mine), mine)} {'more' if its > mine else 'less'}: {term}"
 
 
 def words(problem: StoreProblem, plan: StorePlan) -> str:

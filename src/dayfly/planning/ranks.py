@@ -1,0 +1,374 @@
+"""A worker in virtual time: its channel, its link, its share of the CPU, and its all-reduces.
+
+Many functions share the way to a store:
+
+    alone                     w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
+    with n functions          w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
+    of the whole store        C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from itertools import pairwise
+from typing import TypedDict
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import wrong_url
+from dayfly.planning.configuration import ITEM_BYTES
+from dayfly.planning.function_times import APART
+from dayfly.planning.profile import Profile, SizeProfile, Transfer
+from dayfly.wire.channels import CHANNELS
+from dayfly.wire.channels.kind import ChannelKind
+from dayfly.wire.codec import CODECS
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.push_pull import serve
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
+from dayfly.wire.processor import Processor
+from dayfly.wire.schedule import (
+    MOST_AT_ONCE,
+    CompiledSchedule,
+    Kind,
+    Op,
+    Schedule,
+    Span,
+    Work,
+    width,
+)
+from dayfly.wire.shaping import IN_FLIGHT, PIECE_S
+from dayfly.wire.streams import Direction, Rank, Shared, Stream
+
+#: Stores of the catalogue, by the scheme of the channel that runs use over them.
+_SCHEMES = {
+    "s3": "s3",
+    "s3-express": "s3",
+    "alibaba-oss": "s3",
+    "azure-storage": "s3",
+    "elasticache": "redis",
+    "dynamodb": "dynamodb",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a run's workers talk through.
+
+    immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
+    channel's `Abilities`. lends: whether contributions are added where they lie, all at the end.
+    shared: what all workers have together. store: whose prices requests have; None: they are free.
+    """
+
+    kind: ChannelKind
+    immediate: bool
+    in_flight: int
+    chunk_bytes: int
+    lends: bool
+    shared: Shared
+    store: StoreFacts | None
+
+    @classmethod
+    def of(cls, profile: Profile) -> Means:
+        """Of a profile's channel. Raises RequestError if it is none that dayfly has."""
+        kind = channel_of(profile.channel)
+        abilities = kind.abilities
+        limited = any(size.rates is not None for size in profile.sizes)
+        return cls(
+            kind=kind,
+            immediate=kind.immediate and not limited,
+            in_flight=in_flight(kind, limited=limited),
+            chunk_bytes=abilities.chunk_bytes,
+            lends=kind.immediate,
+            shared=Shared(cores=profile.shared_cores, store=profile.store),
+            store=None if (named := _priced_as(profile.channel)) is None else _store(named),
+        )
+
+    @property
+    def at_once(self) -> int:
+        """All-reduces that a worker runs at once; see `Engine.at_once`."""
+        return 1 if self.immediate else MOST_AT_ONCE
+
+    @property
+    def direct(self) -> bool:
+        """Whether messages go from worker to worker."""
+        return self.kind.abilities.direct
+
+    def message_bytes(self, sizes: list[SizeProfile]) -> int:
+        """Least bytes of a message between two stages on functions of these sizes."""
+        # Over links that are measured and not limited, runs know of no rates, either.
+        worth = worthwhile_bytes((size.rates for size in sizes), self.kind.abilities.in_flight)
+        return message_bytes(self.chunk_bytes, worth, immediate=self.immediate)
+
+
+def _priced_as(channel: str) -> str | None:
+    """The store of the catalogue whose prices a channel's requests have, by name."""
+    return channel if channel in _SCHEMES else channel_of(channel).priced_as(channel)
+
+
+@cache
+def _store(name: str) -> StoreFacts:
+    return Catalogue().store(name)
+
+
+def in_flight(kind: ChannelKind, *, limited: bool) -> int:
+    """Requests at once, each way. limited: whether the way to the channel has rates of its own, as
+    in `ShapedChannel`."""
+    return IN_FLIGHT if kind.immediate and limited else kind.abilities.in_flight
+
+
+def channel_of(channel: str) -> ChannelKind:
+    """The kind of channel of a URL, or of a store of the catalogue.
+
+    Raises RequestError for what is neither.
+    """
+    scheme = channel.partition("://")[0]
+    kind = CHANNELS.get(_SCHEMES.get(scheme, scheme))
+    if kind is None:
+        known = ", ".join((*CHANNELS, *_SCHEMES))
+        raise wrong_url(
+            "the profile's channel",
+            channel,
+            f"it is not known: give a URL of one, or one of {known}",
+        )
+    return kind
+
+
+@lru_cache(maxsize=256)
+def chain(length: int) -> CompiledSchedule:
+    """So many COMPUTE operations, one after another, whose work is counted from 0."""
+    return CompiledSchedule(
+        Schedule(
+            tuple(
+                Op(Kind.COMPUTE, Span(0, 0), work=Work("part", n), after=(n - 1,) if n else ())
+                for n in range(length)
+            )
+        )
+    )
+
+
+def taking(seconds: Sequence[float]) -> Callable[[Work], float]:
+    """What the operations of a `chain` take."""
+    return lambda work: seconds[work.micro_batch]
+
+
+def processor(size: SizeProfile, rank: int) -> Processor:
+    """A function's share of the CPU; a rank's periods begin at moments of their own."""
+    if size.cpu_cores is None:
+        return Processor()
+    phase_s = size.cpu_period_s * (rank * APART % 1.0)
+    return Processor(size.cpu_cores, size.cpu_period_s, phase_s)
+
+
+def direction(size: SizeProfile, transfer: Transfer) -> Direction:
+    """One direction of a function's way to the store.
+
+    Where nobody measured what a message takes of the CPU, it is what FuncPipe's beta says: while it
+    is under way, computing gets 1/beta of what it had.
+    """
+    cpu_s, cpu_s_per_byte = transfer.cpu_s, transfer.cpu_s_per_byte
+    if not (cpu_s or cpu_s_per_byte) and size.beta.value > 1:
+        lost = (1 - 1 / size.beta.value) * size.speed
+        cpu_s_per_byte = lost / transfer.peak_bytes_per_s.value
+    return Direction(
+        occupied_s=transfer.occupied_s,
+        latency_s=transfer.latency_s.value,
+        piece_s=PIECE_S,
+        cpu_s=cpu_s,
+        cpu_s_per_byte=cpu_s_per_byte,
+    )
+
+
+class Lanes(TypedDict):
+    """How a stream's operations are carried; see `Stream`."""
+
+    in_flight: int
+    alone: bool
+
+
+def limited(size: SizeProfile, means: Means, rank: int, streams: Sequence[Stream]) -> Rank:
+    """A worker on functions of this size."""
+    return Rank(
+        streams=streams,
+        up=direction(size, size.up),
+        down=direction(size, size.down),
+        processor=processor(size, rank),
+        header_bytes=HEADER_BYTES,
+        direct=means.direct,
+        held=True,
+        reduce_s_per_byte=size.reduce_s_per_byte * size.speed,
+        early=not means.lends,
+    )
+
+
+def server(size: SizeProfile, means: Means, members: int, worker: Sequence[Stream]) -> Rank:
+    """The parameter server of these workers: a process of its own, which is not limited. It takes
+    what comes, adds it up and serves it. worker: streams of one of them."""
+    streams = []
+    for one in worker:
+        if one.name is None:
+            continue
+        length = max((op.span.stop for op in one.plan.schedule), default=0)
+        plan = _served(members, length, max(1, means.chunk_bytes // one.itemsize))
+        streams.append(
+            Stream(
+                plan=plan,
+                name=one.name,
+                member=members,
+                members=members + 1,
+                itemsize=one.itemsize,
+                in_flight=len(plan.schedule),
+            )
+        )
+    at_once = Direction(occupied_s=lambda nbytes: 0.0)
+    return Rank(
+        streams=streams,
+        up=at_once,
+        down=at_once,
+        reduce_s_per_byte=size.reduce_s_per_byte * size.speed,
+        early=True,
+    )
+
+
+def all_reduce(
+    algorithm: str,
+    aggregators: int | None,
+    member: int,
+    members: int,
+    length: int,
+    means: Means,
+    *,
+    name: Hashable,
+    after: tuple[tuple[int, int | None], ...],
+    pool: str,
+    codec: str = "none",
+    itemsize: int = ITEM_BYTES,
+    group: bool = False,
+    begin_s: float = 0.0,
+) -> Stream:
+    """One all-reduce of a buffer of `length` elements, as an engine runs it.
+
+    begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
+    sent.
+    """
+    chunk = max(1, means.chunk_bytes // itemsize)
+    plan = _planned(algorithm, aggregators, member, members, length, chunk)
+    served = algorithm == "push-pull" and members > 1
+    return Stream(
+        plan=plan,
+        name=name,
+        member=member,
+        members=members + served,
+        group=group,
+        itemsize=itemsize,
+        travelling=None if codec == "none" else partial(travelling_bytes, codec),
+        after=after,
+        pool=pool,
+        at_once=means.at_once,
+        begin_s=begin_s if members > 1 else 0.0,
+        **alone_or_side_by_side(means, plan, itemsize),
+    )
+
+
+def alone_or_side_by_side(means: Means, plan: CompiledSchedule, itemsize: int) -> Lanes:
+    """How an execution carries a schedule over this channel."""
+    largest = max((len(op.span) for op in plan.schedule if op.name is not None), default=0)
+    return {
+        "in_flight": width(means.in_flight, means.chunk_bytes, itemsize * largest),
+        "alone": means.immediate,
+    }
+
+
+@lru_cache(maxsize=4096)
+def _planned(
+    algorithm: str, aggregators: int | None, member: int, members: int, length: int, chunk: int
+) -> CompiledSchedule:
+    how = collective(algorithm, aggregators, members)
+    return CompiledSchedule(how.schedule(member, members, length, chunk=chunk))
+
+
+@lru_cache(maxsize=256)
+def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
+    return CompiledSchedule(serve(members, length, chunk=chunk))
+
+
+def travelling_bytes(codec: str, length: int) -> int:
+    """Bytes that travel for so many elements in this form."""
+    dtype, shape = CODECS[codec]().form(length)
+    return dtype.itemsize * shape[0]
+
+
+def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) -> float:
+    """Which part of its bandwidth a function has left when so many run.
+
+    decline: (functions, part), rising in functions. Linear between two of them; all of it below
+    the first, and beyond the last as much as there.
+    """
+    if not decline or functions < decline[0][0]:
+        return 1.0
+    for (low, at_low), (high, at_high) in pairwise(decline):
+        if functions <= high:
+            return at_low + (at_high - at_low) * (functions - low) / (high - low)
+    return decline[-1][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One direction of a way.
+
+    part: of its rate that is left. store_bytes_per_s: of all functions together, infinite if
+    nothing limits them. speed: CPU seconds a second of the function. in_flight: messages at once.
+    """
+
+    direction: Direction
+    part: float = 1.0
+    store_bytes_per_s: float = math.inf
+    speed: float = 1.0
+    in_flight: int = 1
+
+    @property
+    def latency_s(self) -> float:
+        """Of a message."""
+        return self.direction.latency_s
+
+    def occupied_s(self, nbytes: float, at_once: float = 1.0) -> float:
+        """How long a message of a row of them keeps the line busy, when so many functions carry.
+
+        As long as its bytes take, or its work for the CPU, or its latency, of which as many pass
+        beside each other as are in flight; whichever is longest.
+        """
+        if not nbytes:
+            return 0.0
+        way, whole = self.direction, HEADER_BYTES + nbytes
+        carried_s = max(way.occupied_s(whole) / self.part, whole * at_once / self.store_bytes_per_s)
+        of_cpu_s = (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed
+        return max(carried_s, of_cpu_s, way.latency_s / self.in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Both directions of functions of one size."""
+
+    up: Line
+    down: Line
+
+    @classmethod
+    def of(
+        cls, size: SizeProfile, means: Means, part: float = 1.0, store: float | None = None
+    ) -> Way:
+        """Of functions of this size, with so much of their bandwidth left, at a store of so many
+        bytes a second; None: it is not limited."""
+        up, down = (
+            Line(
+                direction=direction(size, transfer),
+                part=part,
+                store_bytes_per_s=math.inf if store is None else store,
+                speed=size.speed,
+                in_flight=means.in_flight,
+            )
+            for transfer in (size.up, size.down)
+        )
+        return cls(up, down)
