@@ -10,8 +10,8 @@ import torch
 
 from dayfly.wire.buffers import Buffer, JoinedBuffer
 from dayfly.wire.codecs import Bf16
-from dayfly.wire.collectives import WITH_A_PEER
 from dayfly.wire.collectives.conformance_world import SOON_S, World, same_bits, world
+from dayfly.wire.collectives.reduce_scatter import reduce
 from dayfly.wire.schedule import split
 from dayfly.wire.summation import ADD, Fold
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
@@ -71,7 +71,7 @@ def test_a_reduce_folds_into_pieces(fold: Fold, dtype: torch.dtype) -> None:
     terms = inputs(size, dtype)
     spans = split(LENGTH, size)
     tensors = [[term[span.start : span.stop].clone() for span in spans] for term in terms]
-    made = WITH_A_PEER["reduce"](root)
+    made = reduce(root)
     with world(ALGORITHMS[0].of(size), size) as here, ThreadPoolExecutor(size) as pool:
         calls = [
             pool.submit(

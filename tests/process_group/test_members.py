@@ -12,7 +12,7 @@ import torch
 from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
-from dayfly.wire.channels.group import MembersChannel, RoomyChannel, group_name
+from dayfly.wire.channels.group import MembersChannel, group_name
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header, as_bytes
@@ -28,9 +28,9 @@ def world(tmp_path: Path) -> Iterator[Channel]:
         yield channel
 
 
-def view(world: Channel, ranks: list[int], timeout_s: float = 60.0) -> RoomyChannel:
+def view(world: Channel, ranks: list[int], timeout_s: float = 60.0) -> MembersChannel:
     name = group_name("0", ranks, 1)
-    return RoomyChannel(
+    return MembersChannel(
         world, name, ranks, 0, whole_world=False, timeout_s=timeout_s, check=lambda: None
     )
 
@@ -78,7 +78,7 @@ def test_what_waits_is_the_groups_own(world: Channel) -> None:
     assert group.waiting(EVERYONE) == [to_all]
 
 
-def filled(world: Channel, group: RoomyChannel) -> list[Key]:
+def filled(world: Channel, group: MembersChannel) -> list[Key]:
     """As many messages as there is room for."""
     value = torch.zeros(2**16, dtype=torch.uint8)
     keys = []
@@ -104,7 +104,7 @@ def test_no_room_for_too_long_is_an_error(world: Channel) -> None:
 def test_a_put_waits_for_room(world: Channel) -> None:
     keys = filled(world, view(world, [0, 1], timeout_s=0.0))
     asked = threading.Event()
-    group = RoomyChannel(
+    group = MembersChannel(
         world,
         group_name("0", [0, 1], 1),
         [0, 1],

@@ -19,6 +19,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext, Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -95,33 +96,34 @@ class Authenticator:
         return hmac.digest(self._token, text.encode(), hashlib.sha256)
 
 
+@dataclass(slots=True)
 class Checking:
-    """The AES-GMAC of one message, whose payload comes in pieces. `Authenticator` makes it."""
+    """The AES-GMAC of one message, whose payload comes in pieces. `Authenticator` makes it.
 
-    def __init__(
-        self,
-        key: Key,
-        before: bytes,
-        nonce: bytes,
-        size: int,
-        sent: bytes,
-        one_call: AESGCM,
-        in_pieces: algorithms.AES,
-    ) -> None:
-        self._key = key
-        self._before = before
-        self._nonce = nonce
-        self._size = size
-        self._sent = sent
-        self._one_call = one_call
-        self._in_pieces = in_pieces
-        self._tag: bytes | None = None
-        self._context: AEADEncryptionContext | None = None
+    Attributes:
+        key: of the message.
+        before: bytes that are authenticated before the payload.
+        nonce: of the message.
+        size: bytes of the payload.
+        sent: the AES-GMAC that came with the message.
+        one_call: cipher of a payload that comes in one small piece.
+        in_pieces: cipher of another one.
+    """
+
+    key: Key
+    before: bytes
+    nonce: bytes
+    size: int
+    sent: bytes
+    one_call: AESGCM
+    in_pieces: algorithms.AES
+    _tag: bytes | None = None
+    _context: AEADEncryptionContext | None = None
 
     def update(self, piece: memoryview) -> None:
         """Go on with the next bytes of the payload."""
-        if piece.nbytes == self._size <= _SMALL_BYTES:
-            self._tag = self._one_call.encrypt(self._nonce, b"", self._before + piece)
+        if piece.nbytes == self.size <= _SMALL_BYTES:
+            self._tag = self.one_call.encrypt(self.nonce, b"", self.before + piece)
             return
         context = self._begun()
         for start in range(0, piece.nbytes, _PIECE_BYTES):
@@ -137,14 +139,14 @@ class Checking:
 
     def finish(self) -> None:
         """Raise Forged unless the message is what one of this run sent under this key."""
-        if not hmac.compare_digest(self.tag(), self._sent):
+        if not hmac.compare_digest(self.tag(), self.sent):
             raise Forged(
-                f"{self._key}: the message is not authentic: it was altered, or put by somebody "
+                f"{self.key}: the message is not authentic: it was altered, or put by somebody "
                 "who is none of this run and generation, or under another key"
             )
 
     def _begun(self) -> AEADEncryptionContext:
         if self._context is None:
-            self._context = Cipher(self._in_pieces, modes.GCM(self._nonce)).encryptor()
-            self._context.authenticate_additional_data(self._before)
+            self._context = Cipher(self.in_pieces, modes.GCM(self.nonce)).encryptor()
+            self._context.authenticate_additional_data(self.before)
         return self._context

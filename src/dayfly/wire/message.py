@@ -156,10 +156,23 @@ class Opening:
     key: Key
     by: Authenticator
 
-    def begin(self, raw: bytes | bytearray, expected: Header) -> Checking:
-        """The check of the payload that follows a header. Raises WireError for another header."""
+    def begin(
+        self, raw: bytes | bytearray, expected: Header, whole_bytes: int | None = None
+    ) -> Checking:
+        """Returns the check of the payload that follows a header.
+
+        Args:
+            raw: the header, as far as it came.
+            expected: the header that the reader expects.
+            whole_bytes: of header and payload, where that is known.
+
+        Raises:
+            WireError: it is another header, or the payload has another size.
+        """
         size = expected.nbytes
         check_header(raw, expected, expected.covered(size))
+        if whole_bytes not in (None, HEADER_BYTES + size):
+            raise WireError(f"expected {expected}, found {whole_bytes - HEADER_BYTES} bytes of it")
         return self.by.checking(self.key, raw, size)
 
     def plain(self, raw: bytes) -> bytes:
@@ -247,7 +260,7 @@ def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> 
             head, rest = head + bytes(piece[:missing]), piece[missing:]
             if len(head) < HEADER_BYTES:
                 continue
-            checking = _begin(head, incoming.size, expected, opening)
+            checking = opening.begin(head, expected, incoming.size)
         if rest.nbytes:
             if done + rest.nbytes > size:
                 raise WireError(f"expected {expected}, found more bytes than that")
@@ -255,20 +268,7 @@ def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> 
             ctypes.memmove(target + done, np.frombuffer(rest, np.uint8).ctypes.data, rest.nbytes)
             done += rest.nbytes
     if checking is None:
-        checking = _begin(head, incoming.size, expected, opening)
+        checking = opening.begin(head, expected, incoming.size)
     if done != size:
         raise WireError(f"expected {expected}, found {done} bytes of it")
     checking.finish()
-
-
-def receive_bytes(incoming: Incoming, opening: Opening) -> bytes:
-    """Read a message of dtype uint8 and one dimension, whatever its size. Raises WireError."""
-    return opening.plain(b"".join(incoming.pieces))
-
-
-def _begin(head: bytes, size: int, expected: Header, opening: Opening) -> Checking:
-    """Raise WireError unless the header, as far as it came, is of the message that is expected."""
-    checking = opening.begin(head, expected)
-    if size != HEADER_BYTES + expected.nbytes:
-        raise WireError(f"expected {expected}, found {size - HEADER_BYTES} bytes of it")
-    return checking

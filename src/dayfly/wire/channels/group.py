@@ -3,8 +3,8 @@
     member 1 of a group of ranks 2, 5     all-reduce-part of step 7 from 1 to 0
     the channel                           g4c1d09a2-all-reduce-part of step 7 from 5 to 2
 
-Members of a process group may leave (`MembersChannel`), and their puts wait for room
-(`RoomyChannel`).
+Members of a process group may leave, and the puts of its collectives wait for room
+(`MembersChannel`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,14 @@ def group_name(name: str, ranks: Sequence[int], incarnation: int) -> str:
 
 
 class MembersChannel(GroupChannel):
-    """The channel of a group of processes, any of which may leave; see `GroupChannel`."""
+    """The channel of a group of processes, any of which may leave; see `GroupChannel`.
+
+    Args:
+        world, name, ranks, member, whole_world: as of `GroupChannel`.
+        check: called while a put waits for room, as those of collectives do, whose lanes are read
+            each by itself; may raise. None: a put does not wait, and raises NoRoom.
+        timeout_s: longest wait for room.
+    """
 
     def __init__(
         self,
@@ -168,10 +175,32 @@ class MembersChannel(GroupChannel):
         member: int,
         *,
         whole_world: bool,
+        check: Callable[[], None] | None = None,
+        timeout_s: float = 0.0,
     ) -> None:
         super().__init__(world, name, ranks, member, whole_world=whole_world)
+        self._check = check
+        self._timeout_s = timeout_s
         self._gone: set[int] = set()
         self._looks: dict[int, tuple[float, float]] = {}
+
+    def _put(self, there: Key, header: Header, payload: memoryview) -> bool:
+        began, pause_s = time.monotonic(), 0.001
+        while True:
+            try:
+                return super()._put(there, header, payload)
+            except NoRoom as error:
+                if self._check is None:
+                    raise
+                self._check()
+                if time.monotonic() - began > self._timeout_s:
+                    named = str(there).replace(self._prefix, "")
+                    raise WireError(
+                        f"{named}: no room came within {self._timeout_s:g} s, as the members do "
+                        f"not read what was sent before, or it is too little: {error}"
+                    ) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_FOR_ROOM_S)
 
     def _read(self, key: Key, read: Callable[[], Result]) -> Result:
         """Raises WireError if the source has left without sending the message."""
@@ -198,42 +227,3 @@ class MembersChannel(GroupChannel):
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             due = now + pause_s
         self._looks[source] = due, pause_s
-
-
-class RoomyChannel(MembersChannel):
-    """The same for collectives, whose puts wait for room: members read each lane by itself.
-
-    Letters wait for themselves, as they are read in their order. timeout_s: the longest wait.
-    check: called while it waits; may raise.
-    """
-
-    def __init__(
-        self,
-        world: Channel,
-        name: str,
-        ranks: Sequence[int],
-        member: int,
-        *,
-        whole_world: bool,
-        timeout_s: float,
-        check: Callable[[], None],
-    ) -> None:
-        super().__init__(world, name, ranks, member, whole_world=whole_world)
-        self._timeout_s = timeout_s
-        self._check = check
-
-    def _put(self, there: Key, header: Header, payload: memoryview) -> bool:
-        began, pause_s = time.monotonic(), 0.001
-        while True:
-            try:
-                return super()._put(there, header, payload)
-            except NoRoom as error:
-                self._check()
-                if time.monotonic() - began > self._timeout_s:
-                    named = str(there).replace(self._prefix, "")
-                    raise WireError(
-                        f"{named}: no room came within {self._timeout_s:g} s, as the members do "
-                        f"not read what was sent before, or it is too little: {error}"
-                    ) from error
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LOOK_FOR_ROOM_S)

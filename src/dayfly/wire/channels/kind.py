@@ -29,7 +29,6 @@ class Abilities:
 
     Args:
         largest_bytes: largest payload of a message; None: any.
-        create_once: the first put of a key wins, whoever else puts it at the same time.
         blocks: a get waits at the store; else it polls, and each time is a request.
         replays: messages can be read again until they are dropped or trimmed, also by a worker that
             starts again.
@@ -45,7 +44,6 @@ class Abilities:
     """
 
     largest_bytes: int | None = None
-    create_once: bool = True
     blocks: bool = True
     replays: bool = True
     sums: bool = False

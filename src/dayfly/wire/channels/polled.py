@@ -35,7 +35,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.channels.patience import Patience, Turns
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key, party_name
-from dayfly.wire.message import Header, Incoming, Opening, receive_bytes, receive_tensor
+from dayfly.wire.message import Header, Incoming, Opening, receive_tensor
 from dayfly.wire.outages import Backoff, Outage, Trouble
 
 
@@ -209,7 +209,9 @@ class PolledChannel(Channel):
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         opening = Opening(key, self._by)
-        return self._receive(key, timeout_s, lambda incoming: receive_bytes(incoming, opening))[0]
+        return self._receive(
+            key, timeout_s, lambda incoming: opening.plain(b"".join(incoming.pieces))
+        )[0]
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         wanted = list(dict.fromkeys(keys))

@@ -9,27 +9,20 @@ entry point of another package, whose value is a `Collective`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dayfly.errors import RequestError
 from dayfly.registry import Registry
-from dayfly.wire.collectives.base import Collective, MakeOther
-from dayfly.wire.collectives.exchange import all_to_all, broadcast, recv, send
-from dayfly.wire.collectives.k_reduce import ALL_REDUCE, SCATTER_REDUCE, barrier, k_reduce
+from dayfly.wire.collectives.base import Collective
+from dayfly.wire.collectives.k_reduce import ALL_REDUCE, SCATTER_REDUCE, k_reduce
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.push_pull import PUSH_PULL
-from dayfly.wire.collectives.reduce_scatter import all_gather, reduce, reduce_scatter
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.schedule import MOST_CHUNKS
 
 __all__ = [
     "COLLECTIVES",
     "K_REDUCE",
-    "OTHERS",
-    "WITH_A_PEER",
     "Collective",
-    "MakeOther",
     "collective",
     "default_collective",
     "most_chunks",
@@ -52,23 +45,6 @@ COLLECTIVES: Registry[Collective] = Registry(
 
 #: The one that also takes a number of aggregators; see `collective`.
 K_REDUCE = "k-reduce"
-
-
-#: What else ranks do together, by the names of torch.distributed.
-OTHERS: dict[str, MakeOther] = {
-    "reduce-scatter": reduce_scatter,
-    "all-gather": all_gather,
-    "all-to-all": all_to_all,
-    "barrier": barrier,
-}
-
-#: Those that are made with another rank: the root; to whom; from whom.
-WITH_A_PEER: dict[str, Callable[[int], MakeOther]] = {
-    "broadcast": broadcast,
-    "send": send,
-    "recv": recv,
-    "reduce": reduce,
-}
 
 
 def names() -> tuple[str, ...]:

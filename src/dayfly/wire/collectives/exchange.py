@@ -34,7 +34,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from dayfly.wire.collectives.base import MakeOther
-from dayfly.wire.collectives.reduce_scatter import reduce_scatter_s
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -44,7 +43,6 @@ from dayfly.wire.schedule import (
     Span,
     check_rank,
     chunks,
-    split,
 )
 
 
@@ -88,21 +86,6 @@ def exchange(
     return draft.schedule()
 
 
-def all_to_all(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:
-    """Block j of the first half goes to rank j, and what comes from there to block j of the second.
-
-    length: of 2n equal blocks; ValueError if it is not. Own blocks are left alone.
-    """
-    check_rank(rank, world_size)
-    if length % (2 * world_size):
-        raise ValueError(f"{length} elements are not twice {world_size} equal blocks")
-    blocks = dict(enumerate(split(length, 2 * world_size)))
-    peers = [peer for peer in range(world_size) if peer != rank]
-    sends = {peer: blocks[peer] for peer in peers}
-    receives = {peer: blocks[world_size + peer] for peer in peers}
-    return exchange(rank, world_size, sends, receives, chunk=chunk)
-
-
 def _check_apart(sends: Mapping[int, Span], receives: Mapping[int, Span]) -> None:
     """What is sent may be sent to several; what is received has its own place."""
     spans = [(span.start, span.stop, True) for span in receives.values() if len(span)]
@@ -112,57 +95,6 @@ def _check_apart(sends: Mapping[int, Span], receives: Mapping[int, Span]) -> Non
         if start < max(furthest[True], furthest[False] if received else 0):
             raise ValueError(f"what is received would be written over elements {start} to {stop}")
         furthest[received] = max(furthest[received], stop)
-
-
-def exchange_s(
-    size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds of `all_to_all`: those of `reduce_scatter_s`.
-
-    size_bytes: of n equal blocks. The downlink is busy from the first message on.
-    """
-    return reduce_scatter_s(size_bytes, world_size, count, bytes_per_s, latency_s)
-
-
-def send(to: int) -> MakeOther:
-    """What the sender does to send its buffer to this rank."""
-    return partial(_send, to=to)
-
-
-def recv(source: int) -> MakeOther:
-    """What the receiver does to receive into its buffer what this rank sends."""
-    return partial(_recv, source=source)
-
-
-def _send(rank: int, world_size: int, length: int, *, chunk: int = 1, to: int) -> Schedule:
-    _check_parties(rank, to, world_size)
-    draft = Draft()
-    for c, span in enumerate(chunks(Span(0, length), chunk)):
-        draft.add(Op(Kind.PUT, span, Name(f"chunk-{c}", rank, to)))
-    return draft.schedule()
-
-
-def _recv(rank: int, world_size: int, length: int, *, chunk: int = 1, source: int) -> Schedule:
-    _check_parties(rank, source, world_size)
-    draft, names = Draft(), []
-    read: list[int] = []
-    for c, span in enumerate(chunks(Span(0, length), chunk)):
-        names.append(Name(f"chunk-{c}", source, rank))
-        read.append(draft.add(Op(Kind.GET, span, names[-1])))
-    draft.add(Op(Kind.DROP, Span(0, 0), terms=tuple(names), after=tuple(read)))
-    return draft.schedule()
-
-
-def _check_parties(rank: int, peer: int, world_size: int) -> None:
-    check_rank(rank, world_size)
-    check_rank(peer, world_size)
-    if rank == peer:
-        raise ValueError(f"rank {rank} to itself")
-
-
-def send_s(size_bytes: float, chunk_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """Seconds until it is received: s/w + q + 2 t_lat, as `broadcast_s`."""
-    return (size_bytes + chunk_bytes) / bytes_per_s + 2 * latency_s
 
 
 def broadcast(root: int) -> MakeOther:
@@ -179,17 +111,6 @@ def _broadcast(rank: int, world_size: int, length: int, *, chunk: int = 1, root:
         for c, span in enumerate(chunks(Span(0, length), chunk)):
             draft.add(Op(kind, span, Name(f"chunk-{c}", root)))
     return draft.schedule()
-
-
-def broadcast_s(
-    size_bytes: float, chunk_bytes: float, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds: s/w + q + 2 t_lat, for any number of ranks above one.
-
-    s = size_bytes, w = bytes_per_s each way, q = chunk_bytes / w, t_lat = latency_s. Exact in
-    virtual time if the chunks are equal.
-    """
-    return (size_bytes + chunk_bytes) / bytes_per_s + 2 * latency_s
 
 
 def hand_in(rank: int, root: int, length: int, *, chunk: int = 1) -> Schedule:

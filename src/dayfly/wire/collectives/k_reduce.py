@@ -177,18 +177,6 @@ def at_everyone(rank: int, world_size: int, length: int, *, chunk: int = 1) -> S
     return draft.schedule()
 
 
-def at_everyone_s(
-    size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds: n s/w + 2 t_lat.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s. Exact in virtual
-    time: all terms are there at once, and the downlink carries n - 1 of them.
-    """
-    n = world_size
-    return n * size_bytes / bytes_per_s + 2 * latency_s if n > 1 else 0.0
-
-
 def barrier(rank: int, world_size: int, length: int = 0, *, chunk: int = 1) -> Schedule:
     """What `rank` does; see `MakeOther`. The buffer is left alone."""
     return reduce_at(rank, world_size, 0, aggregators=1)

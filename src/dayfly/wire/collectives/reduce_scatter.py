@@ -69,19 +69,6 @@ def reduce_scatter(rank: int, world_size: int, length: int, *, chunk: int = 1) -
     return draft.schedule()
 
 
-def reduce_scatter_s(
-    size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds: (n-1)/n s/w + q + 2 t_lat, q = s/(n count w) the time of one of `count` chunks.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s. Exact in virtual
-    time if the chunks are equal: the downlink is busy from the first contribution on.
-    """
-    n = world_size
-    q = size_bytes / (n * count) / bytes_per_s
-    return (n - 1) / n * size_bytes / bytes_per_s + q + 2 * latency_s if n > 1 else 0.0
-
-
 def all_gather(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:
     """What `rank` does; see `MakeOther`."""
     check_rank(rank, world_size)
@@ -96,13 +83,6 @@ def all_gather(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Sc
             if c < len(pieces[owner]):
                 draft.add(Op(Kind.GET, pieces[owner][c], Name(f"block-{c}", owner)))
     return draft.schedule()
-
-
-def all_gather_s(
-    size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds: those of `reduce_scatter_s`; the downlink is busy from the first message on."""
-    return reduce_scatter_s(size_bytes, world_size, count, bytes_per_s, latency_s)
 
 
 def reduce(root: int) -> MakeOther:
@@ -141,21 +121,3 @@ def _reduce(rank: int, world_size: int, length: int, *, chunk: int = 1, root: in
                 read.append(draft.add(Op(Kind.GET, span, names[-1], after=(sent[span],))))
     draft.add(Op(Kind.DROP, Span(0, 0), terms=tuple(names), after=tuple(read)))
     return draft.schedule()
-
-
-def reduce_s(
-    size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds: d + max(d, n q + 2 t_lat) + q + 2 t_lat, d = (n-1)/n s/w.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s, q = s/(n count w)
-    the time of one of `count` chunks. Exact in virtual time if the chunks are equal: the root's
-    downlink carries contributions and then sums, d each; the first sum is there once its owner has
-    sent its contributions, d, and has got all n-1 to its first chunk.
-    """
-    n = world_size
-    if n == 1:
-        return 0.0
-    q = size_bytes / (n * count) / bytes_per_s
-    d = (n - 1) / n * size_bytes / bytes_per_s
-    return d + max(d, n * q + 2 * latency_s) + q + 2 * latency_s

@@ -23,15 +23,11 @@ from dayfly.errors import WireError
 from dayfly.threads import Failed, guarded, start_thread
 from dayfly.wire.buffers import Buffer, JoinedBuffer
 from dayfly.wire.channels.base import Messages
-from dayfly.wire.collectives import (
-    COLLECTIVES,
-    OTHERS,
-    WITH_A_PEER,
-    collective,
-    default_collective,
-)
-from dayfly.wire.collectives.exchange import exchange
-from dayfly.wire.collectives.k_reduce import at_everyone
+from dayfly.wire.collectives import COLLECTIVES, collective, default_collective
+from dayfly.wire.collectives.base import MakeOther
+from dayfly.wire.collectives.exchange import broadcast, exchange
+from dayfly.wire.collectives.k_reduce import at_everyone, barrier
+from dayfly.wire.collectives.reduce_scatter import all_gather, reduce, reduce_scatter
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key
 from dayfly.wire.keys import EVERYONE, Key
@@ -181,42 +177,27 @@ class Collectives(Closing):
         algorithm = self._usual if fold is ADD else self._otherwise
         few = (self._size - 1) * flat_P.nbytes <= _FEW_BYTES and not algorithm.server
         make = at_everyone if few else algorithm.schedule
-        self._run(
-            number,
-            "all-reduce",
-            flat_P,
-            (fold is ADD,),
-            lambda chunk: make(self._rank, self._size, len(flat_P), chunk=chunk),
-            fold,
-        )
+        self._run(number, "all-reduce", flat_P, make, (fold is ADD,), fold)
 
     def reduce(self, flat_P: torch.Tensor, number: int, fold: Fold, root: int) -> None:
         """Reduce (P,) to the root; what others have in theirs is not defined afterwards."""
-        self._with_a_peer("reduce", flat_P, number, root, fold)
+        self._run(number, "reduce", flat_P, reduce(root), (root,), fold)
 
     def broadcast(self, flat_P: torch.Tensor, number: int, root: int) -> None:
         """Everyone gets the root's (P,). The members do not meet."""
-        self._with_a_peer("broadcast", flat_P, number, root, ADD, meet=False)
+        self._run(number, "broadcast", flat_P, broadcast(root), (root,), meet=False)
 
     def reduce_scatter(self, blocks: JoinedBuffer, number: int, fold: Fold) -> None:
         """Reduce `size` equal blocks; this member's own is the result, others stay as they were."""
-        self._other("reduce-scatter", blocks, number, fold)
+        self._run(number, "reduce-scatter", blocks, reduce_scatter, fold=fold)
 
     def all_gather(self, blocks: Buffer, number: int) -> None:
         """Of `size` equal blocks, this member has its own, and gets the others."""
-        self._other("all-gather", blocks, number, ADD)
+        self._run(number, "all-gather", blocks, all_gather)
 
     def barrier(self, number: int, name: str = "barrier") -> None:
         """Nobody is through before all have come."""
-        nothing = torch.empty(0, dtype=torch.uint8)
-        self._run(
-            number,
-            name,
-            nothing,
-            (),
-            lambda chunk: OTHERS["barrier"](self._rank, self._size, 0, chunk=chunk),
-            ADD,
-        )
+        self._run(number, name, torch.empty(0, dtype=torch.uint8), barrier)
 
     def exchange(
         self,
@@ -229,15 +210,12 @@ class Collectives(Closing):
         meet: bool,
     ) -> None:
         """Send pieces to members, and get others from them. meet: whether from all of them."""
-        self._run(
-            number,
-            name,
-            pieces,
-            (*sends.items(), None, *receives.items()),
-            lambda chunk: exchange(self._rank, self._size, sends, receives, chunk=chunk),
-            ADD,
-            meet=meet,
-        )
+
+        def make(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:
+            return exchange(rank, world_size, sends, receives, chunk=chunk)
+
+        form = (*sends.items(), None, *receives.items())
+        self._run(number, name, pieces, make, form, meet=meet)
 
     @property
     def left(self) -> list[Key]:
@@ -253,51 +231,27 @@ class Collectives(Closing):
         """End the engine's threads; nothing may be under way."""
         self._engine.close()
 
-    def _with_a_peer(
-        self,
-        name: str,
-        flat_P: torch.Tensor,
-        number: int,
-        peer: int,
-        fold: Fold,
-        *,
-        meet: bool = True,
-    ) -> None:
-        make = WITH_A_PEER[name](peer)
-        self._run(
-            number,
-            name,
-            flat_P,
-            (peer,),
-            lambda chunk: make(self._rank, self._size, len(flat_P), chunk=chunk),
-            fold,
-            meet=meet,
-        )
-
-    def _other(self, name: str, buffer: Buffer, number: int, fold: Fold) -> None:
-        self._run(
-            number,
-            name,
-            buffer,
-            (),
-            lambda chunk: OTHERS[name](self._rank, self._size, buffer.numel(), chunk=chunk),
-            fold,
-        )
-
     def _run(
         self,
         number: int,
         name: str,
         buffer: Buffer,
-        form: tuple[object, ...],
-        make: Callable[[int], Schedule],
-        fold: Fold,
+        make: MakeOther,
+        form: tuple[object, ...] = (),
+        fold: Fold = ADD,
         *,
         meet: bool = True,
     ) -> None:
-        """Run a schedule. form: what it depends on beside the buffer's size.
+        """Run the schedule that `make` makes.
 
-        meet: whether it is over only once all members have begun it.
+        Args:
+            number: of the collective, see `Order`.
+            name: of its messages.
+            buffer: to run it on.
+            make: makes it.
+            form: what it depends on beside the buffer's size.
+            fold: how two terms become one.
+            meet: whether it is over only once all members have begun it.
         """
         prepared = self._prepared((name, buffer.numel(), buffer.itemsize, *form), buffer, make)
         now = time.monotonic()
@@ -314,16 +268,16 @@ class Collectives(Closing):
             left.clear()
         left += [message_key(number, name, one) for one in prepared.left]
 
-    def _prepared(
-        self, form: tuple[object, ...], buffer: Buffer, make: Callable[[int], Schedule]
-    ) -> _Prepared:
+    def _prepared(self, form: tuple[object, ...], buffer: Buffer, make: MakeOther) -> _Prepared:
         with self._lock:
             prepared = self._plans.get(form)
         if prepared is None:
             # In memory chunks would be work, and gain nothing.
             whole = self._channel.immediate
             wanted = self._channel.abilities.chunk_bytes // buffer.itemsize
-            schedule = make(buffer.numel() + 1 if whole else max(1, wanted))
+            length = buffer.numel()
+            chunk = length + 1 if whole else max(1, wanted)
+            schedule = make(self._rank, self._size, length, chunk=chunk)
             left = tuple(
                 op.name
                 for op in schedule

@@ -15,7 +15,7 @@ import torch
 
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.group import MembersChannel, RoomyChannel, group_name
+from dayfly.wire.channels.group import MembersChannel, group_name
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.process_group.collectives import SETTLE, Collectives, Order
 from dayfly.wire.process_group.operations import DayflyWork, Staged
@@ -58,7 +58,7 @@ class Member:
         self._members = "" if whole_world else f" (ranks {', '.join(map(str, ranks))} of the world)"
         self._failure: BaseException | None = None
         short = group_name(name, ranks, incarnation)
-        channel = self._channel = RoomyChannel(
+        channel = self._channel = MembersChannel(
             world,
             short,
             ranks,

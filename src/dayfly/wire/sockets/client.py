@@ -15,7 +15,6 @@ import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WaitTimeout, WireError, named
-from dayfly.wire.authentication import Checking
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.message import Header, Opening, as_bytes
 from dayfly.wire.sockets import protocol
@@ -263,7 +262,7 @@ def into_tensor(opening: Opening, into: torch.Tensor) -> Take[None]:
     def take(connection: socket.socket, length: int) -> None:
         head = bytearray(min(length, HEADER_BYTES))
         protocol.receive(connection, memoryview(head))
-        checking = _begin(head, length, expected, opening)
+        checking = opening.begin(head, expected, length)
         for start in range(0, target.nbytes, _RECEIVED_BYTES):
             piece = target[start : start + _RECEIVED_BYTES]
             protocol.receive(connection, piece)
@@ -287,7 +286,7 @@ def copy_into_tensor(opening: Opening, blob: memoryview, into: torch.Tensor) -> 
     expected = Header(opening.key.operation, into.dtype, tuple(into.shape))
     try:
         head = bytearray(blob[:HEADER_BYTES])
-        checking = _begin(head, blob.nbytes, expected, opening)
+        checking = opening.begin(head, expected, blob.nbytes)
         checking.update(blob[HEADER_BYTES:])
         checking.finish()
     except WireError as error:
@@ -324,10 +323,3 @@ def _naming(key: Key, take: Take[Result]) -> Take[Result]:
             raise named(key, error) from error
 
     return taken
-
-
-def _begin(head: bytearray, length: int, expected: Header, opening: Opening) -> Checking:
-    checking = opening.begin(head, expected)
-    if length != HEADER_BYTES + expected.nbytes:
-        raise WireError(f"expected {expected}, found it cut short")
-    return checking
