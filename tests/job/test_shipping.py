@@ -253,20 +253,20 @@ def test_what_is_shipped_and_what_is_not(code: Path, tmp_path: Path) -> None:
         path.write_bytes(name.encode())
     (code / "link").symlink_to(tmp_path)
     (code / "linked.py").symlink_to("/etc/hostname")
-    with zipfile.ZipFile(BytesIO(shipping._zipped(code))) as archive:
+    with zipfile.ZipFile(BytesIO(shipping._zipped(code, set(), print))) as archive:
         assert sorted(archive.namelist()) == sorted([*wanted, "train.py", "linked.py"])
         assert archive.read("package/data/x.bin") == b"package/data/x.bin"
 
 
 def test_equal_files_have_equal_digests(code: Path, tmp_path: Path) -> None:
-    first = shipping._zipped(code)
+    first = shipping._zipped(code, set(), print)
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in sorted(code.iterdir(), reverse=True):  # in another order, at another time
         (copy / path.name).write_bytes(path.read_bytes())
-    assert shipping._zipped(copy) == first
+    assert shipping._zipped(copy, set(), print) == first
     (copy / "labels.txt").write_text("a b d\n")
-    assert shipping._zipped(copy) != first
+    assert shipping._zipped(copy, set(), print) != first
 
 
 @pytest.mark.parametrize("limit", ["LARGEST_CODE_BYTES", "_MOST_FILES"])
@@ -276,7 +276,7 @@ def test_a_directory_that_is_too_large_is_refused(
     (code / "big.bin").write_bytes(bytes(3 << 20))
     monkeypatch.setattr(shipping, limit, {"LARGEST_CODE_BYTES": 2 << 20, "_MOST_FILES": 4}[limit])
     with pytest.raises(RequestError, match=r"more than .* \(such as .*\): put the job in a direct"):
-        shipping._zipped(code)
+        shipping._zipped(code, set(), print)
 
 
 def test_a_job_that_cannot_be_sent_is_refused(store: FileStore, tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ def test_a_job_that_cannot_be_sent_is_refused(store: FileStore, tmp_path: Path) 
 
 def test_many_files_are_mentioned(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    shipping._zipped(code, note=notes.append)
+    shipping._zipped(code, set(), notes.append)
     assert notes == []
     count = sum(path.is_file() for path in code.rglob("*"))
     monkeypatch.setattr(shipping, "_MANY_FILES", count)
-    shipping._zipped(code, note=notes.append)
+    shipping._zipped(code, set(), notes.append)
     (note,) = notes
     assert note.startswith(f"{count} files (0.0 MiB) of {code} travel to the functions")
 

@@ -1,9 +1,9 @@
-"""`dayfly.toml`: settings that many runs share, beside the job or in the user's own directory.
+"""`dayfly.toml`, the user's own catalogue, and `dayfly catalogue`.
+
+`dayfly.toml` has settings that many runs share, beside the job or in the user's own directory:
 
 [platform.local]
 memory = "rlimit"
-
-The user's own catalogue, and `dayfly catalogue`, which shows all that is known.
 """
 
 from __future__ import annotations

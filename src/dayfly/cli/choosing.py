@@ -1,7 +1,4 @@
-"""What `dayfly plan` does: reads its flags, asks, shows, writes.
-
-A choice in the terminal: the front as a table, the recommendation, the cut over the layers.
-"""
+"""`dayfly plan`: reads its flags, chooses, and shows the choice in the terminal."""
 
 from __future__ import annotations
 

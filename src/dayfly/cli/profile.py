@@ -1,7 +1,4 @@
-"""`dayfly profile`: measures a job, writes `profile.json`, and shows what is in it.
-
-`dayfly profile --from-catalogue`: what its flags say of a platform that cannot be reached.
-"""
+"""`dayfly profile`: measures a job, or looks it up in the catalogue, and writes `profile.json`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`dayfly report DIR`: a run as a page, and its bill, under its own price list or any other.
-
-What a run by a plan took, beside what was predicted: the table that ends it.
-"""
+"""`dayfly report DIR`: a run as a page, its bill, and what was predicted beside what it took."""
 
 from __future__ import annotations
 

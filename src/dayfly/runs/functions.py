@@ -1,7 +1,4 @@
-"""Where a run's functions are, what they get and how they talk: what all kinds of runs share.
-
-Which price list a run has, and which catalogue.
-"""
+"""Settings that all kinds of runs share: functions, channel, price list and catalogue."""
 
 from __future__ import annotations
 

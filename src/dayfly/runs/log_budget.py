@@ -1,7 +1,4 @@
-"""What a run's channel is made for: how many bytes its messages may take, and rounds of a job's.
-
-What a validation sends and holds: sums of all blocks, and what metrics are computed from.
-"""
+"""Bytes of a run's messages: what its channel is made for, of rounds and of validations."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
-from dayfly.runs.results import write_results
-from dayfly.runs.run import Run
+from dayfly.runs.run import Run, write_results
 from dayfly.runs.run_life import RunLife
 from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task, check_task
@@ -101,7 +100,7 @@ class OneLife(RunLife[Recorder, Run]):
         least_mib = self._workplace.platform.least_memory_mib
         check_gathering(self._record.round_bytes, self._settings, least_mib)
         task = self._task(self.plan(), 0, 0, 0, 0.0)
-        check_task(task, self._allotment_of(0).spec.payload_bytes)
+        check_task(task, self._resources_of(0).spec.payload_bytes)
 
     def _keep_own(self) -> None:
         if self._plan is not None:
@@ -208,7 +207,7 @@ class OneLife(RunLife[Recorder, Run]):
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
-            rates=self._allotment_of(rank).rates,
+            rates=self._resources_of(rank).rates,
             pace=self._pace,
             pipelining=self._pipelining(),
             weighting=record.weighting,
@@ -222,7 +221,7 @@ class OneLife(RunLife[Recorder, Run]):
         if line is None:
             return None
         in_flight = channel_kind(self._channel_url).abilities.in_flight
-        ways = (one.rates for one in self._allotments)
+        ways = (one.rates for one in self._resources)
         return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:

@@ -1,7 +1,4 @@
-"""`dayfly.profile`: a job, measured from Python.
-
-`dayfly.plan`: the best ways to run a job, chosen from Python.
-"""
+"""`dayfly.profile` and `dayfly.plan`: a job is measured, and its best plans chosen, from Python."""
 
 from __future__ import annotations
 

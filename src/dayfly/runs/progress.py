@@ -1,7 +1,4 @@
-"""How far a run has come, as the checkpoint keeps it: equal on every replica.
-
-How a worker that started again gets level with its peers: by the sums in the message log.
-"""
+"""How far a run has come, as its checkpoint says, and how a worker gets level with its peers."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""A run that goes on to another epoch than it was to, also one that is done.
+"""A run that goes on: with its stored job, with more epochs, or with a job that changed.
 
-What a run that is done needs no more was removed. Arrays are taken again from where the job says
-they are, and have to be those that the run began with, which their digests tell.
+A run that is done has removed its arrays. They are read again from where the job says they are, and
+their digests must be those that the run began with.
 
-`dayfly train JOB.py --resume DIR`: is the job the one that the run goes on with?
-
-What is compared are the Python files beside the job, which travelled with it: a pickle of the same
-job may differ from process to process. A changed job takes the stored one's place if that is
-allowed, and if the run's checkpoint, data and steps are its own.
+`dayfly train JOB.py --resume DIR` compares the Python files beside the job with those that
+travelled with it: pickles of one job may differ from process to process. A changed job replaces the
+stored one if that is allowed, and if the run's checkpoint, data and steps fit it.
 """
 
 from __future__ import annotations

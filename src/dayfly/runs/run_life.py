@@ -69,7 +69,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     ) -> None:
         self._record = record
         self._settings = record.settings
-        self._allotments = tuple(resources_of(kind) for kind in record.settings.kinds)
+        self._resources = tuple(resources_of(kind) for kind in record.settings.kinds)
         self._home = home
         self._store = home.store
         self._display = display
@@ -111,10 +111,10 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._check_own()
         imitated = self._settings.imitate
         if imitated is not None:
-            for note in dict.fromkeys(in_words(kind, imitated) for kind in self._allotments):
+            for note in dict.fromkeys(in_words(kind, imitated) for kind in self._resources):
                 self._display.note(note)
         ranks = range(self._settings.workers)
-        specs = [self._allotment_of(rank).spec for rank in ranks]
+        specs = [self._resources_of(rank).spec for rank in ranks]
         for note in (*self._workplace.platform.check(specs), *self._own_notes()):
             self._display.note(note)
         if own := self._priced_as.overridden:
@@ -221,7 +221,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         )
 
     def _rank_plan(self, rank: int) -> RankPlan:
-        return RankPlan(spec=self._allotment_of(rank).spec, replica=rank)
+        return RankPlan(spec=self._resources_of(rank).spec, replica=rank)
 
     def open(self, plan: GenerationPlan) -> AbstractContextManager[Channel]:
         return self._workplace.fresh_channel(
@@ -248,11 +248,11 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         kind, known = channel_kind(url), catalogue(self._settings)
         store = kind.priced_as(url)
         return Pace.of(
-            [one.spec for one in self._allotments],
+            [one.spec for one in self._resources],
             self._priced_as,
             None if store is None else known.store(store),
             workers=self._settings.workers,
-            immediate=kind.immediate and all(one.rates is None for one in self._allotments),
+            immediate=kind.immediate and all(one.rates is None for one in self._resources),
         )
 
     def _discard_channel(self, url: str | None) -> None:
@@ -260,9 +260,9 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         if url is not None and (left := discard(self._site(url))) is not None:
             self._display.note(left)
 
-    def _allotment_of(self, rank: int) -> FunctionResources:
+    def _resources_of(self, rank: int) -> FunctionResources:
         """What a worker's function gets."""
-        return self._allotments[self._settings.kind_of(rank)]
+        return self._resources[self._settings.kind_of(rank)]
 
     def _summary(self, status: str, error: str | None) -> Result:
         """What is known of the run before its results are."""

@@ -1,4 +1,4 @@
-"""A plan simulated: the directory of a run that never was, for `dayfly report` as any other.
+"""`dayfly.simulate`: a plan's whole run in virtual time, with a directory as of any run.
 
 run.json                    kind "simulation", scenario, results
 events/coordinator.jsonl    functions invoked and ended, checkpoints, rollbacks
@@ -7,8 +7,6 @@ events/others.jsonl         what the others moved
 history.json, bill.json     as of any run
 
 The same plan, scenario and seed make the same bytes: nothing here looks at a clock.
-
-`dayfly.simulate`: a plan's whole run in virtual time, from Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What of a plan is to be simulated, and under which scenario.
-
-The files of a simulated run: see `simulated`.
-"""
+"""What is simulated of a plan, and the files of the simulated run (see `runs.simulation`)."""
 
 from __future__ import annotations
 

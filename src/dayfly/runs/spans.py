@@ -1,7 +1,4 @@
-"""Where in a step a worker is, by name: where failure tests let it die.
-
-Where the time of a step goes: what a worker was doing from when to when.
-"""
+"""Where in a step a worker is, for failure tests, and where the time of the step goes."""
 
 from __future__ import annotations
 

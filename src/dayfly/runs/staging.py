@@ -1,11 +1,9 @@
-"""A job's model in stages: tried before anything starts, and what its messages take.
+"""A job's model in stages: tried before anything starts, and cut anew when a run goes on.
 
 bytes of a step       R = 1                      R > 1
 between stages        kept, for one that dies    dropped once the step's sums are read
 sums of gradients     none                       kept
 a validation's        dropped, round by round    the same
-
-A run that goes on in other stages, or with other replicas or micro-batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a worker is told: the payload of its invocation.
-
-How long a worker's task may become: it has to fit into a payload.
-"""
+"""What a worker is told: the payload of its invocation, and whether it fits into one."""
 
 from __future__ import annotations
 

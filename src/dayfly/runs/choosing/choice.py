@@ -1,12 +1,12 @@
-"""Why this store: what a plan's functions would take and cost over the others, and by what.
+"""One choice over all targets: the front of time against dollars, a recommendation, its reasons.
+
+A plan's store is explained by the same functions over each other store:
 
     seconds   of the run: compute, transfer, sync, overhead, start-up (`Option.run_breakdown`)
     dollars   of the bill, by kind
 
 CE-scaling explains its choice by the terms of equations 2 and 4.
-These are of a run as it is predicted, whatever it is: pipelines and all collectives, too.
-
-One choice over all targets: the front of time against dollars, a recommendation, its reasons.
+These are of the predicted run, for pipelines and all collectives, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is wanted of a plan, and in words why one was chosen.
-
-What a choice is among, and how long it may take.
-"""
+"""What `dayfly plan` is asked: the goal, the limits of the search, and why a plan was chosen."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@
 
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
 plan with too many for the time that is left is predicted by `planning.closed_form`, and says so.
-
-The cut of a plan over the model's layers, for drawings of it.
 """
 
 from __future__ import annotations

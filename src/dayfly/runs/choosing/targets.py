@@ -1,9 +1,7 @@
-"""Where a job may run: a platform, a store, and the job's profile there.
-
-The targets to choose among: profiles that are there, or made from a job and the catalogue.
+"""Targets of a job: a platform, a store, and the job's profile there.
 
 JOB.py         its layers and FLOPs, found once; each platform over each store from their rows
-profile.json   what it was made for; from the catalogue's rows over other stores as well
+profile.json   its own target; with rows of the catalogue other stores as well
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""How much a job's layers compute: floating-point operations of a forward pass, by torch's counter.
+"""`dayfly profile --from-catalogue`: a job's profile on a platform that cannot be reached.
 
-It counts what is multiplied and added in matrix products, convolutions and attention, a
-multiply-add as two (so twice what many papers print). Everything else counts nothing: activations,
-norms, pooling, the loss. On the meta device nothing is computed meanwhile.
+The job is examined here without computing: bytes and FLOPs of its layers on torch's meta device.
+The rest comes from rows of the catalogue (`planning.catalogued`). Only the memory of a worker
+without a model is measured, in a process of its own: it depends on Python and torch, not on the
+platform.
 
-`dayfly profile --from-catalogue`: a job's profile on a platform that is not there to be asked.
-
-The job is looked at here, without computing: its layers' bytes and FLOPs on the meta device. The
-rest is rows of the catalogue (`planning.catalogued`). Only the memory that a worker takes without a
-model is measured, in a process of its own: that depends on Python and torch, not on the platform.
+torch's counter counts FLOPs of matrix products, convolutions and attention, a multiply-add as two
+(twice what many papers print). Activations, norms, pooling and the loss count nothing.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""What a job's layers weigh: bytes of parameters, and what passes between them, a sample each.
+"""Bytes of a job's layers: parameters, what passes between them per sample, and a pass's memory.
 
-Found by forward passes with hooks, of the model as it is: real, or on torch's meta device, where
-they take neither memory nor time. What grows with the samples is told apart from what does not by
-two passes, of n samples and of 2n.
+Forward passes with hooks find them, of the model as it is: real, or on torch's meta device, where
+they take neither memory nor time. Two passes, of n and of 2n samples, separate what grows with the
+samples from what does not.
 
-The memory that something takes while it lasts, as the kernel saw it.
+`held_mib` measures memory as the kernel sees it:
 
-    give back what the C library keeps | note what is resident | forget the mark | do it | the mark
+    give back what the C library keeps | note what is resident | reset the peak | work | the peak
 
-Without giving back, what was freed before would serve, and would not be seen. The mark is the most
-that was resident since it was forgotten (proc(5), clear_refs). A platform that watches the same
-mark only learns less of this moment.
-
-Whether a profile is of a job: its layers, and what each weighs.
+Without giving back, memory that was freed before would be used again, and not be seen. The peak is
+the most that was resident since the reset (proc(5), clear_refs). A platform that watches the same
+peak only learns less of this moment.
 """
 
 from __future__ import annotations

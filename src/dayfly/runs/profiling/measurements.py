@@ -1,4 +1,4 @@
-"""What functions of one size measured, and how fast the parts of their steps are in real ones."""
+"""Measurements of functions of one size, and how fast the parts of a step are in real steps."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Functions that compute beside the one that is watched, so that it can tell what that costs it.
+"""Functions that compute beside the measured one, so that it can measure contention.
 
-    watched      | rounds, parts          | passes | rounds, parts          | passes | ...
+    measured     | rounds, parts          | passes | rounds, parts          | passes | ...
     neighbours   |                        | passes |                        | passes |
                   quiet slot               busy slot
 
-Slots follow from the clock of the machine, so that nobody has to be told when. What each of them
-takes the watched one finds out first; until it has said so, and once it takes that back, neighbours
-wait and end.
+Slots follow from the machine's clock, so nobody has to announce them. The measured function finds
+out first how long each takes. Neighbours wait until it has told the slots, and end once it takes
+them back.
 
-Calling functions that measure, and those that are to be beside them; none outlives its use.
+`call` and `beside` are the coordinator's side: they invoke functions that measure, and neighbours.
+No function outlives its use.
 """
 
 from __future__ import annotations

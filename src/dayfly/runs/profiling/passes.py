@@ -1,25 +1,23 @@
-"""The parts of a step, timed one by one in a function: reading, passes, the optimizer's step.
+"""Times the parts of a step one by one in a function: reading, passes, the optimizer's step.
 
     forward(...)   | layer 0 | layer 1 | ... | layer L-1, loss |
     backward()     | loss, layer L-1 | ... | layer 1 | layer 0 |
 
-Layers are told apart by hooks: before a layer is applied, and when the gradient of what it put out
-is there. Hooks take time, too, so passes without them say how long the whole takes.
+Hooks tell layers apart: before a layer is applied, and when the gradient of its output is there.
+Hooks take time, too, so passes without them give the time of the whole. All times are CPU seconds
+of the training thread: a function that has used its share of the CPU stands still, and that says
+nothing of the layer at which it happens.
 
-All are seconds of CPU time of the thread that trains: a function that has used its share of the CPU
-stands still, which says nothing of the layer at which that happens.
+`TimedSteps` tells what a round of a real worker takes, and its computing and applying:
 
-What a round of a real worker takes, and what of it is computing and applying.
+    a round    | ... | compute: reading, passes, the flat buffer | sum | apply | tell, ... |
 
-a round    | ... | compute: reading, passes, the flat buffer | sum | apply | tell, ... |
-
-What a worker of a pipeline does around the passes of its micro-batches.
+`OneStage` measures the work of a pipeline's worker around the passes of its micro-batches. It has
+no messages. The first row takes longer: the worker goes from one operation of the schedule to the
+next, seeds layer by layer, and keeps the micro-batches that are under way.
 
     all layers as one stage     | f0 | b0 | f1 | b1 | f2 | b2 | f3 | b3 |
     as many plain passes        |f|b|f|b|f|b|f|b|
-
-The first takes longer: going from one operation of the schedule to the next, seeding layer by
-layer, keeping what is under way. One stage has no messages, so they are not in it.
 """
 
 from __future__ import annotations

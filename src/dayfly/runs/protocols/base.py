@@ -1,17 +1,24 @@
-"""What a protocol is: it takes a round, the steps until replicas are equal again.
+"""Protocols: each takes a round, the steps until replicas are equal again.
 
-Outputs and targets of validation on their way to one worker, the root, which has the metrics.
+`WholeModel` is a protocol whose workers each hold all of the model. They validate together:
+
+    blocks    |0 1 2 3|4 5 6|7 8 9|     of each worker some; sums: a row a block
+    metrics   computed at rank 0 from what all others hand in; they travel with the sums
+
+`Gathering` brings outputs and targets of a validation to one worker, the root:
 
     rank 1   |evaluate|hand in|                 | sum of all: the metrics are in it
     root     |evaluate        |collect|metrics  | sum of all | drop what was handed in
 
-Nothing is dropped before the metrics are stored with the sum, so whoever dies and starts again
-finds what it needs: the root what was handed in, all others the sum.
+Nothing is dropped before the metrics are stored with the sum, so a worker that starts again finds
+what it needs: the root the rows of the others, all others the sum.
 
-Protocols whose workers each hold all of the model, and how these validate.
+`Buckets` are the all-reduces of a step's flat buffer, beside the backward pass:
 
-blocks    |0 1 2 3|4 5 6|7 8 9|     of each worker some; sums: a row a block
-metrics   rank 0 has them, of what all others hand in; they travel with the sums
+    backward pass   |layer 9|layer 8|layer 7|layer 6| ...
+    bucket 0                |========|                    by a thread of its own
+    bucket 1                        |========|            over a link several at once
+    the last                                      |====|
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,6 +41,7 @@ from dayfly.life.reports import Reporter
 from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
+from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
@@ -45,18 +54,21 @@ from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, wait_patiently
 from dayfly.wire.keys import Key
-from dayfly.wire.schedule import Span
+from dayfly.wire.schedule import Name, Span
 from dayfly.wire.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """What a protocol works with in a worker.
+    """A worker as its protocol sees it.
 
-    wishes: what this worker wants done after the round that is being taken. room: waits until the
-    message log has room for another round. written: waits until a checkpoint that is under way is
-    written. among: another engine, of some of the ranks, for sums by the run's collective; whoever
-    made it closes it. From a name for their messages (None: as all ranks name them), and the ranks.
+    Args:
+        wishes: returns what this worker wants done after the round that is being taken.
+        room: waits until the message log has room for another round.
+        written: waits until a checkpoint that is under way is written.
+        among: returns another engine, of some of the ranks, for sums by the run's collective. Its
+            arguments are a name for the messages (None: as all ranks name them), and the ranks.
+            The caller closes it.
     """
 
     task: Task
@@ -84,7 +96,7 @@ class WorkerContext:
 
 
 class Protocol(Closing):
-    """Takes rounds at a worker. Made before the replica's state is loaded.
+    """Takes the rounds of a worker. Made before the replica's state is loaded.
 
     steps_when_written: whether it calls the worker's `written` before the replica's `step`, so
     that a checkpoint needs no copies of what that changes. own_finite: whether this worker's own
@@ -151,7 +163,7 @@ class Gathering:
     """One validation's rows on their way to `root`; all workers name the parts alike."""
 
     def __init__(self, worker: WorkerContext, root: int, step: int) -> None:
-        self._station = worker
+        self._worker = worker
         self._root = root
         self._step = step
         self._chunk = max(1, worker.channel.abilities.chunk_bytes)
@@ -159,7 +171,7 @@ class Gathering:
 
     def hand_in(self, number: int, rows: Rows, samples: range) -> None:
         """Sends rows of some samples, this worker's part of the gathering's round `number`."""
-        here = self._station
+        here = self._worker
         for leaf, own in enumerate(rows.bytes_of(samples) if samples else ()):
             schedule = hand_in(here.task.rank, self._root, own.numel(), chunk=self._chunk)
             if len(schedule):
@@ -170,7 +182,7 @@ class Gathering:
         for operation, whole, spans in self._spans(number, rows, parts):
             schedule = collect(self._root, spans, chunk=self._chunk)
             if len(schedule):
-                self._station.engine.run(schedule, whole, self._step, operation)
+                self._worker.engine.run(schedule, whole, self._step, operation)
         self.expect(number, rows, parts)
 
     def expect(self, number: int, rows: Rows, parts: Mapping[int, range]) -> None:
@@ -194,12 +206,12 @@ class Gathering:
     def keep_form(self, rows: Rows) -> None:
         """Keeps the form of the rows for another attempt of the root."""
         key = self._form_key()
-        self._station.channel.put_bytes(key, rows.form())
+        self._worker.channel.put_bytes(key, rows.form())
         self._expected.append(key)
 
     def take_form(self, rows: Rows) -> None:
         """Takes the form that an earlier attempt of the root kept."""
-        here, key = self._station, self._form_key()
+        here, key = self._worker, self._form_key()
         form = wait_patiently(
             lambda some_s: here.channel.get_bytes(key, some_s),
             here.task.wait_timeout_s,
@@ -211,7 +223,7 @@ class Gathering:
 
     def drop(self) -> None:
         """Removes what was handed in, once the metrics are stored."""
-        self._station.channel.drop(self._expected)
+        self._worker.channel.drop(self._expected)
         self._expected = []
 
     def _form_key(self) -> Key:
@@ -266,3 +278,88 @@ class WholeModel(Protocol):
         one.take(step, stored)
         gathering.drop()
         return evaluation.record(table, values)
+
+
+Stored = frozenset[Name] | None
+
+
+class Buckets(Closing):
+    """Sums an exchange's buffers over an engine's ranks, step by step.
+
+    Those that may begin early do so by threads of their own, as soon as they are `ready`; the
+    others in the caller's thread, or after them.
+    """
+
+    def __init__(self, engine: Engine, exchange: Exchange) -> None:
+        self._engine = engine
+        self._exchange = exchange
+        names = operations(len(exchange.buffers))
+        self.sums = tuple(
+            Sum(engine, name, buffer) for name, buffer in zip(names, exchange.buffers, strict=True)
+        )
+        self._pool = (
+            ThreadPoolExecutor(engine.at_once, thread_name_prefix="dayfly-buckets")
+            if exchange.early
+            else None
+        )
+        self._step = 0
+        self._stored: Sequence[Stored] = ()
+        self._coming: list[Future[None]] = []
+
+    @property
+    def needs_own(self) -> bool:
+        """Whether this worker's contribution has to be computed, given what is stored."""
+        return self._exchange.remembers or any(
+            one.reads_buffer(some) for one, some in zip(self.sums, self._stored, strict=True)
+        )
+
+    def begin(self, step: int, stored: Sequence[Stored]) -> None:
+        """Begin a step. stored: of each all-reduce, what is in the log."""
+        self._step = step
+        self._stored = stored
+
+    def ready(self, number: int) -> None:
+        """A bucket but the last is whole: sum it, beside what the caller does."""
+        if self._pool is not None:
+            self._coming.append(self._pool.submit(self._contribute, number))
+
+    def finish(self) -> None:
+        """All of the flat buffer is whole: sum the rest, and wait until all is summed."""
+        for late in range(self._exchange.early, len(self.sums)):
+            if self._pool is None:
+                self._contribute(late)
+            else:
+                self.ready(late)  # all ranks begin them in the same order
+        for coming in self._coming:
+            coming.result()
+        self._coming.clear()
+
+    def take(self) -> None:
+        """Take all sums from the log, of a step that needs no contribution."""
+        for number in range(len(self.sums)):
+            self._reduce(number)
+
+    def give_up(self, error: BaseException) -> None:
+        """The step failed: what still waits for peers must not keep anybody; for good."""
+        self._engine.give_up(error)
+        for coming in self._coming:
+            coming.cancel()
+        self._coming.clear()
+
+    def _contribute(self, number: int) -> None:
+        self._exchange.contribute(number)
+        self._reduce(number)
+
+    def _reduce(self, number: int) -> None:
+        one, codec = self.sums[number], self._exchange.codecs[number]
+        self._engine.all_reduce(one.like_P, self._step, one.operation, self._stored[number], codec)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def operations(buckets: int) -> tuple[str, ...]:
+    """Names of the buckets' all-reduces in keys: `grad`, or `grad-0`, `grad-1` and so on."""
+    return tuple(f"grad-{n}" for n in range(buckets)) if buckets > 1 else ("grad",)

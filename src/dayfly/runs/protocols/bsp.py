@@ -17,8 +17,7 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.runs.protocols.base import WholeModel, WorkerContext
-from dayfly.runs.protocols.buckets import Buckets
+from dayfly.runs.protocols.base import Buckets, WholeModel, WorkerContext
 from dayfly.training.compression import compression
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes

@@ -1,6 +1,4 @@
-"""One pass of micro-batches through the stages: a schedule, its buffer, and what it sent before.
-
-A cut model: stages on functions of their own, each in replicas; micro-batches flow through them.
+"""A cut model: stages on functions of their own, each in replicas; micro-batches flow through them.
 
     stage 0, replica 0   f0 f1 f2 f3 .. .. b0 b1 b2 b3 | sum |      f: forward pass, b: backward,
     stage 1, replica 0      f0 f1 f2 f3 b0 b1 b2 b3    | sum |      of a micro-batch
@@ -33,8 +31,7 @@ import torch
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Sum
-from dayfly.runs.protocols.base import Protocol, WorkerContext
-from dayfly.runs.protocols.buckets import Buckets, Stored
+from dayfly.runs.protocols.base import Buckets, Protocol, Stored, WorkerContext
 from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.replica import Wishes

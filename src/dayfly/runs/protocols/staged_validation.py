@@ -34,7 +34,7 @@ class StagedValidation:
     """Validates, at one stage."""
 
     def __init__(self, worker: WorkerContext, stage: Stage, passage: Passage) -> None:
-        self._station = worker
+        self._worker = worker
         self._stage = stage
         self._passage = passage
         line = passage.line
@@ -49,7 +49,7 @@ class StagedValidation:
 
     def validate(self, step: int) -> dict[str, float | None]:
         """Measures the model, the same at every worker; see `Evaluation.record`."""
-        here, evaluation = self._station, self._station.evaluation
+        here, evaluation = self._worker, self._worker.evaluation
         here.places.operation = "val"
         gathering = Gathering(here, self._root, step)
         whole = None
@@ -80,7 +80,7 @@ class StagedValidation:
 
         whole: room for the rows of all samples, which the root has.
         """
-        here, evaluation = self._station, self._station.evaluation
+        here, evaluation = self._worker, self._worker.evaluation
         shares = self._rounds[number]
         replica = self._passage.place.replica
         mine, first = shares[replica], sum(map(len, shares[:replica]))
@@ -128,7 +128,7 @@ class StagedValidation:
 
     def _gather(self, number: int, rows: Rows, gathering: Gathering) -> None:
         """Hands in this replica's rows of a round; the root collects those of the others."""
-        here, parts = self._station, self._parts(number)
+        here, parts = self._worker, self._parts(number)
         if here.task.rank != self._root:
             gathering.hand_in(number, rows, parts[here.task.rank])
             return
@@ -155,5 +155,5 @@ class StagedValidation:
         """Samples, where they are needed: at the two ends of the model."""
         if not (self._passage.first or self._passage.last):
             return None, None
-        x, y = validation_batch(self._station.validation, positions)
+        x, y = validation_batch(self._worker.validation, positions)
         return x, y

@@ -13,7 +13,7 @@ GROUP_RANK the rank. That is what functions are, machines that share neither fil
 On this machine functions do share a disk, as nodes of a cluster may: a script that downloads to a
 shared place must let RANK 0 do it, there as here.
 
-Every way of asking torch.distributed for a group leads to the wire, and none needs an address.
+`Wiring` leads every request for a group of torch.distributed to the wire; none needs an address.
 
     asked for                                      what the script gets
     gloo, nccl, mpi, cpu:gloo,cuda:nccl, nothing   a group of the backend `dayfly`

@@ -1,31 +1,31 @@
-"""When a script should save: rank 0's decision, for one numbered call after another. Pure.
+"""What a script may ask about its life: how much is left of it, and whether to save now.
+
+    rank 0    decides, and puts an announcement about once a second
+    others    read it at the one call that needs it, and answer the same
+    all       tell rank 0 once when their lives end, which may have begun earlier than its own
+
+All of these messages lie with the coordinator, so they outlive their senders: a script may end, or
+never ask, and nobody waits. Deadlines are in wall-clock time, as they are read long after they
+were told; the spare time covers the difference of clocks.
+
+`Decisions` are rank 0's, for one numbered call after another. They are pure.
 
     call        0      1      2 ...  40     41 ...  80     81 ...
     rank 0      decide        "41: no, next 81"     "81: yes, next 95"
     others      no     read 1 no     no     read 41  no    read 81
 
-An announcement says what its call answers and at which call the next one is; calls in between
-answer no, without a word. Calls are announced about once in `EVERY_S`, and more often only before
-the end of a life, as far as that must not be missed. Where steps are short, an announcement is made
-one call ahead, so that it is there when it is read.
+An announcement has the answer of its call and the number of the next announced call; calls in
+between answer no without a message. Calls are announced about once in `EVERY_S`, and more often
+only near the end of a life. Where steps are short, an announcement is made one call ahead, so that
+it is there when it is read.
 
 Symbols: s the longest step of this life, c the longest save with its step, L the seconds that are
-left until the first of the workers is ended. A save is due `every_s` after the one before, and when
-L falls below what is kept free for the end:
+left until the first worker is ended. A save is due `every_s` after the one before, and when L falls
+below the time that is kept free for the end:
 
     2 s + 2 c + SPARE_S      another step that takes twice the longest, and such a save
                              but no more than half a life, as in `life.lifetimes`
     s + c + SPARE_S          at least: after another step there must be time to save
-
-What a script may ask about its life: how much is left of it, and whether to save now.
-
-    rank 0    decides (`due`), and puts an announcement a second, about
-    others    read it at the one call that needs it, and answer the same
-    all       tell rank 0 once when their lives end, which may have begun earlier than its own
-
-All of these messages lie with the coordinator, so they outlive who put them: a script may end, or
-never ask, and nobody waits. Deadlines are told in wall-clock time, as they are read long after they
-were told; the spare time covers what clocks differ by.
 """
 
 from __future__ import annotations

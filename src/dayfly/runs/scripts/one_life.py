@@ -1,6 +1,6 @@
-"""One life of a script's run: a generation of workers after another, until they are done.
+"""One life of a script's run: one generation of workers after another, until they are done.
 
-Whether a script has written anything: a bounded look at where it may keep what it did.
+A bounded look at the directories of the script tells whether it has written anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dayfly.runs.home import Home
 from dayfly.runs.log_budget import MIB, budget_bytes
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
-from dayfly.runs.results import with_bill
+from dayfly.runs.run import with_bill
 from dayfly.runs.run_life import RunLife
 from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
@@ -109,7 +109,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
 
     def _check_own(self) -> None:
         last = self._task(replace(super().plan(), number=10**6 - 1), self._settings.workers - 1)
-        check_payload(last.dump(), self._allotment_of(0).spec.payload_bytes, "fewer arguments")
+        check_payload(last.dump(), self._resources_of(0).spec.payload_bytes, "fewer arguments")
 
     def plan(self) -> GenerationPlan:
         if (changed := self._record.script.changed()) is not None:
@@ -167,7 +167,7 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
             files=str(self._files),
             wait_timeout_s=self._settings.wait_timeout_s,
             faults=self._faults,
-            rates=self._allotment_of(rank).rates,
+            rates=self._resources_of(rank).rates,
             report_s=max(REPORT_EVERY_OVER_LINK_S, self._pace.report_s),
             made_with=record.made_with or {},
             allow_other_cpu=self._settings.allow_other_cpu,

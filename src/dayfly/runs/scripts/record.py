@@ -1,11 +1,4 @@
-"""How a script is to be run: what the command line's flags say, checked before anything starts.
-
-Which file a script is, and whether it is still the same.
-
-`run.json` of a script's run: enough to start the script again.
-
-A script's run, over or stopped.
-"""
+"""A script's run: its settings, which file it is, `run.json`, and what came of it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a function that runs a script is told: the payload of its invocation.
-
-A function that runs a script, as `python script.py` would, at one end of the wire.
-
-Runs a program in this process as the interpreter would that was started with it.
-"""
+"""A function that runs a script as `python script.py` would, at one end of the wire."""
 
 from __future__ import annotations
 
