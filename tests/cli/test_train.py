@@ -38,6 +38,7 @@ KEYS = [
     "requests",
     "predicted_step_s",
     "predicted_cost_usd",
+    "stop_reason",
 ]
 
 
@@ -93,6 +94,7 @@ def test_a_target_accuracy_ends_the_run_early(fast: Path, tmp_path: Path) -> Non
     assert result["status"] == "done"
     assert result["val_accuracy"] >= 0.8
     assert result["epochs"] < 50
+    assert result["stop_reason"] == "target-accuracy"
 
 
 def test_a_summary_for_people_says_where_the_files_are(fast: Path, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dayfly.life.commits import Part
 from dayfly.life.platforms.base import Ended
@@ -42,6 +43,17 @@ class Trim:
 
 
 @dataclass(frozen=True, slots=True)
+class Decide:
+    """What follows at the boundary after `step` steps, and tell the workers, which may wait for it.
+
+    record: of the epoch that ended there.
+    """
+
+    step: int
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class AskToStop:
     """The workers, in order."""
 
@@ -59,5 +71,5 @@ class Pass:
     place: str
 
 
-Action = Start | Tell | Commit | Trim | AskToStop | EndAll | Pass
+Action = Start | Tell | Commit | Trim | Decide | AskToStop | EndAll | Pass
 Actions = Iterator[Action]

@@ -2,6 +2,7 @@
 
     begins                                 Start 0, Start 1, …
     heard   records of a worker            Commit a checkpoint whose parts are all there
+            rank 0's of an epoch           Decide whether the run goes on
     saw     functions ended, or a tick     ONE: Start the dead one again     ALL: EndAll
     gone    all were ended                 over: they start again, unless the policy gives up
 
@@ -131,6 +132,8 @@ class Generation:
                 case "step":
                     self._note_reached(record["step"] + 1)
                     yield actions.Pass(record["step"], "step")
+                case "epoch" if report.rank == 0:
+                    yield actions.Decide(record["step"], record["record"])
                 case "part":
                     step, parts = record["step"], tuple(Part(**part) for part in record["parts"])
                     whole = self._uncommitted.add(step, report.rank, parts)

@@ -47,6 +47,11 @@ def trimmed(step: int) -> Key:
     return Key(step, "trimmed", COORDINATOR, EVERYONE)
 
 
+def decided(step: int) -> Key:
+    """The message that says what follows at the boundary after `step` steps."""
+    return Key(step, "decided", COORDINATOR, EVERYONE)
+
+
 class Reporter(Closing):
     """One attempt's way to the coordinator, for all of its threads. Close it to send the rest.
 

@@ -22,7 +22,7 @@ from dayfly.life.deaths import Restart
 from dayfly.life.faults import Faults
 from dayfly.life.generation import FOLLOWED_S, Generation, Over, Past, rank_of
 from dayfly.life.platforms.base import Invocation, Platform
-from dayfly.life.reports import STOP, STOPPED, read_reports, trimmed
+from dayfly.life.reports import STOP, STOPPED, decided, read_reports, trimmed
 from dayfly.life.workload import Audience, Workload
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
@@ -140,6 +140,12 @@ class Supervisor:
                     self.faults.at(step, "trim")
                     checkpoints.discard_others(self.store, self._checkpoint)
                     self._channel.tell(trimmed(step))
+                case actions.Decide(step, record):
+                    answer = self.workload.decide(step, record)
+                    if answer is not None:
+                        self._channel.put_bytes(decided(step), answer)
+                        self.faults.at(step, "answered")
+                        self._busy_until_s = time.monotonic() + _BUSY_S
                 case actions.AskToStop():
                     self._channel.tell(STOP)
                     self.audience.stopping()

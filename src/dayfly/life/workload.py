@@ -47,6 +47,18 @@ class Workload(ABC):
         """A checkpoint counts from now on: later attempts start from it."""
         return None
 
+    def decide(self, step: int, record: Mapping[str, Any]) -> bytes | None:
+        """What follows at the boundary after an epoch: stored by then, and the same if asked again.
+
+        Args:
+            step: completed steps.
+            record: of the epoch.
+
+        Returns:
+            What the workers are told, who wait for it; None: they do not.
+        """
+        return None
+
     def serve(self, keys: Sequence[Key]) -> bool:
         """Answer what workers ask; called at each look.
 

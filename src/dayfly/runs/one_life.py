@@ -7,7 +7,8 @@ them alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,9 @@ from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Fault
+from dayfly.life.reports import plain
 from dayfly.planning.plan import Plan
+from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
 from dayfly.runs.directory import PLAN
 from dayfly.runs.display import Display
 from dayfly.runs.home import WEIGHTS, Home
@@ -27,6 +30,7 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.progress import Progress
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
@@ -79,14 +83,25 @@ class OneLife(RunLife[Recorder, Run]):
         if committed is None:
             raise RequestError(f"{str(self._store)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
-        epochs = Epochs(record.samples, job.batch_size, job.seed)
-        self._steps = epochs.steps * job.epochs
+        self._epochs = Epochs(record.samples, job.batch_size, job.seed)
+        self._steps = self._epochs.steps * job.epochs
+        target = self._settings.target_accuracy
+        self._decisions = Decisions(
+            self._store,
+            [] if target is None else [TargetAccuracy(target)],
+            record.shipped.job,
+            self._own_faults,
+        )
+        self._history: dict[int, Mapping[str, Any]] = {}
+        self._ended: Decision | None = None
+        self._ended_at: int | None = None
 
     def check(self) -> None:
         super().check()
         try:
             for stage in range(checkpoints.stages(self._checkpoint)):  # one in memory at a time
-                checkpoints.read(self._store, self._checkpoint, stage)
+                tree, _ = checkpoints.read(self._store, self._checkpoint, stage)
+                self._note_epochs(plain(Progress.load(tree["progress"]).history))
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
@@ -126,6 +141,9 @@ class OneLife(RunLife[Recorder, Run]):
     def _generations(self) -> str:
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps)
+        step = self._checkpoint.step
+        if step and not step % self._epochs.steps:
+            self._decide(step)
         return super()._generations()
 
     def plan(self) -> GenerationPlan:
@@ -163,6 +181,26 @@ class OneLife(RunLife[Recorder, Run]):
     def committed(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
 
+    def decide(self, step: int, record: Mapping[str, Any]) -> bytes | None:
+        self._note_epochs([record])
+        if not self._decisions or step >= self._steps:
+            return None
+        self._decide(step)
+        return json.dumps({"ends": self._ended is not None}).encode()
+
+    def _decide(self, step: int) -> None:
+        """Ask whether the run ends after `step` steps, the end of an epoch."""
+        if self._decisions and step < self._steps:
+            epochs = range(1, step // self._epochs.steps + 1)
+            history = tuple(self._history[epoch] for epoch in epochs)
+            self._ended = self._decisions.at(Boundary(step=step, history=history))
+            if self._ended is not None and self._ended_at is None:
+                self._ended_at = step
+                self._recorder.decided(step, self._ended.reason)
+
+    def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
+        self._history |= {int(record["epoch"]): record for record in records}
+
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
         self._record = self._record.rolled_back()
@@ -195,7 +233,8 @@ class OneLife(RunLife[Recorder, Run]):
             collective=settings.algorithm,
             aggregators=settings.aggregators,
             compress=settings.compress,
-            target_accuracy=settings.target_accuracy,
+            decides=bool(self._decisions),
+            ended=self._ended_at == self._checkpoint.step,
             log_rounds=self._log_rounds,
             replays=self._replays,
             checkpoint_every_s=settings.checkpoint_every_s,
@@ -223,6 +262,12 @@ class OneLife(RunLife[Recorder, Run]):
         in_flight = channel_kind(self._channel_url).abilities.in_flight
         ways = (one.rates for one in self._resources)
         return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))
+
+    def _summary(self, status: str, error: str | None) -> Result:
+        summary = super()._summary(status, error)
+        if status == "done" and self._ended is not None:
+            summary = replace(summary, stop_reason=self._ended.reason)
+        return summary
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:
         if self._plan is not None and (predicted := self._plan.prediction) is not None:

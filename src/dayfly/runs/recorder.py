@@ -207,6 +207,10 @@ class Recorder(Audience):
         self.stored_bytes = max(self.stored_bytes, stored)
         self.write("coordinator", kind="checkpoint", step=checkpoint.step, stored_bytes=stored)
 
+    def decided(self, step: int, reason: str) -> None:
+        """The run ends after `step` steps, as a decider wants it."""
+        self.write("coordinator", kind="decided", step=step, reason=reason)
+
     def stopping(self) -> None:
         self.write("coordinator", kind="stopping")
 

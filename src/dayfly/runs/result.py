@@ -41,6 +41,8 @@ class Result:
         requests: of all workers to the channel.
         predicted_step_s: None without a plan.
         predicted_cost_usd: None without a plan.
+        stop_reason: what ended it before its last epoch: `target-accuracy`; `signal`, if somebody
+            asked for it; else None.
     """
 
     run_id: str | None
@@ -64,6 +66,7 @@ class Result:
     requests: int = 0
     predicted_step_s: float | None = None
     predicted_cost_usd: float | None = None
+    stop_reason: str | None = None
 
     def line(self) -> str:
         """The JSON object, on one line."""

@@ -57,6 +57,11 @@ class Run:
         return None
 
     @property
+    def stop_reason(self) -> str | None:
+        """What ended the run before its last epoch, as of its result; None: nothing did."""
+        return self.result.stop_reason
+
+    @property
     def to_go_on(self) -> str | None:
         """What to type to go on with a run that is not done.
 

@@ -270,6 +270,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             run_id=self._record.run_id,
             status=status,
             error=error,
+            stop_reason="signal" if status == "stopped" else None,
             workers=self._settings.workers,
             wall_s=self._record.wall_s + time.monotonic() - self._began,
         )

@@ -78,6 +78,9 @@ class Task(FunctionTask):
     the function was invoked. scratch: a directory to unpack code in, removed with the functions'
     machine.
 
+    decides: whether the coordinator is asked after each epoch if the run ends there. ended: whether
+    it does so at the checkpoint.
+
     pace: how often it reports, and looks for a wish to stop.
 
     compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
@@ -96,7 +99,8 @@ class Task(FunctionTask):
     collective: str
     aggregators: int | None
     compress: str
-    target_accuracy: float | None
+    decides: bool
+    ended: bool
     log_rounds: int | None
     replays: bool
     checkpoint_every_s: float

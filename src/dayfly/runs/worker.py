@@ -14,6 +14,7 @@ with its peers, which noticed nothing but a slow worker.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,7 @@ from dayfly.life.reports import (
     KEPT_BY_WORKER,
     STOP,
     Reporter,
+    decided,
     trimmed,
 )
 from dayfly.runs.made_with import check_function
@@ -194,6 +196,7 @@ class Worker:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
         self._part: Future[None] | None = None
         self._look_at = began + task.pace.first_look_s(task.rank)
+        self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
@@ -260,12 +263,7 @@ class Worker:
         return "stopped" if granted.stop else None
 
     def _finished(self) -> bool:
-        if self.step >= self._task.steps:
-            return True
-        history, target = self._progress.history, self._task.target_accuracy
-        if target is None or not history or self.step % self._epochs.steps:
-            return False
-        return (history[-1]["val_accuracy"] or 0.0) >= target
+        return self._ended or self.step >= self._task.steps
 
     def _take_round(self) -> Wishes:
         self._places.step, self._places.operation = self.step, "grad"
@@ -275,6 +273,8 @@ class Worker:
         stop = steps.stop
         if self._epochs.ends_epoch(stop - 1):
             self._end_epoch(stop - 1)
+            if self._task.decides and stop < self._task.steps:
+                self._ended = self._ends_at(stop)
         self.step = stop
         return granted
 
@@ -292,8 +292,23 @@ class Worker:
         spans = self._spans.take(began)
         # All tell the same, and one request is enough to tell it at once.
         urgent = self._task.rank == 0
-        self._reporter.add("epoch", urgent=urgent, record=record, began=at, spans=spans)
+        self._reporter.add(
+            "epoch", urgent=urgent, step=step + 1, record=record, began=at, spans=spans
+        )
         self._faults.at(step, "epoch")
+
+    def _ends_at(self, step: int) -> bool:
+        """Wait for what the coordinator decides at the boundary before `step`."""
+        self._places.operation = "decided"
+        with self._spans.during("decide"):
+            answer = wait_patiently(
+                lambda some_s: self._channel.get_bytes(decided(step), some_s),
+                self._task.wait_timeout_s,
+                self._check,
+                f"rank {self._task.rank} for what is decided after {step} steps",
+            )
+        self._faults.at(step - 1, "decided")
+        return bool(json.loads(answer)["ends"])
 
     def _wishes(self) -> Wishes:
         task, now = self._task, time.monotonic()

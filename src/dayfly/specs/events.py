@@ -138,6 +138,16 @@ class Stopping(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    """A decider ends the run after `step` steps, the end of an epoch. reason: as `stop_reason`."""
+
+    kind: ClassVar[str] = "decided"
+
+    step: StepNumber
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack(Event):
     """All workers went back to the checkpoint before `to_step`."""
 
@@ -315,7 +325,7 @@ _COORDINATOR: Mapping[str, type[Event]] = {
     one.kind: one
     for one in (
         *(Begun, Over, GenerationBegun, Invoked, Ended, Committed),
-        *(Stopping, RolledBack, StartedAgain),
+        *(Stopping, Decided, RolledBack, StartedAgain),
     )
 }
 _WORKER: Mapping[str, type[Told]] = {
