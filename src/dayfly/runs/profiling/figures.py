@@ -46,7 +46,7 @@ def size_profile(measured: Measured) -> SizeProfile:
     applied = zip(*measured.life["parts"]["apply"], strict=True)
     apply, nothing = (_figure(times, measured.apply_pace) for times in applied)
     up, down, sum_cpu_s = transfers(measured)
-    crowd, crowd_cores = crowding(measured)
+    crowd, crowd_cores = contention(measured)
     late_s = measured.life["first"][0] - median(one.wall_s for one in measured.rounds)
     start_s = measured.life["start_s"] + max(0.0, late_s)
     return SizeProfile(
@@ -70,7 +70,7 @@ def size_profile(measured: Measured) -> SizeProfile:
         beta=_beta(measured),
         crowd=crowd,
         crowd_cores=crowd_cores,
-        jitter=unevenness(measured),
+        jitter=pass_jitter(measured),
         init_s=Figure.of(measured.inits_s),
         start_s=Figure.of([start_s]),
         end_s=Figure.of([max(0.0, measured.run_s - measured.last_s)]),
@@ -163,7 +163,7 @@ def _beta(measured: Measured) -> Figure:
     return Figure.of([pair[2 + side] / pair[side] for pair in pairs if pair[side] > 0] or [1.0])
 
 
-def crowding(measured: Measured) -> tuple[Figure, float]:
+def contention(measured: Measured) -> tuple[Figure, float]:
     """Passes beside neighbours over passes alone, by their CPU time, at least 1; and the cores that
     the neighbours had. Of none: 1 and 0."""
     quiet, busy = (measured.life["passing"][slot.value] for slot in (Slot.QUIET, Slot.BUSY))
@@ -175,7 +175,7 @@ def crowding(measured: Measured) -> tuple[Figure, float]:
     return found, measured.neighbours * each
 
 
-def unevenness(measured: Measured) -> float:
+def pass_jitter(measured: Measured) -> float:
     """Standard deviation of what a pass takes, over its median: that of passes beside neighbours,
     as those of several workers are; if there are few of them, that of real steps.
 

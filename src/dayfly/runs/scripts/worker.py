@@ -68,7 +68,7 @@ def main(payload: Json, context: Context) -> Json:
             wait_timeout_s=task.wait_timeout_s,
         )
     )
-    telling = _Telling(channel, task, context, began, other)
+    traffic = _TrafficReporter(channel, task, context, began, other)
     try:
         with prepare(task, channel=channel, context=context):
             run_as_main(source, task.script, task.module, task.args, Path(task.cwd))
@@ -78,11 +78,11 @@ def main(payload: Json, context: Context) -> Json:
         # The process ends at once, so nothing else has to be let go of: to close the channel may
         # take as long as the peers need to read what is in it.
         with suppress(DayflyError):  # the first error is the one that counts
-            telling.close()
+            traffic.close()
         raise
     leave()
     faults.at(task.generation, "end")
-    telling.close()
+    traffic.close()
     channel.close()
     return {"status": "done"}
 
@@ -108,7 +108,7 @@ def telling_pauses_s(most_s: float) -> Iterator[float]:
         pause_s = min(2 * pause_s, most_s)
 
 
-class _Telling(Closing):
+class _TrafficReporter(Closing):
     """Tells the coordinator that this function began, and now and then what it moved.
 
     other: what to say of a machine that is another than the run's.
@@ -131,7 +131,7 @@ class _Telling(Closing):
         self._reporter.add("start", urgent=True, step=0, seconds=time.monotonic() - began)
         self._failure: BaseException | None = None
         self._pid = os.getpid()
-        self._thread = start_thread(self._run, name="dayfly-telling", failed=self._failed)
+        self._thread = start_thread(self._run, name="dayfly-traffic", failed=self._failed)
 
     def _run(self) -> None:
         told = self._traffic.counters()
