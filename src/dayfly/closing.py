@@ -1,4 +1,4 @@
-"""What has to be let go of: closed by hand, or by leaving a `with`."""
+"""Base class of context managers that close themselves, also by hand and twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. May be called twice."""
+        """Releases what it holds. May be called twice."""
 
     def __enter__(self) -> Self:
         return self

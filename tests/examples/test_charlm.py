@@ -33,7 +33,7 @@ def charlm() -> Iterator[ModuleType]:
     del sys.modules["charlm"]
 
 
-def test_letters_have_numbers_and_other_bytes_are_the_last(charlm: ModuleType) -> None:
+def test_p2p_have_numbers_and_other_bytes_are_the_last(charlm: ModuleType) -> None:
     assert charlm.encoded(b"\n ~\t").tolist() == [0, 1, 95, 96]
     assert charlm.encoded("é".encode()).tolist() == [96, 96]
     assert {charlm.ALPHABET[number] for number in charlm.encoded(b"def")} == {*"def"}

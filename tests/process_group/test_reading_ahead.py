@@ -22,7 +22,7 @@ from dayfly.wire.process_group.p2p_incoming import MOST_AHEAD, Incoming
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
 from tests.channels.places import make
-from tests.process_group.post_office import CHUNK, Call, Member, Office, office, threads
+from tests.process_group.p2p_ranks import CHUNK, Call, Member, Office, office, threads
 
 pytestmark = pytest.mark.long
 
@@ -74,7 +74,7 @@ def watched(made: Office) -> tuple[Watched, Member]:
 
 
 def stream(member: Member, source: int = 0, tag: int = 0) -> Incoming:
-    return member.letters._incoming[source, tag]
+    return member.p2p._incoming[source, tag]
 
 
 def soon(condition: Callable[[], bool]) -> None:
@@ -133,9 +133,9 @@ def test_no_more_than_two_are_kept() -> None:
             into = torch.zeros(LENGTH)
             one.recv(into, 0).result()
             assert into[0] == number
-        one.letters.close()
+        one.p2p.close()
         assert made.left() == []
-        assert not one.letters._post.buffers._lent
+        assert not one.p2p._post.buffers._lent
 
 
 def test_nothing_is_read_ahead_before_a_first_letter() -> None:
@@ -173,7 +173,7 @@ def test_one_of_another_form_stays_unread_until_somebody_asks(kind: str, length:
         into = torch.zeros(length)
         one.recv(into, 0).result()
         assert torch.equal(into, torch.ones(length))
-        one.letters.close()
+        one.p2p.close()
         soon(lambda: made.left() == [])  # once the sender has heard that it was read
 
 
@@ -232,7 +232,7 @@ def test_few_streams_wait_ahead_and_none_is_left_out() -> None:
                 zero.send(torch.full((3,), float(round_)), 1, tag).result()
                 one.recv(into := torch.zeros(3), 0, tag).result()
                 assert into[0] == round_
-                assert len(one.letters._ahead._streams) <= 8
+                assert len(one.p2p._ahead._streams) <= 8
         # Two members' idle threads, and those that wait ahead; others may be about to end.
         soon(lambda: len(threads()) <= 2 * 8 + 8)
 

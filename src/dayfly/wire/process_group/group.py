@@ -3,8 +3,8 @@
 This is the one place that follows torch's plug-in surface, which is experimental: torch 2.13.
 
     caller's thread     checks, stages tensors that are not plain memory, asks for its turn
-    lane's thread       runs the collective (`order`, `collectives`), puts results back
-    a stream's thread   the same for messages between two members (`letters`)
+    lane's thread       runs the collective (`collectives`), puts results back
+    a stream's thread   the same for messages between two members (`p2p`)
     callback's thread   what users hang on futures (`work`)
 """
 
@@ -220,16 +220,16 @@ class DayflyGroup(dist.ProcessGroup):
         (tensor,) = tensors
         staged = Staged(tensor, write=False)
         what = f"send to {to}, tag {tag}"
-        send = partial(self._member.letters.send, to=to, tag=tag)
-        return self._member.letter(what, staged, send)
+        send = partial(self._member.p2p.send, to=to, tag=tag)
+        return self._member.p2p_work(what, staged, send)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> DayflyWork:
         """`dist.irecv`."""
         (tensor,) = tensors
         staged = Staged(tensor, read=False)
         what = f"receive from {source}, tag {tag}"
-        return self._member.letter(
-            what, staged, partial(self._member.letters.recv, source=source, tag=tag)
+        return self._member.p2p_work(
+            what, staged, partial(self._member.p2p.recv, source=source, tag=tag)
         )
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> DayflyWork:
@@ -237,8 +237,8 @@ class DayflyGroup(dist.ProcessGroup):
         (tensor,) = tensors
         staged = Staged(tensor, read=False)
         what = f"receive from anybody, tag {tag}"
-        receive = partial(self._member.letters.recv_any, tag=tag)
-        return self._member.letter(what, staged, receive)
+        receive = partial(self._member.p2p.recv_any, tag=tag)
+        return self._member.p2p_work(what, staged, receive)
 
     # Several operations as one.
 

@@ -1,8 +1,8 @@
 """One member of a group: the order of what it takes part in, and what becomes of it when it fails.
 
 caller's thread     asks for its turn
-lane's thread       runs the collective (`order`, `collectives`), puts results back
-a stream's thread   the same for messages between two members (`letters`)
+lane's thread       runs the collective (`collectives`), puts results back
+a stream's thread   the same for messages between two members (`p2p`)
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Member:
         self.collectives = Collectives(
             channel, rank, self.size, timeout_s=timeout_s, lanes=lanes, at_server=whole_world
         )
-        self.letters = PointToPoint(
+        self.p2p = PointToPoint(
             MembersChannel(world, short, ranks, rank, whole_world=whole_world),
             rank,
             self.size,
@@ -99,7 +99,7 @@ class Member:
         self._fail(WireError("the group was destroyed"))  # also what waits for room
         if not ended:
             self._order.close(None)
-        self.letters.close()
+        self.p2p.close()
         self.collectives.close()
         if clean and not self.closed and self.collectives.left:
             with suppress(WireError):  # the store may be gone
@@ -169,8 +169,8 @@ class Member:
         except BaseException as error:
             self._failed("waiting for all to have read what was broadcast", error)
 
-    def letter(self, what: str, staged: Staged, go: Callable[..., None]) -> DayflyWork:
-        """Have one of the letters' operations run: `go(flat, done=)`."""
+    def p2p_work(self, what: str, staged: Staged, go: Callable[..., None]) -> DayflyWork:
+        """Have one of the messages' operations run: `go(flat, done=)`."""
         work = DayflyWork(f"{what} {_form(staged.tensor)}{self._members}", [staged.tensor])
 
         def done(error: BaseException | None, source: int = -1) -> None:

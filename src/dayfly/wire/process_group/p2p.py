@@ -45,7 +45,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
 @dataclass(slots=True)
-class _Letter:
+class _Message:
     number: int
     flat_P: torch.Tensor
     done: Done
@@ -55,21 +55,22 @@ class _Letter:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A message of a letter. place: of all messages of the stream, which are put in that order."""
+    """A chunk of a message. place: among all chunks of the stream, which are put in that order."""
 
-    letter: _Letter
+    message: _Message
     part: Chunk
     key: Key
     place: int
 
 
 class Outgoing:
-    """The letters that `post.rank` sends to `to` with a tag.
+    """The messages that `post.rank` sends to `to` with a tag.
 
-    The reader takes letters in their order. So where a channel is full, one that came first through
-    a faster thread could take the room that an earlier one needs, for ever: the earliest message
-    that is not stored takes back what was stored of later letters, which are sent once more. A
-    letter is done when it is stored with all before it, so nobody has changed what is sent again.
+    The reader takes messages in their order. So where a channel is full, a later chunk that a
+    faster thread put could keep the room that an earlier one needs, for ever. Therefore the
+    earliest chunk that is not stored removes what was stored of later messages, which are sent once
+    more. A message is done when it is stored with all before it, so nobody has changed what is sent
+    again.
     """
 
     def __init__(self, post: P2PContext, to: int, tag: int) -> None:
@@ -86,14 +87,14 @@ class Outgoing:
         self._over: dict[int, _Piece] = {}  # those that are, behind it
 
     def send(self, flat_P: torch.Tensor, done: Done) -> None:
-        """Send a letter, after those before it."""
+        """Send a message, after those before it."""
         parts = self._post.parts(Form.of(flat_P))
         with self._changed:
-            letter = _Letter(self._numbers, flat_P, done, len(parts))
+            message = _Message(self._numbers, flat_P, done, len(parts))
             self._numbers += 1
             for c, part in enumerate(parts):
-                key = p2p_key(letter.number, self._tag, c, self._post.rank, self._to)
-                self._pieces.append(_Piece(letter, part, key, self._places))
+                key = p2p_key(message.number, self._tag, c, self._post.rank, self._to)
+                self._pieces.append(_Piece(message, part, key, self._places))
                 self._places += 1
             wanted = min(self._post.at_once, self._carriers + len(parts))
             started, self._carriers = wanted - self._carriers, wanted
@@ -107,36 +108,36 @@ class Outgoing:
                     self._carriers -= 1
                     return
                 piece = self._pieces.popleft()
-            letter, error = piece.letter, None
+            message, error = piece.message, None
             try:
-                # The rest of a letter of which something failed is of no use to its reader.
-                if letter.error is None:
+                # The rest of a message of which something failed is of no use to its reader.
+                if message.error is None:
                     self._post.check()
                     self._put(piece)
             except BaseException as raised:
-                error = self._named(letter, raised)
+                error = self._named(message, raised)
             for whole in self._finish(piece, error):
                 tell(whole.done, whole.error)
 
-    def _finish(self, piece: _Piece, error: BaseException | None) -> list[_Letter]:
-        """A message is stored, or failed; returns the letters that are done by that."""
+    def _finish(self, piece: _Piece, error: BaseException | None) -> list[_Message]:
+        """Notes that a chunk is stored, or failed; returns the messages that are done by that."""
         done = []
         with self._changed:
-            piece.letter.error = piece.letter.error or error
+            piece.message.error = piece.message.error or error
             self._over[piece.place] = piece
             while (first := self._over.pop(self._front, None)) is not None:
                 self._front += 1
-                first.letter.left -= 1
-                if not first.letter.left:
-                    done.append(first.letter)
+                first.message.left -= 1
+                if not first.message.left:
+                    done.append(first.message)
         return done
 
     def _put(self, piece: _Piece) -> None:
-        """Store it. None of a full channel's messages may pass one before it that waits for room:
+        """Stores it, after all chunks before it that wait for room.
 
-        its reader takes them in their order, and so would never make any.
+        The reader takes them in their order, and so would never make room for an earlier one.
         """
-        tensor = shaped(piece.letter.flat_P, piece.part)
+        tensor = shaped(piece.message.flat_P, piece.part)
         header = Header(piece.key.operation, tensor.dtype, tuple(tensor.shape))
         until_s, pause_s = time.monotonic() + self._post.timeout_s, _FIRST_PAUSE_S
         why: NoRoom | None = None
@@ -163,15 +164,15 @@ class Outgoing:
                 self._refused.discard(piece.place)
 
     def _take_back(self, piece: _Piece) -> None:
-        """Remove what was stored of later letters, to be sent again, if this piece is the first.
+        """Remove what was stored of later messages, to be sent again, if this piece is the first.
 
-        Nobody has read of them: that would have taken the letter of this piece.
+        Nobody has read of them: that would have taken the message of this piece.
         """
         with self._changed:
             if piece.place != self._front:
                 return
-            number = piece.letter.number
-            later = [one for _, one in sorted(self._over.items()) if one.letter.number > number]
+            number = piece.message.number
+            later = [one for _, one in sorted(self._over.items()) if one.message.number > number]
             for one in later:
                 del self._over[one.place]
         try:
@@ -184,18 +185,18 @@ class Outgoing:
         with self._changed:
             return min(self._refused, default=place) >= place
 
-    def _named(self, letter: _Letter, error: BaseException) -> BaseException:
-        what = f"rank {self._post.rank}, sending message {letter.number} of tag {self._tag} to "
-        return named(f"{what}rank {self._to}, {Form.of(letter.flat_P)}", error)
+    def _named(self, message: _Message, error: BaseException) -> BaseException:
+        what = f"rank {self._post.rank}, sending message {message.number} of tag {self._tag} to "
+        return named(f"{what}rank {self._to}, {Form.of(message.flat_P)}", error)
 
 
 #: As `Done`, with the sender; -1 if the error says all that is known.
 DoneFrom = Callable[[BaseException | None, int], None]
 
-#: Streams that wait for letters that nobody asked for yet. A store that is asked again and again
+#: Streams that wait for messages that nobody asked for yet. A store that is asked again and again
 #: bills that, and asks less often for what else their senders have to say (see `channels.turns`).
 _AHEAD, _AHEAD_ASKING = 8, 2
-#: Seconds between two looks for letters from anyone, growing; a look may be billed.
+#: Seconds between two looks for messages from anyone, growing; a look may be billed.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.001, 0.05
 _LONGEST_ASKED_S = 1.0
 
@@ -208,14 +209,20 @@ class _FromAnyone:
 
 
 class PointToPoint(Closing):
-    """The letters of one member, over the group's channel, which stays open.
+    """The messages of one member, over the group's channel, which stays open.
 
-    timeout_s: how long a letter, or room for one, is waited for. check: called meanwhile; may raise
-    to end it. All methods may be called from several threads; `done` is called once for each
-    letter, from a thread of the letters, and must neither raise nor wait long nor close them.
-    Tensors are flat, contiguous and on the CPU, and left alone until then.
+    All methods may be called from several threads; `done` is called once for each message, from
+    another thread, and must neither raise nor wait long nor close this. Tensors are flat,
+    contiguous and on the CPU, and left alone until then.
 
-    Each raises ValueError for a wrong peer, tag or tensor, and WireError once they are closed.
+    Args:
+        channel: of the group.
+        rank: of the member.
+        world_size: members of the group.
+        timeout_s: longest wait for a message, or for room for one.
+        check: called meanwhile; may raise to end it.
+
+    Each method raises ValueError for a wrong peer, tag or tensor, and WireError once it is closed.
     """
 
     def __init__(
@@ -250,14 +257,14 @@ class PointToPoint(Closing):
             stream.send(flat_P, self._post.once(done))
 
     def recv(self, flat_P: torch.Tensor, source: int, tag: int, done: Done) -> None:
-        """Receive into a flat tensor (P,) the next letter of this sender and tag."""
+        """Receive into a flat tensor (P,) the next message of this sender and tag."""
         self._check_request(flat_P, source, tag)
         with self._lock:
             self._check_open()
             self._stream_from(source, tag).receive(flat_P, self._post.once(done))
 
     def recv_any(self, flat_P: torch.Tensor, tag: int, done: DoneFrom) -> None:
-        """Receive the next letter with this tag from whoever it comes."""
+        """Receive the next message with this tag from whoever it comes."""
         self._check_request(flat_P, None, tag)
         asked = _FromAnyone(
             flat_P, self._post.once(done, -1), time.monotonic() + self._post.timeout_s
@@ -300,7 +307,7 @@ class PointToPoint(Closing):
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S if blocks else _LONGEST_ASKED_S)
 
     def _take_from_anyone(self, asked: _FromAnyone, tag: int) -> bool:
-        """Receive from a member of whom there is a letter, if there is one: each in its turn."""
+        """Receive from a member of whom there is a message, if there is one: each in its turn."""
         self._post.check()
         with self._lock:
             n, last = self._world_size, self._last_source
@@ -316,7 +323,7 @@ class PointToPoint(Closing):
             there = self._post.channel.stored(keys)
             here = [source for key, source in keys.items() if key in there]
         for source in here:
-            # Somebody may ask for this sender's letter meanwhile, and has it then.
+            # Somebody may ask for this sender's message meanwhile, and has it then.
             if streams[source].receive(
                 asked.into_P,
                 lambda error, source=source: asked.done(error, source),  # type: ignore[misc]
@@ -342,11 +349,11 @@ class PointToPoint(Closing):
         p2p_key(0, tag, MOST_CHUNKS - 1, 0, 1)  # raises ValueError for one that is too long
         if flat_P.dim() != 1 or not flat_P.is_contiguous() or not flat_P.is_cpu:
             raise ValueError(
-                f"a letter of {list(flat_P.shape)}, strides {list(flat_P.stride())}, on "
+                f"a message of {list(flat_P.shape)}, strides {list(flat_P.stride())}, on "
                 f"{flat_P.device}: give a flat, contiguous tensor on the CPU"
             )
 
     def _check_open(self) -> None:
         if self._closed:
-            raise WireError(f"the letters of rank {self._rank} are closed")
+            raise WireError(f"the messages of rank {self._rank} are closed")
         self._post.check()

@@ -120,15 +120,15 @@ class ThreadPool(Closing):
             return None
 
 
-#: Where the length stands among the ones, by the number of messages, from 1; see above.
+#: Where the length stands among the ones, by the number of chunks, from 1; see above.
 _PLACES = tuple((ones - after, after) for ones in range(8) for after in range(ones + 1))
-#: Fewest elements of one of several messages: a length of one is not told from the ones.
+#: Fewest elements of one of several chunks: a length of one is not told from the ones.
 _LEAST_CHUNK = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One message of a letter: which elements, and the shape that its header has."""
+    """One chunk of a message: which elements, and the shape that its header has."""
 
     span: Span
     shape: tuple[int, ...]
@@ -147,7 +147,7 @@ class Form:
         return cls(flat_P.dtype, len(flat_P))
 
     def parts(self, chunk_bytes: int | None) -> tuple[Chunk, ...]:
-        """The messages, MOST_CHUNKS at most. chunk_bytes: worth a message; None: all in one."""
+        """Returns the chunks, MOST_CHUNKS at most. chunk_bytes: of one, at least; None: one alone."""
         whole = Span(0, self.length)
         if chunk_bytes is None or not self.length:
             return (Chunk(whole, (self.length,)),)
@@ -177,7 +177,7 @@ Done = Callable[[BaseException | None], None]
 
 
 class P2PContext(Closing):
-    """check: called while a letter is waited for; may raise. timeout_s: how long that may take."""
+    """check: called while a message is waited for; may raise. timeout_s: how long that may take."""
 
     def __init__(
         self, channel: Messages, rank: int, *, timeout_s: float, check: Callable[[], None]
@@ -186,12 +186,12 @@ class P2PContext(Closing):
         self.rank = rank
         self.timeout_s = timeout_s
         self.buffers = BufferPool()
-        self.crew = ThreadPool("dayfly-letters")
+        self.crew = ThreadPool("dayfly-p2p")
         self._untold: dict[object, Callable[[BaseException], None]] = {}
         self._failure: BaseException | None = None
-        #: Messages of one letter, and letters to one reader, that are under way at once.
+        #: Chunks of one message, and messages to one reader, that are under way at once.
         self.at_once = 1 if channel.immediate else max(2, channel.abilities.in_flight)
-        #: Whether letters that nobody asked for yet are read ahead: what is in memory is near.
+        #: Whether messages that nobody asked for yet are read ahead: what is in memory is near.
         self.reads_ahead = not channel.immediate
         self._chunk_bytes = None if channel.immediate else channel.abilities.chunk_bytes
         self._check = check
@@ -207,7 +207,7 @@ class P2PContext(Closing):
         self._check()
 
     def once(self, done: Callable[..., None], *more: object) -> Callable[..., None]:
-        """Returns a letter's `done` that is called once: when the letter is over, or by `fail`.
+        """Returns a message's `done` that is called once: when the message is over, or by `fail`.
 
         Args:
             done: called with an error or None, and more.
@@ -223,11 +223,11 @@ class P2PContext(Closing):
         return told
 
     def spawn(self, work: Callable[[], None]) -> None:
-        """Begin some work in a thread; an exception of it fails all letters of this member."""
+        """Begin some work in a thread; an exception of it fails all messages of this member."""
         self.crew.submit(guarded(work, self.fail))
 
     def fail(self, error: BaseException) -> None:
-        """Tell the error to all letters that are under way, and refuse those that come."""
+        """Tell the error to all messages that are under way, and refuse those that come."""
         self._failure = error
         for told in list(self._untold.values()):
             tell(told, error)
@@ -238,7 +238,7 @@ class P2PContext(Closing):
         self.check()
 
     def parts(self, form: Form) -> tuple[Chunk, ...]:
-        """The messages of a letter."""
+        """Returns the chunks of a message."""
         return form.parts(self._chunk_bytes)
 
     def side_by_side(self, work: Callable[[int], None], places: Sequence[int]) -> None:
@@ -286,9 +286,9 @@ class P2PContext(Closing):
 
 
 def tell(done: Callable[..., None], *what: object) -> None:
-    """Call a letter's `done`. What it raises is shown as a thread's errors are, and harms no other.
+    """Calls the `done` of a message. An exception of it is shown as those of threads are.
 
-    It must not raise; the letters that come after this one go on nevertheless.
+    It must not raise; the messages that come after this one go on nevertheless.
     """
     try:
         done(*what)
@@ -297,12 +297,12 @@ def tell(done: Callable[..., None], *what: object) -> None:
 
 
 def p2p_key(number: int, tag: int, c: int, source: int, destination: int) -> Key:
-    """Of message `c` of a letter."""
+    """Returns the key of chunk `c` of a message."""
     return Key(number, f"t{tag}-chunk-{c}", source, destination)
 
 
 def shaped(flat_P: torch.Tensor, part: Chunk) -> torch.Tensor:
-    """The elements of a message, in its shape."""
+    """Returns the elements of a chunk, in its shape."""
     return flat_P[part.span.start : part.span.stop].view(part.shape)
 
 

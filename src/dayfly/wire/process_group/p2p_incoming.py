@@ -32,7 +32,7 @@ from dayfly.wire.process_group.p2p_context import (
     tell,
 )
 
-#: Letters of a stream that are read before anybody asks, at most; each takes memory.
+#: Messages of a stream that are read before anybody asks, at most; each takes memory.
 MOST_AHEAD = 2
 #: How long the next one is waited for before anybody asks: where a store is asked again and again,
 #: each time may cost.
@@ -41,7 +41,7 @@ AHEAD_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Where somebody wants a letter, whom to tell, and until when it may be waited for."""
+    """Where somebody wants a message, whom to tell, and until when it may be waited for."""
 
     into_P: torch.Tensor
     done: Done
@@ -49,7 +49,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class _Letter:
+class _Message:
     """asked: None until somebody does. own_P: where it is read to before; begun: whether it came.
 
     over: whether all of it is there, or an `error`.
@@ -64,7 +64,7 @@ class _Letter:
 
 
 class _NotAhead(Exception):
-    """The letter is not there, or is another; nobody has asked for it yet, so it can wait."""
+    """The message is not there, or is another; nobody has asked for it yet, so it can wait."""
 
 
 class Ahead:
@@ -94,7 +94,7 @@ class Ahead:
 
 
 class Incoming:
-    """The letters that `post.rank` gets from `source` with a tag. ahead: of all its streams."""
+    """The messages that `post.rank` gets from `source` with a tag. ahead: of all its streams."""
 
     def __init__(self, post: P2PContext, source: int, tag: int, ahead: Ahead) -> None:
         self._post = post
@@ -102,8 +102,8 @@ class Incoming:
         self._tag = tag
         self._those_ahead = ahead
         self._lock = threading.Lock()
-        self._asked: deque[_Letter] = deque()  # asked for, and not begun
-        self._ahead: deque[_Letter] = deque()  # begun, or over, and not asked for
+        self._asked: deque[_Message] = deque()  # asked for, and not begun
+        self._ahead: deque[_Message] = deque()  # begun, or over, and not asked for
         self._next = 0
         self._reading = False
         self._rests = False
@@ -112,7 +112,7 @@ class Incoming:
 
     @property
     def next_number(self) -> int:
-        """Of the next letter that is asked for."""
+        """Of the next message that is asked for."""
         return self._next
 
     @property
@@ -122,18 +122,18 @@ class Incoming:
             return bool(self._ahead) and self._ahead[0].begun
 
     def receive(self, into_P: torch.Tensor, done: Done, *, number: int | None = None) -> bool:
-        """Ask for the next letter; False if that is not the one with this number."""
+        """Ask for the next message; False if that is not the one with this number."""
         asked = _Asked(into_P, done, time.monotonic() + self._post.timeout_s)
         with self._lock:
             if number is not None and number != self._next:
                 return False
             if self._ahead:
-                letter = self._ahead.popleft()
-                letter.asked = asked
-                if letter.over:
-                    self._post.spawn(lambda: self._hand_over(letter, asked))
+                message = self._ahead.popleft()
+                message.asked = asked
+                if message.over:
+                    self._post.spawn(lambda: self._hand_over(message, asked))
             else:
-                self._asked.append(_Letter(self._next, asked))
+                self._asked.append(_Message(self._next, asked))
             self._next += 1
             if not self._reading:
                 self._reading = True
@@ -146,21 +146,21 @@ class Incoming:
         self._rests = True
 
     def _read(self) -> None:
-        while (letter := self._take()) is not None:
+        while (message := self._take()) is not None:
             try:
-                self._fetch(letter)
+                self._fetch(message)
             except _NotAhead:
                 continue
             except BaseException as error:
-                letter.error = error
+                message.error = error
             with self._lock:
-                letter.over = True
-                asked = letter.asked
+                message.over = True
+                asked = message.asked
             if asked is not None:
-                self._hand_over(letter, asked)
+                self._hand_over(message, asked)
 
-    def _take(self) -> _Letter | None:
-        """The next letter to be read; None if there is none, and nobody reads from now on."""
+    def _take(self) -> _Message | None:
+        """The next message to be read; None if there is none, and nobody reads from now on."""
         with self._lock:
             if self._asked:
                 return self._asked.popleft()
@@ -169,15 +169,15 @@ class Incoming:
                 self._those_ahead.leave(self)
                 return None
             own_P = self._post.buffers.take(self._usual.dtype, self._usual.length)
-            letter = _Letter(self._next + len(self._ahead), own_P=own_P)
-            self._ahead.append(letter)
-            return letter
+            message = _Message(self._next + len(self._ahead), own_P=own_P)
+            self._ahead.append(message)
+            return message
 
     def _may_read_ahead(self) -> bool:
         return (
             self._post.reads_ahead
             and len(self._ahead) < MOST_AHEAD
-            and not any(letter.error for letter in self._ahead)
+            and not any(message.error for message in self._ahead)
             and self._may_wait_ahead()
             and self._those_ahead.enter(self)
         )
@@ -185,104 +185,104 @@ class Incoming:
     def _may_wait_ahead(self) -> bool:
         return not self._rests and left_s(self._ahead_until_s) > 0
 
-    def _fetch(self, letter: _Letter) -> None:
-        """Read all of a letter. Raises _NotAhead, having forgotten it."""
-        into_P = self._fetch_first(letter)
+    def _fetch(self, message: _Message) -> None:
+        """Read all of a message. Raises _NotAhead, having forgotten it."""
+        into_P = self._fetch_first(message)
         form = Form.of(into_P)
         parts = self._post.parts(form)
         if parts[1:]:
             self._post.side_by_side(
-                lambda c: self._fetch_other(letter, into_P, c, parts[c]), range(1, len(parts))
+                lambda c: self._fetch_other(message, into_P, c, parts[c]), range(1, len(parts))
             )
-        self._post.drop([self._key(letter, c) for c in range(len(parts))])
+        self._post.drop([self._key(message, c) for c in range(len(parts))])
         with self._lock:
             self._usual = form
             self._ahead_until_s = time.monotonic() + AHEAD_S
 
-    def _fetch_first(self, letter: _Letter) -> torch.Tensor:
-        """Wait for the first message of a letter; returns where it is read to.
+    def _fetch_first(self, message: _Message) -> torch.Tensor:
+        """Wait for the first chunk of a message; returns where it is read to.
 
         That is right to its place, if somebody has asked for it by now.
         """
         while True:
-            asked = letter.asked
-            into_P = letter.own_P if asked is None else asked.into_P
+            asked = message.asked
+            into_P = message.own_P if asked is None else asked.into_P
             assert into_P is not None
             try:
                 self._post.check()
-                there = self._try(letter, into_P, 0, self._post.parts(Form.of(into_P))[0])
+                there = self._try(message, into_P, 0, self._post.parts(Form.of(into_P))[0])
             except WireError:
                 if asked is not None:
                     raise
                 # It has another form, most likely; whoever asks for it says which, or hears why.
-                self._forget(letter, with_form=True)
+                self._forget(message, with_form=True)
                 continue
             if there:
-                letter.begun = True
-                if asked is not None and letter.own_P is not None:
-                    self._post.buffers.give(letter.own_P)
-                    letter.own_P = None
+                message.begun = True
+                if asked is not None and message.own_P is not None:
+                    self._post.buffers.give(message.own_P)
+                    message.own_P = None
                 return into_P
-            if letter.asked is None and not self._may_wait_ahead():
-                self._forget(letter)
+            if message.asked is None and not self._may_wait_ahead():
+                self._forget(message)
             if asked is not None and not left_s(asked.until_s):
                 raise self._late()
 
-    def _fetch_other(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Chunk) -> None:
-        """Wait for another message of a letter whose first came: it is on its way."""
+    def _fetch_other(self, message: _Message, into_P: torch.Tensor, c: int, part: Chunk) -> None:
+        """Wait for another chunk of a message whose first one came: it is on its way."""
         until_s = time.monotonic() + self._post.timeout_s
-        while not self._try(letter, into_P, c, part):
+        while not self._try(message, into_P, c, part):
             self._post.check()
-            if letter.asked is not None and not left_s(max(until_s, letter.asked.until_s)):
+            if message.asked is not None and not left_s(max(until_s, message.asked.until_s)):
                 raise self._late()
 
-    def _try(self, letter: _Letter, into_P: torch.Tensor, c: int, part: Chunk) -> bool:
+    def _try(self, message: _Message, into_P: torch.Tensor, c: int, part: Chunk) -> bool:
         """Whether a message came, within a moment."""
         some_s = LOOK_UP_S
-        if letter.asked is not None:
-            some_s = min(some_s, left_s(letter.asked.until_s))
+        if message.asked is not None:
+            some_s = min(some_s, left_s(message.asked.until_s))
         try:
-            self._post.channel.get(self._key(letter, c), shaped(into_P, part), some_s)
+            self._post.channel.get(self._key(message, c), shaped(into_P, part), some_s)
         except WaitTimeout:
             return False
         return True
 
-    def _forget(self, letter: _Letter, *, with_form: bool = False) -> None:
+    def _forget(self, message: _Message, *, with_form: bool = False) -> None:
         """Leave it unread, and raise _NotAhead, unless somebody has asked for it meanwhile."""
         with self._lock:
             if with_form:
                 self._usual = None
-            if letter.asked is not None:
+            if message.asked is not None:
                 return
-            self._ahead.remove(letter)
-        if letter.own_P is not None:
-            self._post.buffers.give(letter.own_P)
+            self._ahead.remove(message)
+        if message.own_P is not None:
+            self._post.buffers.give(message.own_P)
         raise _NotAhead
 
-    def _hand_over(self, letter: _Letter, asked: _Asked) -> None:
+    def _hand_over(self, message: _Message, asked: _Asked) -> None:
         """All of it is there, or an error: whoever asked for it is told."""
-        error, wanted = letter.error, Form.of(asked.into_P)
-        if letter.own_P is not None:
-            found = Form.of(letter.own_P)
+        error, wanted = message.error, Form.of(asked.into_P)
+        if message.own_P is not None:
+            found = Form.of(message.own_P)
             if error is None and found != wanted:
                 error = WireError(f"expected {wanted}, found {found}")
             if error is None:
-                error = _copied(letter.own_P, asked.into_P)
-            self._post.buffers.give(letter.own_P)
+                error = _copied(message.own_P, asked.into_P)
+            self._post.buffers.give(message.own_P)
         if error is not None:
-            what = f"rank {self._post.rank}, receiving message {letter.number} of tag {self._tag} "
+            what = f"rank {self._post.rank}, receiving message {message.number} of tag {self._tag} "
             error = named(f"{what}from rank {self._source}, {wanted}", error)
         tell(asked.done, error)
 
     def _late(self) -> WaitTimeout:
         return WaitTimeout(f"nothing came within {self._post.timeout_s:g} s; is that worker alive?")
 
-    def _key(self, letter: _Letter, c: int) -> Key:
-        return p2p_key(letter.number, self._tag, c, self._source, self._post.rank)
+    def _key(self, message: _Message, c: int) -> Key:
+        return p2p_key(message.number, self._tag, c, self._source, self._post.rank)
 
 
 def _copied(own_P: torch.Tensor, into_P: torch.Tensor) -> BaseException | None:
-    """The error, if torch refuses: whoever waits for the letter is to hear of it."""
+    """The error, if torch refuses: whoever waits for the message is to hear of it."""
     try:
         into_P.copy_(own_P)
     except RuntimeError as error:

@@ -15,7 +15,7 @@ from dayfly.wire.channels.conformance import tensor
 from dayfly.wire.collectives.conformance_world import same_bits
 from dayfly.wire.message import DTYPES
 from tests.channels.kit import eventually
-from tests.process_group.post_office import CHUNK, KINDS, Call, Office, office, threads
+from tests.process_group.p2p_ranks import CHUNK, KINDS, Call, Office, office, threads
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +35,7 @@ def numbered(number: int, length: int) -> torch.Tensor:
 
 
 @pytest.mark.quick
-def test_letters_arrive_in_their_order(three: Office) -> None:
+def test_p2p_arrive_in_their_order(three: Office) -> None:
     """All are sent at once; half of the receives are asked for before, half after."""
     zero, one, _ = three.members
     count = 2 * len(LENGTHS)
@@ -49,7 +49,7 @@ def test_letters_arrive_in_their_order(three: Office) -> None:
     for at, receive in enumerate(receives):
         receive.result()
         assert torch.equal(got[at], numbered(at, lengths[at])), at
-    one.letters.close()
+    one.p2p.close()
     one.channel.close()  # which waits for what it still removes
     eventually(lambda: three.left() == [], "the senders hear that all was read")
 
@@ -151,18 +151,18 @@ def test_close_ends_what_waits(three: Office) -> None:
     one = three.members[1]
     calls = [one.recv(torch.zeros(2), source, tag) for source in (0, 2) for tag in range(3)]
     calls += [one.recv(torch.zeros(2), 0, 0), one.recv_any(torch.zeros(2), 9)]
-    one.letters.close()
+    one.p2p.close()
     for call in calls:
         assert call.over, "when they are closed, all are told"
         assert call.thread is not threading.current_thread()
         with pytest.raises(WireError, match="closed meanwhile"):
             call.result()
     for begin in (one.send, one.recv):
-        with pytest.raises(WireError, match="letters of rank 1 are closed"):
+        with pytest.raises(WireError, match="messages of rank 1 are closed"):
             begin(torch.zeros(2), 0)
-    with pytest.raises(WireError, match="letters of rank 1 are closed"):
+    with pytest.raises(WireError, match="messages of rank 1 are closed"):
         one.recv_any(torch.zeros(2))
-    one.letters.close()
+    one.p2p.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,7 +182,7 @@ def test_check_ends_what_waits(kind: str) -> None:
                 call.result()
 
 
-def test_letters_from_anyone(three: Office) -> None:
+def test_p2p_from_anyone(three: Office) -> None:
     """Each goes to one call, by number too: a receive of one sender is not robbed."""
     zero, one, two = three.members
     got = [torch.zeros(CHUNK * 3) for _ in range(4)]
@@ -217,8 +217,8 @@ def test_who_fails_when_told_harms_no_other_letter(monkeypatch: pytest.MonkeyPat
 
     with office("files-shaped", 2) as made:
         zero, one = made.members
-        one.letters.recv(torch.zeros(2), 0, 0, fail)
-        zero.letters.send(torch.zeros(2), 1, 0, fail)
+        one.p2p.recv(torch.zeros(2), 0, 0, fail)
+        zero.p2p.send(torch.zeros(2), 1, 0, fail)
         zero.send(torch.ones(2), 1).result()
         one.recv(into := torch.zeros(2), 0).result()
         assert into.tolist() == [1, 1]
@@ -240,7 +240,7 @@ def test_wrong_requests_are_refused_at_once(
     flat: torch.Tensor, peer: int, tag: int, why: str
 ) -> None:
     with office() as made:
-        one = made.members[1].letters
+        one = made.members[1].p2p
         for begin in (one.send, one.recv):
             with pytest.raises(ValueError, match=why):
                 begin(flat, peer, tag, Call())

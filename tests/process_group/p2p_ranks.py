@@ -1,4 +1,4 @@
-"""Ranks with their letters in one process, and calls whose end can be waited for."""
+"""Ranks in one process that send each other messages, and calls whose end can be waited for."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ class Call:
 
 
 class Member:
-    """One rank's letters, as calls."""
+    """One rank's messages, as calls."""
 
-    def __init__(self, channel: Channel, letters: PointToPoint) -> None:
+    def __init__(self, channel: Channel, p2p: PointToPoint) -> None:
         self.channel = channel
-        self.letters = letters
+        self.p2p = p2p
         self.calls: list[Call] = []
 
     def send(self, tensor: torch.Tensor, to: int, tag: int = 0) -> Call:
-        return self._call(lambda call: self.letters.send(tensor, to, tag, call))
+        return self._call(lambda call: self.p2p.send(tensor, to, tag, call))
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int = 0) -> Call:
-        return self._call(lambda call: self.letters.recv(tensor, source, tag, call))
+        return self._call(lambda call: self.p2p.recv(tensor, source, tag, call))
 
     def recv_any(self, tensor: torch.Tensor, tag: int = 0) -> Call:
-        return self._call(lambda call: self.letters.recv_any(tensor, tag, call))
+        return self._call(lambda call: self.p2p.recv_any(tensor, tag, call))
 
     def _call(self, begin: Callable[[Call], None]) -> Call:
         call = Call()
@@ -97,9 +97,9 @@ class Office:
         channel = self._stack.enter_context(self._place.open(NAMESPACE, rank))
         channel.abilities = replace(channel.abilities, chunk_bytes=4 * CHUNK)
         channel = wrap(channel)
-        letters = PointToPoint(channel, rank, self._size, timeout_s=timeout_s, check=check)
-        self._stack.enter_context(letters)
-        return Member(channel, letters)
+        p2p = PointToPoint(channel, rank, self._size, timeout_s=timeout_s, check=check)
+        self._stack.enter_context(p2p)
+        return Member(channel, p2p)
 
     def left(self) -> list[Key]:
         """The messages that nobody read."""
@@ -113,7 +113,7 @@ def office(kind: str = "files-tmpfs", size: int = 3) -> Iterator[Office]:
         made = Office(kind, stack, size)
         yield made
         for member in made.members:
-            member.letters.close()
+            member.p2p.close()
         for member in made.members:
             for call in member.calls:
                 call.error()
@@ -122,5 +122,5 @@ def office(kind: str = "files-tmpfs", size: int = 3) -> Iterator[Office]:
 
 
 def threads() -> list[str]:
-    """Of letters."""
-    return [one.name for one in threading.enumerate() if one.name.startswith("dayfly-letters")]
+    """Threads of such messages."""
+    return [one.name for one in threading.enumerate() if one.name.startswith("dayfly-p2p")]
