@@ -13,7 +13,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.models import digits_cnn, resnet18_32, wide_mlp
-from dayfly.training.builtin import digits
+from dayfly.training.arrays import digits
 
 Arrays = dict[str, Any]
 

@@ -64,7 +64,7 @@ class Registry(Mapping[str, T]):
             RequestError: it is not; with the names that there are.
 
         Examples:
-            >>> from dayfly.life.platforms.registry import PLATFORMS
+            >>> from dayfly.life.platforms.base import PLATFORMS
             >>> PLATFORMS.check("lokal")
             Traceback (most recent call last):
             ...

@@ -14,7 +14,7 @@ from dayfly.job import Job
 from dayfly.runs.log_budget import check_gathering
 from dayfly.runs.prepare import prepare
 from dayfly.runs.settings import Settings
-from dayfly.training.weighting import SAMPLES, Weighting
+from dayfly.training.forward import SAMPLES, Weighting
 from tests.job.asked import Rows, given, prepared, refusal
 
 

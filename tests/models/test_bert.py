@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dayfly.models import bert, bert_base, bert_large
-from dayfly.models.bert import Embeddings
+from dayfly.models.transformers import Embeddings
 from tests.models.sizes import mib, on_meta, parameters
 
 

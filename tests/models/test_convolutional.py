@@ -27,7 +27,7 @@ from dayfly.models import (
     vgg16,
     vgg19,
 )
-from dayfly.models.mobilenet import InvertedResidual
+from dayfly.models.convolutional import InvertedResidual
 from dayfly.models.resnet import ZeroPadding
 
 pytestmark = pytest.mark.long

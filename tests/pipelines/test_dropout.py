@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from dayfly.training.replica import build_model
-from dayfly.training.stages.build import build_stage
 from dayfly.training.stages.compute import Micro, Stage
+from dayfly.training.stages.layers import build_stage
 from dayfly.training.state import load_model_tensors, model_tensors
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
 from tests.pipelines import nets

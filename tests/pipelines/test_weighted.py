@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dayfly.training.forward import Weighting
 from dayfly.training.replica import build_model
-from dayfly.training.weighting import Weighting
 from tests.pipelines import nets
 from tests.pipelines.trained import boundaries, pipelining, train_cut
 from tests.training.jobs import Pairs

@@ -24,15 +24,13 @@ from dayfly.runs.shipping import Shipped
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
 from dayfly.training.evaluation import Evaluation
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes, build_model
-from dayfly.training.slices import Slices
-from dayfly.training.sources import DatasetSource
-from dayfly.training.stages.build import build_stage
+from dayfly.training.sources import DatasetSource, Slices
 from dayfly.training.stages.forms import Form
-from dayfly.training.stages.layers import layers_of
+from dayfly.training.stages.layers import build_stage, layers_of
 from dayfly.training.stages.probe import check_stages
-from dayfly.training.weighting import SAMPLES, Weighting
 from dayfly.wire.channels.base import Channel, Messages, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.group import GroupChannel

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import torch
 
-from dayfly.life.platforms import memory_limits
+from dayfly.life.platforms import footprint
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.platforms.conformance_handlers import allocate, echo, return_bytes, tell, train
 from dayfly.life.platforms.local_function import current_zygote_pid
@@ -50,10 +50,10 @@ def open_files() -> list[str]:
 
 def free_large_blocks(payload: Json, context: Context) -> Json:
     """Says how much stays of 64 MiB in blocks of several sizes, once they are freed."""
-    before = memory_limits.anonymous_bytes()
+    before = footprint.anonymous_bytes()
     blocks = [torch.ones(mib * 2**18) for mib in (32, 16, 8, 4, 4)]
     del blocks
-    return {"stays_mib": (memory_limits.anonymous_bytes() - before) / 2**20}
+    return {"stays_mib": (footprint.anonymous_bytes() - before) / 2**20}
 
 
 def allocate_in_child(payload: Json, context: Context) -> Json:

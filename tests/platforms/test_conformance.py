@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.life.platforms.base import Opening, Platform
+from dayfly.life.platforms.base import PLATFORMS, Opening, Platform, platform_options
 from dayfly.life.platforms.conformance import PlatformConformance
-from dayfly.life.platforms.registry import PLATFORMS, platform_options
 from dayfly.life.sessions import Session
 
 #: Others than this are opened with the options that they have by default.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.life.platforms.machine import check_machine, machine_mib, overcommitted
+from dayfly.life.platforms.local import check_machine, machine_mib, overcommitted
 
 
 def test_a_function_larger_than_the_machine() -> None:

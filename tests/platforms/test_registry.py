@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.life.platforms.base import PLATFORMS, platform_options
 from dayfly.life.platforms.local import LocalOptions, LocalPlatform
-from dayfly.life.platforms.registry import PLATFORMS, platform_options
 from dayfly.runs.settings import Settings
 
 

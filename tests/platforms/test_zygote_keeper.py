@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dayfly.life.deaths import Patience
-from dayfly.life.platforms.zygote_keeper import TRIES, ZygoteKeeper
+from dayfly.life.platforms.local_zygote import TRIES, ZygoteKeeper
 
 
 class Dying:

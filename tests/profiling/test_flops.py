@@ -12,7 +12,7 @@ import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.models import MODELS, on_meta
-from dayfly.models.entry import Entry
+from dayfly.models.registry import Entry
 from dayfly.planning.profile import Affine
 from dayfly.runs.profiling.from_catalogue import layer_flops
 from dayfly.runs.profiling.layers import layer_bytes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.life.platforms.log_files import LogFiles
+from dayfly.life.platforms.local import LogFiles
 from dayfly.runs.scripts.logs import STATE_EVERY_S, Follower, PrintedLines
 
 pytestmark = pytest.mark.long

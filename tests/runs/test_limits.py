@@ -16,7 +16,7 @@ import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.commits import Checkpoint, Part
 from dayfly.life.platforms import confinement
-from dayfly.life.platforms.machine import crowding
+from dayfly.life.platforms.local import crowding
 from dayfly.runs.function_resources import FunctionResources, resources_under
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped

@@ -24,7 +24,7 @@ from torch import nn
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.life.platforms.memory_limits import LEAST_OWN_BYTES
+from dayfly.life.platforms.footprint import LEAST_OWN_BYTES
 from tests.runs import small
 
 MIB = 2**20

@@ -15,8 +15,7 @@ from torch import nn
 
 from dayfly.errors import RequestError
 from dayfly.training.replica import build_model
-from dayfly.training.stages.build import StageModel, build_stage
-from dayfly.training.stages.layers import layers_of
+from dayfly.training.stages.layers import StageModel, build_stage, layers_of
 from dayfly.training.state import load_model_tensors, model_tensors
 from tests.stages.models import Gpt, cells, cnn, job_of, masked, mlp, recurrent
 
@@ -184,7 +183,7 @@ def test_a_function_that_reads_values_is_told_how() -> None:
 _PEAK = """
 import sys, torch
 from torch import nn
-from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.layers import build_stage
 from tests.stages.models import job_of
 
 def model():

@@ -17,11 +17,11 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.life.checkpoints import Writer, share_of
-from dayfly.training.averaging import Averaging
 from dayfly.training.compression import compression
 from dayfly.training.devices import CPU, device_of, to_device, to_wire
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import FlatBuffer
+from dayfly.training.local_sgd import Averaging
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica
 from dayfly.training.sources import DatasetSource

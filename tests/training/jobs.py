@@ -13,12 +13,11 @@ from torch.nn import functional as F
 
 from dayfly.job import Job
 from dayfly.training.devices import CPU
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Slices
-from dayfly.training.sources import DatasetSource
+from dayfly.training.sources import DatasetSource, Slices
 from dayfly.training.synchronous import Synchronous
-from dayfly.training.weighting import SAMPLES, Weighting
 
 
 class Pairs:

@@ -9,12 +9,11 @@ import torch
 
 from dayfly.job import Job
 from dayfly.training.devices import CPU
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.local_sgd import LocalSgd
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Slices
-from dayfly.training.sources import DatasetSource
-from dayfly.training.weighting import SAMPLES, Weighting
+from dayfly.training.sources import DatasetSource, Slices
 from tests.training.jobs import sum_by_hand
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.training import finite
+from dayfly.training import state
 from dayfly.training.arrays import check_arrays, load_arrays, place
 from tests.training.stores import new_store
 
@@ -133,7 +133,7 @@ def test_a_damaged_npz_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("row", [0, 37, 99])
 def test_numbers_that_are_none(bad: complex, row: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first bad row is named, of any array, chunk by chunk; with a note it is only told."""
-    monkeypatch.setattr(finite, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(state, "CHUNK_BYTES", 100)
     y = np.ones((100, 3), "complex64" if isinstance(bad, complex) else "float32")
     y[[row, 99], 1] = bad
     arrays = {"x_train": np.arange(100), "y_train": y}

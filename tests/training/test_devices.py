@@ -19,8 +19,7 @@ from torch import nn
 from dayfly.errors import RunFailed
 from dayfly.training import flat as flat_module
 from dayfly.training.devices import CPU, device_of, device_of_function, to_device, to_wire
-from dayfly.training.flat import FlatBuffer
-from dayfly.training.mirror import Apart, Mirror, mirror
+from dayfly.training.flat import Apart, FlatBuffer, Mirror, mirror
 from dayfly.wire.schedule import Span
 
 pytestmark = pytest.mark.long

@@ -15,9 +15,9 @@ from dayfly.batches import block_shares
 from dayfly.training.arrays import place
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation, right_answers
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.replica import build_model
 from dayfly.training.sources import ArraySource, DatasetSource
-from dayfly.training.weighting import SAMPLES, Weighting
 from tests.training.jobs import Pairs, clusters, job
 from tests.training.stores import new_store
 

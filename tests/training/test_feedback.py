@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dayfly.training.compression.exchange import Exchange
-from dayfly.training.compression.feedback import Feedback, contributed
+from dayfly.training.compression.exchange import Exchange, Feedback, contributed
 from dayfly.training.flat import FlatBuffer
 from dayfly.wire.codec import CODECS
 from dayfly.wire.collectives import COLLECTIVES

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from dayfly.training.averaging import Averaging
+from dayfly.training.local_sgd import Averaging
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, build_model
 from tests.training.jobs import (
@@ -164,7 +164,7 @@ def test_a_replica_goes_on_within_a_round_with_the_same_bits(done: int) -> None:
 
 
 def digits() -> tuple[Pairs, Pairs]:
-    from dayfly.training.builtin import BUILTIN
+    from dayfly.training.arrays import BUILTIN
 
     arrays = BUILTIN["digits"]()
     x, y = (torch.tensor(np.asarray(arrays[name])) for name in ("x_train", "y_train"))

@@ -13,8 +13,7 @@ from torch.optim import lr_scheduler as lr
 
 from dayfly.errors import RequestError
 from dayfly.life.checkpoints import merged
-from dayfly.training.by_name import check_groups, split_state
-from dayfly.training.replica import Replica
+from dayfly.training.replica import Replica, check_groups, split_state
 from dayfly.training.state import model_tensors
 from tests.training.jobs import bits, job
 

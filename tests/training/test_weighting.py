@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from dayfly.errors import RequestError
 from dayfly.training.combining import weighting_of
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.replica import build_model
-from dayfly.training.weighting import SAMPLES, Weighting
 from tests.training.jobs import Pairs, World, bits, clusters, job, one_thread
 from tests.training.local_world import LocalWorld
 

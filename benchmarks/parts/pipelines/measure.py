@@ -43,7 +43,7 @@ from dayfly.errors import RunFailed
 from dayfly.runs.job_record import Record
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.replica import build_model
-from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.layers import build_stage
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.schedule import Kind, Schedule

@@ -19,8 +19,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from dayfly.catalogue.platform import FunctionPlatform
-from dayfly.catalogue.prices import FunctionPrices, PriceFigures
+from dayfly.catalogue.platform import FunctionPlatform, FunctionPrices, PriceFigures
 from dayfly.catalogue.rows import Row, kinds, read_rows
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError

@@ -7,23 +7,28 @@ tells the size of each layer of any of them.
 from __future__ import annotations
 
 from dayfly.models.activations import LayerSize, layer_sizes
-from dayfly.models.alexnet import alexnet
 from dayfly.models.amoebanet_d import amoebanet_d, amoebanet_d18, amoebanet_d36
-from dayfly.models.bert import bert, bert_base, bert_large
+from dayfly.models.convolutional import (
+    alexnet,
+    digits_cnn,
+    lenet5,
+    mobilenet_v1,
+    mobilenet_v1_32,
+    mobilenet_v2,
+    squeezenet,
+    vgg16,
+    vgg19,
+)
 from dayfly.models.data import cifar10, cola, higgs, imdb, mnist, squad, write_arrays, yfcc
-from dayfly.models.digits_cnn import digits_cnn
-from dayfly.models.entry import Entry, Figure, on_meta, parameters_of
-from dayfly.models.gpt import gpt
-from dayfly.models.lenet5 import lenet5
 from dayfly.models.linear import (
     hinge_loss,
     linear_svm,
     logistic_loss,
     logistic_regression,
     sign_accuracy,
+    wide_mlp,
 )
-from dayfly.models.mobilenet import mobilenet_v1, mobilenet_v1_32, mobilenet_v2
-from dayfly.models.registry import MODELS
+from dayfly.models.registry import MODELS, Entry, Figure, on_meta, parameters_of
 from dayfly.models.resnet import (
     resnet18,
     resnet18_32,
@@ -34,9 +39,7 @@ from dayfly.models.resnet import (
     resnet101,
     resnet152,
 )
-from dayfly.models.squeezenet import squeezenet
-from dayfly.models.vgg import vgg16, vgg19
-from dayfly.models.wide_mlp import wide_mlp
+from dayfly.models.transformers import bert, bert_base, bert_large, gpt
 
 __all__ = [
     "MODELS",

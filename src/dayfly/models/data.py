@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from dayfly.models.bert import BEGIN, END, PADDING
+from dayfly.models.transformers import BEGIN, END, PADDING
 
 Array = NDArray[Any]
 #: What draws the samples, and how many -> x, y.

@@ -6,18 +6,27 @@ published profiler has it; each figure says what its unit turned out to be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import nn
 
-from dayfly.models.alexnet import alexnet
 from dayfly.models.amoebanet_d import amoebanet_d18, amoebanet_d36
-from dayfly.models.bert import bert_base, bert_large
-from dayfly.models.digits_cnn import digits_cnn
-from dayfly.models.entry import Entry, Figure, parameters_of
-from dayfly.models.lenet5 import lenet5
-from dayfly.models.mobilenet import mobilenet_v1, mobilenet_v1_32, mobilenet_v2
+from dayfly.models.convolutional import (
+    alexnet,
+    digits_cnn,
+    lenet5,
+    mobilenet_v1,
+    mobilenet_v1_32,
+    mobilenet_v2,
+    squeezenet,
+    vgg16,
+    vgg19,
+)
+from dayfly.models.linear import wide_mlp
 from dayfly.models.resnet import (
     resnet18,
     resnet18_32,
@@ -28,9 +37,75 @@ from dayfly.models.resnet import (
     resnet101,
     resnet152,
 )
-from dayfly.models.squeezenet import squeezenet
-from dayfly.models.vgg import vgg16, vgg19
-from dayfly.models.wide_mlp import wide_mlp
+from dayfly.models.transformers import bert_base, bert_large
+
+Build = Callable[[], nn.Sequential]
+Unit = Literal["thousand", "million", "MB", "MiB"]
+#: Of parameters, or of bytes.
+UNITS: dict[Unit, int] = {"thousand": 10**3, "million": 10**6, "MB": 10**6, "MiB": 2**20}
+
+
+def parameters_of(model: nn.Module) -> int:
+    """How many numbers its parameters hold; shared ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def on_meta(build: Build) -> nn.Sequential:
+    """The model without values: its shapes and sizes, for no memory."""
+    with torch.device("meta"):
+        return build()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A size that a paper's table gives, and ours.
+
+    where: the paper and its table. printed: the number as it stands there. unit: of what: of
+    parameters, in thousands or millions, or of their bytes in float32. ours: the same of our model,
+    to as many digits. build: the model that is counted, where it is not the entry's own. count: how
+    many of its parameters are counted. note: which form of the model it is, or why the figure is
+    not reached.
+    """
+
+    where: str
+    printed: str
+    unit: Unit
+    ours: str
+    build: Build | None = None
+    count: Callable[[nn.Sequential], int] = parameters_of
+    note: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether ours agrees, within the digits that are printed."""
+        return self.ours == self.printed
+
+    def measure(self, entry: Entry) -> str:
+        """The size of the model that is counted, to as many digits as are printed."""
+        counted = self.count(on_meta(self.build or entry.build))
+        size = counted * (4 if self.unit in ("MB", "MiB") else 1) / UNITS[self.unit]
+        return f"{size:.{len(self.printed.partition('.')[2])}f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A model of the table.
+
+    build: makes it, as a list of layers. sample_shape: of one sample. sample_type: of its numbers.
+    scores: numbers that it gives for a sample, which are one a class for those that classify.
+    figures: what papers print of its size.
+    """
+
+    build: Build
+    sample_shape: tuple[int, ...]
+    scores: int
+    sample_type: torch.dtype = torch.float32
+    figures: tuple[Figure, ...] = ()
+
+    def sample(self, batch_size: int) -> torch.Tensor:
+        """A batch without values, (batch_size, *sample_shape), on the meta device."""
+        shape = (batch_size, *self.sample_shape)
+        return torch.empty(shape, dtype=self.sample_type, device="meta")
 
 
 def _encoder(model: nn.Sequential) -> int:

@@ -1,7 +1,7 @@
 """A configuration: one way to run a job, and what each of its stages has.
 
 A stage has layers, functions of one memory size, and a flat buffer that its workers sum, as
-`training.flat` and `training.averaging` make it.
+`training.flat` and `training.local_sgd` make it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _HEAP_BYTES = 8 * _MIB
 _KEPT = 0.25
 #: What is lost between the smaller ones, of what the activations take, where no pass was measured.
 _GAPS = 0.08
-#: Blocks of samples that are read ahead, the steps and the bytes of one (`training/slices.py`).
+#: Blocks of samples that are read ahead, the steps and the bytes of one (`training/sources.py`).
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
 #: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
 _AHEAD = 2
@@ -74,14 +74,14 @@ class Holding:
 
     model: parameters and buffers (`training/replica.py`). gradients: the flat buffer
     (`training/flat.py`), or the parameters' own under local SGD. average: local SGD's buffer
-    (`training/averaging.py`). state: the optimizer's. before: where buffers were when the step
-    began (`training/moves.py`).
+    (`training/local_sgd.py`). state: the optimizer's. before: where buffers were when the step
+    began (`training/flat.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
     the backward pass, of all micro-batches between their passes. work: what one pass needs beside
     them; at least what a layer passes on and gets back. boundary: messages of a cut model that
     come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
-    (`wire/summation.py`). residual: of compression (`training/compression/feedback.py`). samples:
-    read ahead (`training/slices.py`). validation: what a batch of it passes on. read: the
+    (`wire/summation.py`). residual: of compression (`training/compression/exchange.py`). samples:
+    read ahead (`training/sources.py`). validation: what a batch of it passes on. read: the
     checkpoint, until the model is filled. copy: of this worker's share of a checkpoint
     (`life/checkpoints.py`); a stage's is not copied. heap: freed and not given back, and lost
     between blocks.

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.dataclass_json import PathText
 from dayfly.errors import RequestError
-from dayfly.life.platforms.registry import PLATFORMS
+from dayfly.life.platforms.base import PLATFORMS
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind
 

@@ -14,7 +14,7 @@ from dayfly.runs.records import JobFacts
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.training.arrays import Part
-from dayfly.training.weighting import SAMPLES, Weighting
+from dayfly.training.forward import SAMPLES, Weighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

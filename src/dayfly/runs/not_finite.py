@@ -22,9 +22,8 @@ from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.spans import FaultPoints
 from dayfly.runs.task import Task
-from dayfly.training.finite import bad_tensor
 from dayfly.training.order import Epochs
-from dayfly.training.state import Tensors
+from dayfly.training.state import Tensors, bad_tensor
 from dayfly.wire.engine import Engine
 
 _OPERATION = "nan"

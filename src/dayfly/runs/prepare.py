@@ -23,18 +23,21 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
-from dayfly.training.arrays import Arrays, check_arrays, load_arrays, validation_samples
-from dayfly.training.builtin import BUILTIN
+from dayfly.training.arrays import BUILTIN, Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
-from dayfly.training.finite import bad_tensor, trained_names
-from dayfly.training.forward import forward
+from dayfly.training.forward import Weighting, forward
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
 from dayfly.training.replica import Replica, model_part
 from dayfly.training.schedules import check_scheduler
-from dayfly.training.state import Tensors, load_model_tensors, model_tensors
-from dayfly.training.weighting import Weighting
+from dayfly.training.state import (
+    Tensors,
+    bad_tensor,
+    load_model_tensors,
+    model_tensors,
+    trained_names,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,13 @@ from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
-from dayfly.training.by_name import check_groups, split_state
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.randomness import DATA, seeded
-from dayfly.training.replica import Replica
+from dayfly.training.replica import Replica, check_groups, split_state
 from dayfly.training.sources import open_sources
-from dayfly.training.stages.build import build_stage
+from dayfly.training.stages.layers import build_stage
 from dayfly.training.stages.probe import check_stages
 from dayfly.training.state import Tensors, model_tensors
 from dayfly.wire.stores.base import Store

@@ -17,7 +17,7 @@ from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
 from dayfly.specs.pace import Pace
 from dayfly.training.arrays import Part
-from dayfly.training.weighting import SAMPLES, Weighting
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.shaping import Rates
 
 #: Where in the run's store the ends of a channel find each other.

@@ -53,12 +53,11 @@ from dayfly.runs.workplace import site_of
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.devices import device_of_function
 from dayfly.training.evaluation import Evaluation
-from dayfly.training.finite import trained_names
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Slices
-from dayfly.training.sources import BOTH, Sides, open_sources
-from dayfly.training.stages.build import build_stage
+from dayfly.training.sources import BOTH, Sides, Slices, open_sources
+from dayfly.training.stages.layers import build_stage
+from dayfly.training.state import trained_names
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Messages
 from dayfly.wire.channels.group import GroupChannel

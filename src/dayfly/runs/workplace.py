@@ -10,8 +10,7 @@ from pathlib import Path
 
 from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError, RunFailed, WireError
-from dayfly.life.platforms.base import Opening, Platform
-from dayfly.life.platforms.registry import PLATFORMS, platform_options
+from dayfly.life.platforms.base import PLATFORMS, Opening, Platform, platform_options
 from dayfly.life.sessions import Session
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.signals import StopSignals

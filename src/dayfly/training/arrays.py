@@ -7,6 +7,7 @@ slices only, neighbours in one request.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import zipfile
 import zlib
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 
 from dayfly.dataclass_json import Count, Matches
 from dayfly.errors import RequestError, in_short
-from dayfly.training.finite import chunks, first_bad_row
 from dayfly.training.order import Indices, permuted
 from dayfly.training.randomness import SPLIT
+from dayfly.training.state import chunks, first_bad_row
 from dayfly.wire.message import as_bytes
 from dayfly.wire.stores.base import Buffer, Pieces, Store
 
@@ -250,3 +251,32 @@ def _place(
     place, offset = f"data/{name}.npy", start.tell()
     store.put(place, Pieces(offset + array.size * dtype.itemsize, pieces))
     return Rows(place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest())
+
+
+#: The file in scikit-learn's package.
+_DIGITS = ("datasets", "data", "digits.csv.gz")
+
+
+def digits() -> Arrays:
+    """Returns scikit-learn's handwritten digits: x (1797, 1, 8, 8) float32, 0..1, y (1797,) int64.
+
+    The file is read where scikit-learn has it: importing the package takes more than a second.
+
+    Raises:
+        RequestError: scikit-learn is not installed.
+    """
+    package = importlib.util.find_spec("sklearn")
+    folders = [] if package is None else package.submodule_search_locations or []
+    files = [path for one in folders if (path := Path(one, *_DIGITS)).is_file()]
+    if not files:
+        raise RequestError(
+            'data="digits" comes with scikit-learn, which is not installed: '
+            "pip install 'dayfly[digits]'"
+        )
+    rows = np.loadtxt(files[0], delimiter=",", dtype=np.float32)  # (1797, 64 pixels and the digit)
+    images = rows[:, :-1].reshape(-1, 1, 8, 8) / np.float32(16)
+    return {"x_train": images, "y_train": rows[:, -1].astype(np.int64)}
+
+
+#: Built-in data by name.
+BUILTIN = {"digits": digits}

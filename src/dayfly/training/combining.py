@@ -23,9 +23,8 @@ from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
-from dayfly.training.forward import forward
+from dayfly.training.forward import SAMPLES, Call, Watch, Weighting, forward
 from dayfly.training.randomness import EVALUATE, seeded
-from dayfly.training.weighting import SAMPLES, Call, Watch, Weighting
 
 #: How far a combined loss, or a gradient, may be from the whole's, of the largest of them.
 _TOLERANCE = 2e-3

@@ -18,7 +18,7 @@ the step from the message log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 
 import torch
@@ -27,9 +27,175 @@ from torch.utils.hooks import RemovableHandle
 
 from dayfly.errors import DayflyError
 from dayfly.training.devices import device_of
-from dayfly.training.mirror import mirror
-from dayfly.training.moves import Moves
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, Span, bucket_ends, bucket_spans
+
+
+class Mirror:
+    """Memory that both share. here (P,): what the wire reads and writes. there (P,): the device's.
+
+    Spans that go out are numbered from 0, anew after `begin`.
+    """
+
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        self.here = self.there = torch.zeros(size, dtype=dtype)
+
+    def begin(self) -> None:
+        """All that went out was waited for."""
+        return None
+
+    def out(self, span: Span) -> None:
+        """Begin to copy a span to the CPU, as it is once what the device was asked for is done."""
+        return None
+
+    def arrived(self, number: int) -> bool:
+        """Whether a span that went out is whole on the CPU; never waits."""
+        return True
+
+    def wait(self, number: int) -> None:
+        """Wait until a span that went out is whole on the CPU."""
+        return None
+
+    def back(self) -> None:
+        """Copy the whole to the device. When this returns, the wire may write again."""
+        return None
+
+
+class Apart(Mirror):
+    """On any device that is not the CPU; whoever sends a span out waits until it was copied."""
+
+    def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(size, dtype)
+        self.there = torch.zeros(size, dtype=dtype, device=device)
+
+    def out(self, span: Span) -> None:
+        self.here[span.start : span.stop].copy_(self.there[span.start : span.stop])
+
+    def back(self) -> None:
+        self.there.copy_(self.here)
+
+
+class OnCuda(Apart):
+    """On a GPU: spans go to pinned memory by a stream of their own, beside the computation."""
+
+    def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(size, dtype, device)
+        self.here = self.here.pin_memory()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._events: list[torch.cuda.Event] = []
+
+    def begin(self) -> None:
+        self._events.clear()
+
+    def out(self, span: Span) -> None:
+        self._stream.wait_stream(torch.cuda.current_stream(self.there.device))
+        with torch.cuda.stream(self._stream):
+            self.here[span.start : span.stop].copy_(
+                self.there[span.start : span.stop], non_blocking=True
+            )
+            # Who waits is to sleep: several functions share the cores.
+            event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            event.record(self._stream)
+        self._events.append(event)
+
+    def arrived(self, number: int) -> bool:
+        return bool(self._events[number].query())  # type: ignore[no-untyped-call]
+
+    def wait(self, number: int) -> None:
+        self._events[number].synchronize()
+
+
+def mirror(size: int, dtype: torch.dtype, device: torch.device) -> Mirror:
+    """For a buffer (size,) of a model on this device; zeros."""
+    if device.type == "cpu":
+        return Mirror(size, dtype)
+    return (OnCuda if device.type == "cuda" else Apart)(size, dtype, device)
+
+
+class Moves:
+    """The buffers of a model.
+
+    sizes: elements that the move of each type has, in order. before: where the buffers were at
+    `begin`, a flat tensor a type.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        # By name: a forward pass may put another tensor in a buffer's place.
+        self._names: dict[torch.dtype, list[str]] = {}
+        for name, buffer in model.named_buffers():
+            if buffer.numel():
+                self._names.setdefault(buffer.dtype, []).append(name)
+        self.before: list[torch.Tensor] = []
+        self.sizes = [len(_flat(buffers)) for buffers in self._buffers()]
+
+    def begin(self) -> None:
+        """Note where the buffers are."""
+        self.before = [_flat(buffers) for buffers in self._buffers()]
+
+    def began_at(self, before: Sequence[torch.Tensor]) -> None:
+        """As `begin`, when the buffers were there; from tensors on any device."""
+        self.before = [
+            start.to(buffers[0].device)
+            for start, buffers in zip(before, self._buffers(), strict=True)
+        ]
+
+    def measure(self, into: Sequence[torch.Tensor], weight: float) -> None:
+        """Write `weight` times each move into flat tensors.
+
+        A weight of 0 writes zeros, wherever the buffers are.
+        """
+        for buffers, before, move in zip(self._buffers(), self.before, into, strict=True):
+            if weight:
+                now = _wide(_flat(buffers))
+                move.copy_(now - _start(before)).mul_(weight)
+            else:
+                move.zero_()
+
+    def rewind(self) -> None:
+        """Put the buffers back to where they were at `begin`."""
+        for buffers, before in zip(self._buffers(), self.before, strict=True):
+            _fill(buffers, before)
+
+    def apply(self, moves: Sequence[torch.Tensor]) -> None:
+        """Move the buffers from where they are."""
+        for buffers, move in zip(self._buffers(), moves, strict=True):
+            start = _start(_flat(buffers))
+            whole = move if start.dtype.is_floating_point else move.round()
+            _fill(buffers, start + whole.to(start))
+
+    def _buffers(self) -> list[list[torch.Tensor]]:
+        """As they are now, by type; complex ones as pairs of real numbers."""
+        return [
+            [_real(self._model.get_buffer(name).detach()) for name in names]
+            for names in self._names.values()
+        ]
+
+
+def _real(buffer: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(buffer) if buffer.is_complex() else buffer
+
+
+def _flat(buffers: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([buffer.reshape(-1) for buffer in buffers])
+
+
+def _fill(buffers: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
+    parts = torch.split(flat, [buffer.numel() for buffer in buffers])
+    shaped = [part.view(buffer.shape) for part, buffer in zip(parts, buffers, strict=True)]
+    torch._foreach_copy_(list(buffers), shaped)
+
+
+def _wide(flat: torch.Tensor) -> torch.Tensor:
+    return flat if flat.dtype.is_floating_point else flat.to(torch.int64)
+
+
+def _start(flat: torch.Tensor) -> torch.Tensor:
+    """What buffers move from: themselves, but 0 where they are infinite or no number.
+
+    A mask of -inf, or a maximum that starts there, has no difference to be summed.
+    """
+    wide = _wide(flat)
+    return torch.where(wide.isfinite(), wide, 0)
 
 
 class FlatBuffer:

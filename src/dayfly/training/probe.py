@@ -24,12 +24,11 @@ from dayfly.job import Job, Metric, Transform
 from dayfly.training.arrays import Arrays
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation
-from dayfly.training.finite import first_bad_row
 from dayfly.training.flat import sparse
-from dayfly.training.forward import forward
+from dayfly.training.forward import Weighting, forward
 from dayfly.training.randomness import DROPOUT, seeded
 from dayfly.training.replica import Replica
-from dayfly.training.weighting import Weighting
+from dayfly.training.state import first_bad_row
 
 #: Samples that are tried.
 _SAMPLES = 8

@@ -15,18 +15,17 @@ from torch import nn
 from dayfly.job import Job
 from dayfly.training.devices import to_device
 from dayfly.training.flat import FlatBuffer
-from dayfly.training.forward import forward
+from dayfly.training.forward import SAMPLES, Weighting, Weights, divide, forward
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Piece
-from dayfly.training.weighting import SAMPLES, Weighting, Weights, divide
+from dayfly.training.sources import Piece
 
 
 class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
     The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
-    more (see `training.weighting`). apart: whether what is no gradient is a bucket of its own.
+    more (see `training.forward`). apart: whether what is no gradient is a bucket of its own.
     own_loss: this worker's share of the loss of the step that it computed last.
     """
 

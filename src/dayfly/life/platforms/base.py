@@ -12,17 +12,21 @@ attempt, which fences late duplicates.
 
 from __future__ import annotations
 
+import json
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from dayfly.closing import Closing
+from dayfly.dataclass_json import read
 from dayfly.life.failure import Failure
 from dayfly.life.sessions import Session
+from dayfly.registry import Registry
 from dayfly.specs.functions import FunctionSpec
 
 #: What travels in and out of a function: JSON objects.
@@ -278,3 +282,37 @@ class Platform(Closing):
     @abstractmethod
     def close(self) -> None:
         """Kills all functions, waits for their end and removes everything. May be called twice."""
+
+
+_BUILT_IN = {"local": "dayfly.life.platforms.local:LocalPlatform"}
+
+PLATFORMS: Registry[type[Platform]] = Registry("platform", "dayfly.platforms", _BUILT_IN)
+
+
+def platform_options(name: str, given: Mapping[str, Any]) -> Any:
+    """A platform's own settings, checked.
+
+    Args:
+        name: of the platform.
+        given: by the names of `Options`; a number or truth value may be a text, as on the command
+            line.
+
+    Returns:
+        An object of the platform's `Options`.
+
+    Raises:
+        RequestError: for an unknown platform, and options that it does not have.
+    """
+    PLATFORMS.check(name)
+    options = PLATFORMS[name].Options
+    tree = {key: _plain(value) for key, value in given.items()}
+    return read(options, tree, f"settings of platform {name}")
+
+
+def _plain(value: Any) -> Any:
+    """What a text of the command line means."""
+    with suppress(TypeError, ValueError):
+        found = json.loads(value)
+        if isinstance(found, bool | int | float):
+            return found
+    return value

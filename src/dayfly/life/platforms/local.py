@@ -19,21 +19,88 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
 from dayfly.errors import RequestError, RunFailed
-from dayfly.life.platforms import gpus, lineage, machine, memory_limits, processes
+from dayfly.life.platforms import footprint, gpus, lineage, processes
 from dayfly.life.platforms.base import Ended, Invocation, LogText, Opening, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
 from dayfly.life.platforms.local_call import LocalCall, Surroundings
 from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.platforms.local_zygote import LocalZygote
-from dayfly.life.platforms.log_files import LogFiles
 from dayfly.life.sessions import Session
 from dayfly.specs.functions import FunctionSpec
+
+#: Read at once.
+_LOG_BYTES = 2**20
+
+
+class LogFiles:
+    """The `log` of platforms that write to files. A position is an offset in bytes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.absolute()
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, function: str) -> Path:
+        """The file of a function, all attempts one after another."""
+        return self._directory / f"{function}.log"
+
+    def log(self, function: str, after: str = "") -> LogText:
+        """As `Platform.log`."""
+        start, text = int(after or 0), b""
+        with suppress(FileNotFoundError), self.path(function).open("rb") as file:
+            file.seek(start)
+            text = file.read(_LOG_BYTES)
+        return LogText(text, str(start + len(text)))
+
+    def log_end(self, function: str) -> str:
+        """As `Platform.log_end`."""
+        path = self.path(function)
+        return str(path.stat().st_size) if path.exists() else ""
+
+
+def machine_mib() -> int:
+    """Memory of this machine with its swap, in MiB."""
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return sum(int(fields[name].split()[0]) for name in ("MemTotal", "SwapTotal")) // 1024
+
+
+def check_machine(memory_mib: int, machine: int) -> None:
+    """Raise RequestError for a function's limit above the memory of the machine, both in MiB."""
+    if memory_mib > machine:
+        raise RequestError(
+            f"functions of {memory_mib} MiB are larger than this machine, which has {machine} MiB: "
+            "lower --memory, or --stage-memory of that stage"
+        )
+
+
+def overcommitted(sizes_mib: Sequence[int | None], machine: int) -> str | None:
+    """Says it if this machine has less memory than all functions may take; None: not limited."""
+    wanted = sum(size for size in sizes_mib if size is not None)
+    if wanted <= machine:
+        return None
+    return (
+        f"{len(sizes_mib)} functions may take {wanted} MiB together, and this machine has "
+        f"{machine}: it runs out of memory before they reach their limits"
+    )
+
+
+def crowding(shares: Sequence[float | None]) -> str | None:
+    """Says it if this machine has too few cores for all shares at once; None: not limited."""
+    cores = len(os.sched_getaffinity(0))
+    known = [share for share in shares if share is not None]
+    if sum(known) <= cores:
+        return None
+    each = " and ".join(f"{share:.3g}" for share in dict.fromkeys(known))
+    return (
+        f"{len(known)} functions of {each} CPUs want {sum(known):.3g} cores, and "
+        f"this machine has {cores}: they may be slower than asked for"
+    )
+
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
 _HANDLER_PATTERN = re.compile(r"[\w.]+:[\w.]+")
@@ -135,7 +202,7 @@ class LocalPlatform(Platform):
 
     def least_memory_mib(self) -> int:
         """As `Platform.least_memory_mib`; waits for a zygote to know it."""
-        return memory_limits.least_mib(self._monitor.base_bytes())
+        return footprint.least_mib(self._monitor.base_bytes())
 
     def check(self, specs: Sequence[FunctionSpec]) -> Sequence[str]:
         """As `Platform.check`; waits for a zygote if memory is limited."""
@@ -143,9 +210,9 @@ class LocalPlatform(Platform):
             self._check(spec, len(specs))
         by_rlimit = not self.memory_by_cgroup and any(spec.memory_mib for spec in specs)
         notes = [
-            memory_limits.BY_RLIMIT if by_rlimit else None,
-            machine.crowding([spec.cpu_cores for spec in specs]),
-            machine.overcommitted([spec.memory_mib for spec in specs], machine.machine_mib()),
+            footprint.BY_RLIMIT if by_rlimit else None,
+            crowding([spec.cpu_cores for spec in specs]),
+            overcommitted([spec.memory_mib for spec in specs], machine_mib()),
         ]
         return [note for note in notes if note is not None]
 
@@ -158,7 +225,7 @@ class LocalPlatform(Platform):
         if spec.gpu_share is not None:
             gpus.check_gpus(spec.gpu_share, count, len(self.gpu_names()))
         if spec.memory_mib is not None:
-            machine.check_machine(spec.memory_mib, machine.machine_mib())
+            check_machine(spec.memory_mib, machine_mib())
             least = self.least_memory_mib()
             if spec.memory_mib < least:
                 raise RequestError(
@@ -184,7 +251,7 @@ class LocalPlatform(Platform):
             raise ValueError(f"{function} is still running, or its end was not waited for")
         memory_mib, own_bytes = invocation.spec.memory_mib, None
         if memory_mib is not None:
-            own_bytes = memory_limits.own_bytes(function, memory_mib, self._monitor.base_bytes())
+            own_bytes = footprint.own_bytes(function, memory_mib, self._monitor.base_bytes())
         gpu = self._seat(function, invocation.spec.gpu_share)
         with ExitStack() as undo:
             confinement = self._confiner.make(invocation, own_bytes)

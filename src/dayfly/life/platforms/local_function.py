@@ -36,7 +36,7 @@ import torch
 from dayfly.life import allocator
 from dayfly.life.environment import THREADS
 from dayfly.life.failure import Failure, is_the_users
-from dayfly.life.platforms import control, gpus, lifeline, memory_limits
+from dayfly.life.platforms import control, footprint, gpus, lifeline
 from dayfly.life.platforms.base import Context, Handler
 from dayfly.life.platforms.footprint import Resident
 
@@ -70,7 +70,7 @@ def live(control_fd: int, request_fd: int, log_fd: int, lifeline_fd: int, zygote
             "kind": "hello",
             "pid": os.getpid(),
             "started_at": started_at,
-            "anonymous_bytes": memory_limits.anonymous_bytes(),
+            "anonymous_bytes": footprint.anonymous_bytes(),
         }
         control.send(connection, hello, [pidfd])
         os.close(pidfd)
@@ -123,7 +123,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
             with open(procs, "w") as file:
                 file.write("0")
         if spec["data_bytes"] is not None:
-            memory_limits.limit_data_of_this_process(spec["data_bytes"])
+            footprint.limit_data_of_this_process(spec["data_bytes"])
         if spec["memory_mib"] is not None:
             allocator.give_back()
         torch.set_num_threads(THREADS)
@@ -154,7 +154,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         return _exit_code(exit)
     except BaseException as error:
         # First of all: the report needs memory, too.
-        memory_limits.lift_data_limit()
+        footprint.lift_data_limit()
         report = _report(
             error, limited=spec["memory_mib"] is not None, has_gpu=request["gpu"] is not None
         )
@@ -187,7 +187,7 @@ def _report(error: BaseException, *, limited: bool, has_gpu: bool) -> dict[str, 
     kind = "raised"
     if gpus.is_gpu_memory_error(error):
         kind = "gpu memory" if has_gpu else "raised"
-    elif limited and memory_limits.is_memory_error(error):
+    elif limited and footprint.is_memory_error(error):
         kind = "memory"
     return {"kind": kind, "failure": Failure.of(error, _users_part(error.__traceback__)).dump()}
 

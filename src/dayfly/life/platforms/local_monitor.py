@@ -18,8 +18,7 @@ from dayfly.errors import RunFailed
 from dayfly.life.platforms import processes
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.platforms.local_call import HELLO_TIMEOUT_S, LocalCall
-from dayfly.life.platforms.local_zygote import READY_TIMEOUT_S, LocalZygote
-from dayfly.life.platforms.zygote_keeper import TRIES, ZygoteKeeper
+from dayfly.life.platforms.local_zygote import READY_TIMEOUT_S, TRIES, LocalZygote, ZygoteKeeper
 from dayfly.threads import start_thread
 
 _CLOSE_TIMEOUT_S = 20.0

@@ -52,7 +52,7 @@ def main(configuration: str) -> None:
     # copy, its pages.
     with garbage.importing():
         # torch comes with it; here and not above, so that the lifeline holds during the import.
-        from dayfly.life.platforms import local_function, memory_limits
+        from dayfly.life.platforms import footprint, local_function
 
         for module in given["preload"]:
             importlib.import_module(module)
@@ -61,7 +61,7 @@ def main(configuration: str) -> None:
     _warn_of_threads()
     sys.stdout.flush()
     server = socket.socket(fileno=given["socket_fd"])
-    control.send(server, {"kind": "ready", "base_bytes": memory_limits.resident_bytes()})
+    control.send(server, {"kind": "ready", "base_bytes": footprint.resident_bytes()})
     while True:
         request, fds, _, _ = socket.recv_fds(server, 1, _FDS_PER_REQUEST)
         if not request:

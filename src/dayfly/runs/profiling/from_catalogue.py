@@ -35,13 +35,13 @@ from dayfly.runs.profiling.layers import Layers, layer_bytes
 from dayfly.training.forward import forward
 from dayfly.training.randomness import DATA, DROPOUT, seeded
 from dayfly.training.replica import build_optimizer
-from dayfly.training.stages.build import build_skeleton
+from dayfly.training.stages.layers import build_skeleton
 
 
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:
     """FLOPs of each layer's forward pass for n samples; of a model that is no list, of all of it.
 
-    model: on the meta device (`training.stages.build.build_skeleton`). samples: as for
+    model: on the meta device (`training.stages.layers.build_skeleton`). samples: as for
     `layer_bytes`; n and 2n of them tell apart what grows with them. Raises RequestError if the
     model cannot be run there, and ValueError for one that is elsewhere.
     """

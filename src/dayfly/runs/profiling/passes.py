@@ -45,10 +45,9 @@ from dayfly.training.forward import forward
 from dayfly.training.order import Epochs
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.slices import Slices
-from dayfly.training.sources import Source, open_sources
-from dayfly.training.stages.build import StageModel
+from dayfly.training.sources import Slices, Source, open_sources
 from dayfly.training.stages.compute import Micro, Stage
+from dayfly.training.stages.layers import StageModel
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.engine import Engine
 from dayfly.wire.pipelines.orders import FORWARD, one_f_one_b

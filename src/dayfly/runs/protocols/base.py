@@ -42,12 +42,10 @@ from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
 from dayfly.training.compression.exchange import Exchange
-from dayfly.training.evaluation import Evaluation
+from dayfly.training.evaluation import Evaluation, Rows
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.rows import Rows
-from dayfly.training.slices import Slices
-from dayfly.training.sources import Source
+from dayfly.training.sources import Slices, Source
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives.exchange import collect, hand_in, handed_in

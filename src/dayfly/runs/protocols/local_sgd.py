@@ -16,8 +16,7 @@ from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
 from dayfly.runs.progress import Progress, Sum
 from dayfly.runs.protocols.base import WholeModel, WorkerContext
-from dayfly.training.averaging import Averaging
-from dayfly.training.local_sgd import LocalSgd
+from dayfly.training.local_sgd import Averaging, LocalSgd
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors

@@ -34,13 +34,12 @@ from dayfly.runs.progress import Sum
 from dayfly.runs.protocols.base import Buckets, Protocol, Stored, WorkerContext
 from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
+from dayfly.training.forward import divide
 from dayfly.training.replica import Wishes
-from dayfly.training.slices import Piece
-from dayfly.training.stages.build import StageModel
-from dayfly.training.stages.clipping import Norms
-from dayfly.training.stages.compute import Micro, Stage
+from dayfly.training.sources import Piece
+from dayfly.training.stages.compute import Micro, Norms, Stage
+from dayfly.training.stages.layers import StageModel
 from dayfly.training.state import Tensors
-from dayfly.training.weighting import divide
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, stored_names

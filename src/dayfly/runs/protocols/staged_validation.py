@@ -20,8 +20,7 @@ import torch
 from dayfly.batches import MicroBatch, covered, validation_rounds
 from dayfly.runs.progress import Sum
 from dayfly.runs.protocols.base import Gathering, WorkerContext
-from dayfly.training.evaluation import validation_batch
-from dayfly.training.rows import Rows
+from dayfly.training.evaluation import Rows, validation_batch
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work

@@ -43,8 +43,7 @@ class Compression:
         seed: the job's. schedule: this rank's, to sum buffers like the one given.
         """
         # Settings need names alone, and plans are made without torch.
-        from dayfly.training.compression.exchange import Exchange
-        from dayfly.training.compression.feedback import Feedback
+        from dayfly.training.compression.exchange import Exchange, Feedback
         from dayfly.training.compression.powersgd import PowerSgd
 
         match self.method:

@@ -11,20 +11,53 @@ whole model. (FuncPipe section 3.2; GPipe section 2.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, cast
 
 import torch
+from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dayfly.job import Job
 from dayfly.training.devices import device_of, to_device
 from dayfly.training.flat import FlatBuffer
-from dayfly.training.forward import Passed
+from dayfly.training.forward import SAMPLES, Passed, Weighting, Weights
 from dayfly.training.randomness import DROPOUT, EVALUATE, seed_generators
-from dayfly.training.stages.build import StageModel
 from dayfly.training.stages.forms import Form
-from dayfly.training.weighting import SAMPLES, Weighting, Weights
+from dayfly.training.stages.layers import StageModel
+
+
+class Norms:
+    """Norms of a stage's gradients. summed: what all ranks sum, (2 P,) float64, P parameters of the
+    whole model. trained: their names."""
+
+    def __init__(self, model: nn.Module, trained: Sequence[str]) -> None:
+        numbers = {name: number for number, name in enumerate(trained)}
+        named = dict(model.named_parameters())
+        self._own = [(numbers[n], p) for n, p in named.items() if n in numbers]
+        self.summed = torch.zeros(2 * len(trained), dtype=torch.float64)
+
+    def measure(self, *, speaks: bool) -> None:
+        """Fill `summed` with the own part. speaks: for its stage, whose replicas have the same."""
+        self.summed.zero_()
+        norms, there = self.summed.chunk(2)
+        with_gradient = [(number, p.grad) for number, p in self._own if p.grad is not None]
+        if speaks and with_gradient:
+            found = torch._foreach_norm([gradient for _, gradient in with_gradient], 2.0)
+            for (number, _), norm in zip(with_gradient, found, strict=True):
+                norms[number] = norm.double()
+                there[number] = 1.0
+
+    def clip(self, most: float) -> None:
+        """Clip the own gradients by the norm of all, which are summed up."""
+        norms, there = self.summed.chunk(2)
+        parameters = [parameter for _, parameter in self._own]
+        dtype = reduce(torch.promote_types, (p.dtype for p in parameters), torch.float32)
+        whole = torch.linalg.vector_norm(norms[there > 0].to(dtype), 2.0)
+        if parameters:
+            nn.utils.clip_grads_with_norm_(parameters, most, whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +85,7 @@ class Stage:
 
     receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
     loss: of the step so far, weighted; the last stage's. weights: of its parts, see
-    `training.weighting`. flat: None: one of its own.
+    `training.forward`. flat: None: one of its own.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.training.randomness import DROPOUT, EVALUATE, seeded
-from dayfly.training.stages.build import StageModel, build_stage
 from dayfly.training.stages.forms import Form, Node, TensorForm, Values
+from dayfly.training.stages.layers import StageModel, build_stage
 from dayfly.training.state import load_model_tensors, model_tensors
 
 Result = TypeVar("Result")
