@@ -147,7 +147,7 @@ class Form:
         return cls(flat_P.dtype, len(flat_P))
 
     def parts(self, chunk_bytes: int | None) -> tuple[Chunk, ...]:
-        """Returns the chunks, MOST_CHUNKS at most. chunk_bytes: of one, at least; None: one alone."""
+        """Returns the chunks, MOST_CHUNKS at most, of `chunk_bytes` at least (None: one chunk)."""
         whole = Span(0, self.length)
         if chunk_bytes is None or not self.length:
             return (Chunk(whole, (self.length,)),)
