@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ from dayfly.cli.flags import (
     Resume,
     RunDir,
     RunStore,
+    SuccessorCommand,
     function_settings,
     option,
     refuse_beside_resume,
@@ -41,6 +43,7 @@ from dayfly.life.processor import Processor
 
 if TYPE_CHECKING:
     from dayfly.cli.detached import Detached
+    from dayfly.cli.successor import Successor
 
 app = typer.Typer(
     name="dayfly",
@@ -117,6 +120,7 @@ def train(
     ] = False,
     listen: Listen = None,
     detach: Detach = False,
+    successor: SuccessorCommand = None,
     as_json: AsJson = False,
     **settings: Any,
 ) -> None:
@@ -183,7 +187,8 @@ def train(
             asked_at=asked_at,
         )
 
-    raise typer.Exit(conclude(action, as_json=as_json))
+    following = partial(_successor, context, "train", tuple(listen or ()))
+    raise typer.Exit(conclude(lambda: followed(action, following), as_json=as_json))
 
 
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
@@ -210,6 +215,7 @@ def run(
     run_dir: RunDir = None,
     resume: Resume = None,
     detach: Detach = False,
+    successor: SuccessorCommand = None,
     as_json: AsJson = False,
     **settings: Any,
 ) -> None:
@@ -255,7 +261,8 @@ def run(
             asked_at=asked_at,
         )
 
-    raise typer.Exit(conclude(action, as_json=as_json))
+    following = partial(_successor, context, "run", ())
+    raise typer.Exit(conclude(lambda: followed(action, following), as_json=as_json))
 
 
 def _apart(*, as_json: bool) -> Detached:
@@ -263,6 +270,19 @@ def _apart(*, as_json: bool) -> Detached:
     from dayfly.cli.detached import detach
 
     return detach(as_json=as_json)
+
+
+def _successor(context: typer.Context, command: str, listen: tuple[str, ...]) -> Successor:
+    """What goes on with the run when this coordinator's lifetime ends."""
+    from dayfly.cli.successor import Successor
+
+    flags = context.params
+    if flags["successor"] is None:
+        json = ["--json"] if flags["as_json"] else []
+        return Successor.here(command, [*json, *(f"--listen={name}" for name in listen)])
+    if flags["coordinator_lifetime"] is None and flags["resume"] is None:
+        raise RequestError("--successor is for a coordinator that ends: add --coordinator-lifetime")
+    return Successor.checked(flags["successor"])
 
 
 @app.command()

@@ -55,6 +55,15 @@ Detach = Annotated[
     bool,
     option("Return once the run has begun; it goes on without this terminal.", True, "--detach"),
 ]
+SuccessorCommand = Annotated[
+    str | None,
+    option(
+        "Starts the next coordinator, elsewhere maybe; {run} stands for the run.",
+        "this program, here",
+        "--successor",
+        metavar="COMMAND",
+    ),
+]
 Own = Annotated[
     Path | None,
     option(
@@ -179,6 +188,13 @@ FUNCTION_FLAGS = {
         "Bound of the message log, in MiB.",
         "1024 or a quarter of the space",
         setting="log_budget_mib",
+    ),
+    "coordinator_lifetime": Flag(
+        float,
+        "Hand the run over to another coordinator before this one is so old, in s.",
+        "not limited",
+        metavar="S",
+        setting="coordinator_lifetime_s",
     ),
 }
 #: Of how a job is trained.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from rich.table import Column, Table
 
 from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.life.control import ask
-from dayfly.life.leadership import is_gone, leader_of
+from dayfly.life.leadership import HEAD, LeaderWatch
 from dayfly.runs.directory import RECORD, holder
 from dayfly.runs.display import Lines
 from dayfly.runs.following import DirectoryEvents, StoreEvents, Teller
 from dayfly.runs.home import USUAL, found, record_in
 from dayfly.runs.record import SCRIPT, read_record
+from dayfly.runs.result import HANDING_OVER
 from dayfly.specs.events import Ended
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store, StoreError
@@ -27,15 +27,18 @@ from dayfly.wire.stores.files import FileStore
 
 #: Seconds between two looks at a run that is to end: in a directory, in a store.
 _LOOK_S, _FAR_LOOK_S = 0.2, 2.0
+#: How long somebody who looks on waits for the next coordinator of a run that was handed over.
+_SUCCESSOR_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
 class _Kept:
     """A run, where it is kept: a directory, or a store, whose leader is asked instead of a lock."""
 
-    name: str
-    store: Store
-    directory: Path | None
+    def __init__(self, name: str, store: Store, directory: Path | None) -> None:
+        self.name = name
+        self.store = store
+        self.directory = directory
+        self._leader = LeaderWatch(store)
 
     @property
     def runner(self) -> str | None:
@@ -43,8 +46,25 @@ class _Kept:
         if self.directory is not None:
             pid = holder(self.directory)
             return None if pid is None else f"process {pid}"
-        head = leader_of(self.store)
-        return None if head is None or is_gone(head) else head.where
+        head = self._leader.look()
+        return None if head is None else head.where
+
+    @property
+    def look_s(self) -> float:
+        """Seconds between two looks at it."""
+        return _FAR_LOOK_S if self.directory is None else _LOOK_S
+
+    def goes_on(self) -> bool:
+        """Whether somebody runs it, or took it over from a coordinator that handed it over.
+
+        Waits for the next coordinator for `_SUCCESSOR_S`.
+        """
+        until_s = time.monotonic() + _SUCCESSOR_S
+        while self.runner is None:
+            if self.record()["status"] != HANDING_OVER or time.monotonic() > until_s:
+                return False
+            time.sleep(self.look_s)
+        return True
 
     def record(self) -> Mapping[str, Any]:
         """Its `run.json`. Raises RequestError if there is none."""
@@ -85,22 +105,23 @@ def stop(run: str, timeout_s: float) -> None:
     """
     kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
     status = kept.record()["status"]
-    if status != "running":
+    if status not in ("running", HANDING_OVER):
         print(f"{kept.name} is {status} already")
         return
-    if kept.runner is None:
+    if not kept.goes_on():
         raise RequestError(
-            f"no process runs {kept.name}: its coordinator was killed; dayfly train --resume "
-            f"{kept.name} goes on with it"
+            f"no process runs {kept.name}: its coordinator was killed, or the next one did not "
+            f"begin; dayfly train --resume {kept.name} goes on with it"
         )
     ask(kept.store, "stop")
     until = time.monotonic() + timeout_s
-    while (runner := kept.runner) is not None:
+    while kept.goes_on():
         if time.monotonic() > until:
             raise RunFailed(
-                f"{kept.name} has not ended {timeout_s:g} s after it was asked to: {runner} runs it"
+                f"{kept.name} has not ended {timeout_s:g} s after it was asked to: {kept.runner} "
+                "runs it"
             )
-        time.sleep(_FAR_LOOK_S if kept.directory is None else _LOOK_S)
+        time.sleep(kept.look_s)
     if (status := kept.record()["status"]) == "running":
         raise RunFailed(f"{kept.name} was not stopped: its coordinator ended without a word")
     print(f"{kept.name} is {status}")
@@ -117,13 +138,13 @@ def follow(run: str) -> str:
     events = StoreEvents(kept.store) if directory is None else DirectoryEvents(directory / "events")
     teller = Teller(Lines(Console()), untold)
     while True:
-        goes_on = kept.runner is not None  # asked first: what is written until then is shown
+        goes_on = kept.goes_on()  # asked first: what is written until then is shown
         for source, event in events.look():
             teller.tell(source, event)
         if not goes_on:
             status = kept.record()["status"]
-            return "lost" if status == "running" else str(status)
-        time.sleep(_FAR_LOOK_S if directory is None else _LOOK_S)
+            return "lost" if status in ("running", HANDING_OVER) else str(status)
+        time.sleep(kept.look_s)
 
 
 def list_runs(place: str, *, as_json: bool) -> None:
@@ -187,6 +208,8 @@ def _row(place: str) -> dict[str, Any]:
     """What is known of a run; one whose coordinator was killed is "lost"."""
     try:
         kept = _in_store(place) if "://" in place else _in_directory(Path(place))
+        if kept.store.stat(RECORD) is None and kept.store.stat(HEAD) is not None:
+            return _unbegun(place, kept.runner)
         record = kept.record()
         status = record["status"]
         if status == "running" and kept.runner is None:
@@ -204,6 +227,14 @@ def _row(place: str) -> dict[str, Any]:
         name = place.rpartition("/")[2]
         damaged = {"run_id": name, "status": "damaged", "error": in_short(error)}
         return {**_EMPTY, **damaged, "directory": place}
+
+
+def _unbegun(place: str, runner: str | None) -> dict[str, Any]:
+    """Of a place in a store that a command took for a run, and has not written it yet."""
+    name = place.rpartition("/")[2]
+    lost = "the command that was to begin it was killed before it had: remove what it left"
+    status, error = ("lost", lost) if runner is None else ("starting", None)
+    return {**_EMPTY, "run_id": name, "status": status, "error": error, "directory": place}
 
 
 _EMPTY: dict[str, Any] = {

@@ -35,19 +35,24 @@ class Control:
     Args:
         store: the run's.
         every_s: seconds between two looks, at least.
+        first: number of the first request to answer; None: after those that are there.
         now: a clock in seconds that never goes back.
+
+    Attributes:
+        next: number of the first request that was not read yet.
     """
 
     def __init__(
         self,
         store: Store,
         every_s: float = LOOK_EVERY_S,
+        first: int | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._every_s = every_s
         self._now = now
-        self._next = _next_number(store)
+        self.next = next_number(store, FOLDER) if first is None else first
         self._stop = False
         self._next_s = now() + every_s
 
@@ -62,8 +67,8 @@ class Control:
         """Reads on until there is none: a listing would cost twelve times as much over S3."""
         with suppress(ObjectMissing):
             while True:
-                data = self._store.get(_name(self._next))
-                self._next += 1
+                data = self._store.get(_name(self.next))
+                self.next += 1
                 # An object that is no request of a known kind is ignored.
                 with suppress(ValueError, TypeError, KeyError):
                     self._stop |= json.loads(data)["kind"] == "stop"
@@ -75,17 +80,25 @@ def ask(store: Store, kind: Kind) -> str:
     Returns:
         The name of its object.
     """
-    for number in range(_next_number(store), _MOST):
+    for number in range(next_number(store, FOLDER), _MOST):
         name = _name(number)
         if store.put_new(name, json.dumps({"kind": kind}).encode()) is not None:
             return name
     raise RequestError(f"{store} holds too many requests in {FOLDER}/: remove some")
 
 
-def _next_number(store: Store) -> int:
-    """After that of the last request that is there."""
-    last = max((info.name for info in store.list(FOLDER)), default="")
-    return int(last.rpartition("/")[2]) + 1 if last else 0
+def next_number(store: Store, folder: str) -> int:
+    """Returns the number after that of the last numbered object of a folder.
+
+    Objects of other names, which somebody else put there, are passed over.
+    """
+    names = (info.name.rpartition("/")[2] for info in store.list(folder))
+    return max((int(name) for name in names if is_numbered(name)), default=-1) + 1
+
+
+def is_numbered(name: str) -> bool:
+    """Whether an object without its folder is called as one of a numbered sequence."""
+    return len(name) == 6 and name.isascii() and name.isdecimal()
 
 
 def _name(number: int) -> str:

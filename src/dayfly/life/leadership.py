@@ -194,6 +194,30 @@ def leader_of(store: Store) -> Head | None:
     return None if found is None or found[0].released else found[0]
 
 
+class LeaderWatch:
+    """Who leads a run, for somebody who looks again and again, on whatever machine.
+
+    Args:
+        store: the run's.
+        now: a clock in seconds that stands still while this machine sleeps.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._now = now
+        self._head: Head | None = None
+        self._seen_s = 0.0
+
+    def look(self) -> Head | None:
+        """Returns the leader; None: nobody leads, or nobody was heard of for a lease."""
+        head = leader_of(self._store)
+        if head != self._head:
+            self._head, self._seen_s = head, self._now()
+        if head is None or is_gone(head) or self._now() - self._seen_s > head.lease_s:
+            return None
+        return head
+
+
 def is_gone(head: Head) -> bool:
     """Whether a leader's process was one of this machine, and is not any more."""
     machine, _, process = head.process.rpartition("/")

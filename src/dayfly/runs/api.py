@@ -20,7 +20,7 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
 from dayfly.runs.plans import settings_of
-from dayfly.runs.result import Result
+from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.resuming import stored_job
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
@@ -209,7 +209,7 @@ def _finished(action: Callable[[], Run]) -> Run:
         return run
     if run.stopped_by is not None:
         _raise(run.stopped_by)
-    if run.result.status == "stopped":  # as somebody asked for through the store
+    if run.result.status in ("stopped", HANDING_OVER):  # through the store; by its lifetime
         return run
     raise RunFailed(f"{run.result.error or 'the run was stopped'}\n(run: {run.directory})")
 

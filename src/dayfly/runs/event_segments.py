@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dayfly.errors import RequestError
+from dayfly.life.control import is_numbered, next_number
 from dayfly.life.leadership import Deposed
 from dayfly.wire.stores.base import Store
 
@@ -46,8 +47,7 @@ class EventSegments:
     def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._now = now
-        last = max((info.name for info in store.list(FOLDER)), default="")
-        self._next = int(last.rpartition("/")[2]) + 1 if last else 0
+        self._next = next_number(store, FOLDER)
         self._lines: list[str] = []
         self._due_s = now() + EVERY_S
 
@@ -92,7 +92,8 @@ def read_segments(store: Store, after: str = "") -> Iterator[tuple[str, list[tup
         RequestError: names the object and line of what is no record.
     """
     for info in store.list(FOLDER, after=after):
-        yield info.name, _records(store.get(info.name), f"{store}/{info.name}")
+        if is_numbered(info.name.rpartition("/")[2]):
+            yield info.name, _records(store.get(info.name), f"{store}/{info.name}")
 
 
 def as_files(store: Store, directory: Path) -> None:

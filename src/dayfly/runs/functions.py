@@ -40,6 +40,8 @@ class FunctionSettings:
         wait_timeout_s: longest wait of a worker for a message.
         catalogue: directory of the user's own limits and prices, whose rows override the built-in
             ones.
+        coordinator_lifetime_s: of the process that supervises them; before its end it stops them at
+            a checkpoint, and another one goes on with the run. None: not limited.
         allow_other_cpu: go on where CPU type, torch build or number of threads are not those that
             the run began with.
 
@@ -64,6 +66,7 @@ class FunctionSettings:
     log_budget_mib: int | None = None
     wait_timeout_s: float = 900.0
     catalogue: PathText | None = None
+    coordinator_lifetime_s: float | None = None
     allow_other_cpu: bool = False
 
     #: Numbers that are above zero if they are given: what the command line calls them, their unit.
@@ -78,6 +81,7 @@ class FunctionSettings:
         "payload_kb": ("--payload", "KB"),
         "log_budget_mib": ("--log-budget", "MiB"),
         "wait_timeout_s": ("--wait-timeout", "s"),
+        "coordinator_lifetime_s": ("--coordinator-lifetime", "s"),
     }
 
     def __post_init__(self) -> None:

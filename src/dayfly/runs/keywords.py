@@ -42,6 +42,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     payload_kb: float | None
     gpu_share: float | None
     log_budget_mib: int | None
+    coordinator_lifetime_s: float | None
     allow_other_cpu: bool
     sync: str
     k: int | Literal["epoch"] | None

@@ -105,6 +105,9 @@ class OneLife(RunLife[Recorder, Run]):
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
+    def _kept(self) -> int:
+        return self._checkpoint.step
+
     def _planned(self) -> ChannelSpec:
         return channel_plan(self._settings, self._channel_url, self._record.round_bytes)
 

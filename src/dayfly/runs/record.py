@@ -15,7 +15,7 @@ from dayfly.json_files import parse, read_bytes, versioned
 from dayfly.life.commits import digest_of
 from dayfly.runs.directory import RECORD, no_run
 from dayfly.runs.functions import FunctionSettings
-from dayfly.runs.result import Result, Status
+from dayfly.runs.result import HANDING_OVER, Result, Status
 from dayfly.wire.stores.base import Store
 
 FORMAT = 3
@@ -44,6 +44,7 @@ class RunRecord:
     generation: how often all workers started anew before. began_at: when this life of the run was
     asked for, in Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
     `runs.made_with`. store: the run's URL, if it is kept in a store, and its directory is a copy.
+    next_request: of the first request that the next coordinator answers, if this one hands over.
     """
 
     kind: ClassVar[str]
@@ -58,6 +59,7 @@ class RunRecord:
     result: Result | None = None
     made_with: Mapping[str, str] | None = None
     store: str | None = None
+    next_request: int | None = None
 
     def save(self, store: Store) -> None:
         """Write it, whole or not at all."""
@@ -126,6 +128,7 @@ class RunRecord:
             error=None,
             began_at=time.time() if asked_at is None else asked_at,
             wall_s=self.wall_s + killed_s,
+            next_request=self.next_request if self.status == HANDING_OVER else None,
         )
 
     def changed_settings(self, changes: Mapping[str, Any]) -> FunctionSettings:

@@ -11,8 +11,14 @@ from dayfly.wire.stores.base import Store
 
 #: How a run is, or ended.
 Status = Annotated[
-    str, Matches("running|done|stopped|failed|simulated", "running, done, stopped or failed")
+    str,
+    Matches(
+        "running|done|stopped|failed|handing over|simulated",
+        "running, done, stopped, failed or handing over",
+    ),
 ]
+#: Of a run whose coordinator came to the end of its lifetime: another one is to go on with it.
+HANDING_OVER = "handing over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +27,7 @@ class Result:
 
     Attributes:
         run_id: None if nothing began.
-        status: running, done, stopped, failed or simulated.
+        status: running, done, stopped, failed, handing over or simulated.
         error: why it failed, else None.
         epochs: passes over the data that were completed.
         steps: steps that were completed.

@@ -7,6 +7,7 @@ run            generations, by a supervisor -> results -> run.json
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,10 @@ from typing import ClassVar, Generic, TypeVar
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Fault, Faults
+from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
+from dayfly.pace import MOST_SHARE
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
@@ -30,7 +33,7 @@ from dayfly.runs.home import Home
 from dayfly.runs.listeners import Listener, Listeners
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Recorder
-from dayfly.runs.result import Result
+from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
 from dayfly.specs.events import Event
@@ -41,6 +44,10 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.base import Store, StoreError
+
+#: Seconds before the end of its lifetime at which a coordinator stops the workers, at most: for
+#: their last step, a checkpoint and the results.
+HAND_OVER_S = 60.0
 
 AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
@@ -80,6 +87,14 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
+        self._control = Control(
+            self._store,
+            LOOK_EVERY_S if home.leadership is None else FAR_LOOK_S,
+            record.next_request,
+        )
+        lifetime_s = record.settings.coordinator_lifetime_s
+        spare_s = 0.0 if lifetime_s is None else min(HAND_OVER_S, lifetime_s * MOST_SHARE)
+        self._hand_over_s = self._began + (math.inf if lifetime_s is None else lifetime_s) - spare_s
         self._sure_to_fail = False
         self._channel_url = record.settings.channel or workplace.own_channel
         self._channel_plan = self._planned()
@@ -127,8 +142,6 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
 
     def run(self, so_far: Events | None = None) -> AnyRun:
         """Until the run is done, stopped or failed; the directory has the results then."""
-        kept_far = self._home.leadership is not None
-        self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
         teller = Teller(
             self._display,
             self.untold,
@@ -152,7 +165,10 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         status, error = "failed", None
         try:
             recorder.begun(self._record.began_at)
+            self._kept_before = self._kept()
             status = self._generations()
+            if status == STOPPED and not self._asked_to_end():
+                status = self._handing_over()
         except (RunFailed, StoreError) as failure:
             error = str(failure)
             self._sure_to_fail = isinstance(failure, SureToFail)
@@ -176,12 +192,36 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         store.discard_unfinished()
 
     def _stop_asked(self) -> bool:
-        """Whether a signal, or somebody through the store, asked the run to end.
+        """Whether the workers are to end in order: the run is to, or this coordinator's time is up.
 
         Raises Deposed if another coordinator leads it by now.
         """
         self._home.check()
+        return self._asked_to_end() or time.monotonic() > self._hand_over_s
+
+    def _asked_to_end(self) -> bool:
+        """Whether a signal, or somebody through the store, asked the run to end."""
         return self._signals.received is not None or self._control.stop_asked()
+
+    def _handing_over(self) -> str:
+        """The status of a run that another coordinator is to go on with.
+
+        Raises RunFailed if that one would come no further either.
+        """
+        lifetime_s = self._settings.coordinator_lifetime_s
+        if self._kept() == self._kept_before:
+            raise RunFailed(
+                f"the coordinator's lifetime of {lifetime_s:g} s ended before the run came any "
+                "further: raise --coordinator-lifetime"
+            )
+        self._display.note(
+            f"the coordinator's lifetime of {lifetime_s:g} s ends: it hands the run over"
+        )
+        return HANDING_OVER
+
+    @abstractmethod
+    def _kept(self) -> object:
+        """What the next life goes on from; it is another as soon as the run has come further."""
 
     @abstractmethod
     def _planned(self) -> ChannelSpec:
@@ -293,4 +333,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         return result
 
     def _save(self, result: Result) -> None:
-        self._record.ended(result).save(self._store)
+        record = self._record.ended(result)
+        if result.status == HANDING_OVER:
+            record = replace(record, next_request=self._control.next)
+        record.save(self._store)

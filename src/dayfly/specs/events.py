@@ -132,7 +132,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(Event):
-    """A person asked for a stop."""
+    """The workers are to stop at a checkpoint, as a person asked for it or the coordinator ends."""
 
     kind: ClassVar[str] = "stopping"
 

@@ -25,6 +25,7 @@ _LAST = {
     "done": "done",
     "failed": "failed: no restart was left, or none would have helped",
     "stopped": "stopped",
+    "handing over": "handed over",
     "interrupted": "lost with the coordinator",
     "running": "running",
 }

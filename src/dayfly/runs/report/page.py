@@ -40,6 +40,7 @@ _WORDS = {
     "done": "done",
     "failed": "failed",
     "stopped": "stopped; it can be resumed",
+    "handing over": "handed over to another coordinator, which has not begun",
     "interrupted": "interrupted: its coordinator is gone; it can be resumed",
     "running": "running",
     "simulated": "simulated",

@@ -95,6 +95,9 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         # Functions are not billed for the platform's own start.
         self._workplace.platform.least_memory_mib()
 
+    def _kept(self) -> object:
+        return self._written()
+
     def _planned(self) -> ChannelSpec:
         """Nobody knows what a script will send."""
         kind = channel_kind(self._channel_url)
