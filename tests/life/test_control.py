@@ -65,3 +65,19 @@ def test_two_who_ask_at_once_have_two_numbers(store: FileStore) -> None:
 
     ask(store, "stop")
     assert ask(Late(store.root), "stop") == f"{FOLDER}/000001"
+
+
+def test_the_next_coordinator_answers_what_one_that_handed_over_had_not_read(
+    store: FileStore, clock: Clock
+) -> None:
+    control = Control(store, now=clock)
+    ask(store, "stop")
+    follower = Control(store, first=control.next, now=clock)
+    clock.now += LOOK_EVERY_S
+    assert follower.stop_asked()
+
+
+def test_what_somebody_else_put_there_has_no_number(store: FileStore) -> None:
+    for name in ("readme.txt", "0000007", "00000x"):
+        store.put(f"{FOLDER}/{name}", b"")
+    assert ask(store, "stop") == f"{FOLDER}/000000"

@@ -12,7 +12,7 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.life import checkpoints, leadership
-from dayfly.life.leadership import HEAD, Deposed, Leadership, leader_of
+from dayfly.life.leadership import HEAD, Deposed, Leadership, LeaderWatch, leader_of
 from dayfly.life.led_store import LedStore
 from dayfly.wire.stores.base import Store, StoreUnreachable, Version
 from dayfly.wire.stores.files import FileStore
@@ -161,3 +161,21 @@ def test_a_renewal_whose_answer_was_lost_deposes_nobody(tmp_path: Path) -> None:
         leader._store = store
         leader.check(renew=True)
         assert head(store)["renewals"] == 2, "it was put once more: the first may be long ago"
+
+
+@pytest.mark.usefixtures("elsewhere", "paused")
+def test_who_looks_on_takes_a_leader_of_another_machine_for_lost_after_a_lease(
+    store: Store,
+) -> None:
+    now_s = 0.0
+    watch = LeaderWatch(store, lambda: now_s)
+    assert watch.look() is None
+    with Leadership.take(store, lease_s=LONG_S) as leader:
+        assert watch.look() is not None
+        now_s = LONG_S
+        leader.check(renew=True)
+        assert watch.look() is not None, "it was renewed"
+        now_s += LONG_S + 1
+        assert watch.look() is None
+        leader.check(renew=True)
+        assert watch.look() is not None, "it was only paused"

@@ -98,3 +98,12 @@ def test_a_line_that_is_still_written_is_read_when_it_is_whole(tmp_path: Path) -
     assert list(events.look()) == []
     file.write_text(line + line)
     assert len(list(events.look())) == 1
+
+
+def test_what_somebody_else_put_there_is_passed_over(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    store.put("events/readme.txt", b"no record")
+    segments = EventSegments(store)
+    segments.add("coordinator", [record("begun", asked_at=1.0)])
+    assert names(store) == ["events/000000", "events/readme.txt"]
+    assert [type(event) for _, event in StoreEvents(store).look()] == [Begun]

@@ -98,7 +98,7 @@ def next_number(store: Store, folder: str) -> int:
 
 def is_numbered(name: str) -> bool:
     """Whether an object without its folder is called as one of a numbered sequence."""
-    return len(name) == 6 and name.isascii() and name.isdecimal()
+    return len(name) == 6 and name.isdecimal()
 
 
 def _name(number: int) -> str:

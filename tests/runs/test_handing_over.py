@@ -1,0 +1,80 @@
+"""A coordinator that comes to the end of its lifetime hands the run over to another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dayfly
+from dayfly.life.commits import Checkpoint
+from dayfly.life.control import ask
+from dayfly.runs.one_life import OneLife
+from dayfly.wire.stores.files import FileStore
+from tests.runs import small
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def ends_at_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a coordinator that has a lifetime is up with the first checkpoint."""
+    committed = OneLife.committed
+
+    def last(life: OneLife, checkpoint: Checkpoint) -> None:
+        committed(life, checkpoint)
+        if life._settings.coordinator_lifetime_s is not None:
+            life._hand_over_s = 0.0
+
+    monkeypatch.setattr(OneLife, "committed", last)
+
+
+def handed_over(data: Path, directory: Path, until: Path, **more: Any) -> dayfly.Run:
+    """Steps last until the file is there, so that the run is not done first."""
+    return dayfly.train(
+        small.job(data, transform=small.Slowly(0.3, 0.3, until=until)),
+        workers=2,
+        run_dir=directory,
+        coordinator_lifetime_s=1e6,
+        **{**small.SETTINGS, "checkpoint_every_s": 0.5, **more},
+    )
+
+
+@pytest.mark.usefixtures("ends_at_a_checkpoint")
+def test_the_next_one_ends_with_the_same_bits(
+    data: Path, tmp_path: Path, undisturbed: Callable[[int], dayfly.Run]
+) -> None:
+    until = tmp_path / "fast"
+    first = handed_over(data, tmp_path / "run", until)
+    assert first.result.status == "handing over"
+    assert 0 < first.result.steps < small.STEPS
+    until.touch()
+
+    while (run := dayfly.resume(tmp_path / "run", progress=False)).result.status == "handing over":
+        pass
+    assert small.bits(run) == small.bits(undisturbed(2))
+
+
+@pytest.mark.usefixtures("ends_at_a_checkpoint")
+def test_a_stop_that_is_asked_for_between_two_is_heard_by_the_next(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run"
+    first = handed_over(data, directory, tmp_path / "never")
+    monkeypatch.undo()
+    ask(FileStore(directory), "stop")
+    second = dayfly.resume(directory, progress=False)
+    assert second.result.status == "stopped"
+    assert second.result.steps <= first.result.steps + 15, "a look is due every 2 s"
+
+
+def test_one_whose_lifetime_is_over_before_anything_is_kept_fails(
+    data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(dayfly.RunFailed, match=r"lifetime of 0\.001 s .*--coordinator-lifetime"):
+        handed_over(data, tmp_path / "run", tmp_path / "never", coordinator_lifetime_s=0.001)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "failed"
