@@ -57,3 +57,12 @@ def test_it_gets_the_run_where_that_is_kept(
         ("sh", ["sh", "host", f"dayfly train --resume {run}"]),
         (sys.executable, [sys.executable, "-m", "dayfly", "train", "--resume", run, "--json"]),
     ]
+
+
+@pytest.mark.long
+def test_a_script_that_keeps_nothing_is_not_handed_over_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import time; time.sleep(60)")
+    flags = ("--coordinator-lifetime", "0.001", "--run-dir", "one")
+    done = command.run("run", *flags, "script.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ended before the run came any further: raise --coordinator-lifetime" in done.stderr

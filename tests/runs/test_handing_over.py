@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,12 @@ def handed_over(data: Path, directory: Path, until: Path, **more: Any) -> dayfly
         small.job(data, transform=small.Slowly(0.3, 0.3, until=until)),
         workers=2,
         run_dir=directory,
-        coordinator_lifetime_s=1e6,
-        **{**small.SETTINGS, "checkpoint_every_s": 0.5, **more},
+        **{
+            **small.SETTINGS,
+            "checkpoint_every_s": 0.5,
+            "coordinator_lifetime_s": 1e6,
+            **more,
+        },
     )
 
 
@@ -71,10 +74,10 @@ def test_a_stop_that_is_asked_for_between_two_is_heard_by_the_next(
     assert second.result.steps <= first.result.steps + 15, "a look is due every 2 s"
 
 
-def test_one_whose_lifetime_is_over_before_anything_is_kept_fails(
+def test_every_one_comes_a_step_further_however_short_its_lifetime(
     data: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(dayfly.RunFailed, match=r"lifetime of 0\.001 s .*--coordinator-lifetime"):
-        handed_over(data, tmp_path / "run", tmp_path / "never", coordinator_lifetime_s=0.001)
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["status"] == "failed"
+    never = tmp_path / "never"
+    first = handed_over(data, tmp_path / "run", never, coordinator_lifetime_s=0.001)
+    assert first.result.status == "handing over"
+    assert first.result.steps >= 1

@@ -131,6 +131,7 @@ def train(
     apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.JOB)
     from dayfly.cli.outcome import conclude
+    from dayfly.cli.successor import followed
     from dayfly.runs import launch
     from dayfly.runs.api import by_plan, checked_settings, opened, overridden
     from dayfly.runs.display import StandardError, display_for
@@ -226,6 +227,7 @@ def run(
     apart = _apart(as_json=as_json) if detach else None
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
+    from dayfly.cli.successor import followed
     from dayfly.runs.display import Lines, StandardError
     from dayfly.runs.scripts import launch
     from dayfly.runs.scripts.record import ScriptRun, ScriptSettings

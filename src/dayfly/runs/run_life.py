@@ -21,7 +21,6 @@ from dayfly.life.faults import Fault, Faults
 from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
-from dayfly.pace import MOST_SHARE
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
@@ -38,7 +37,7 @@ from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import Workplace, discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
-from dayfly.specs.pace import Pace
+from dayfly.specs.pace import MOST_SHARE, Pace
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec, Site
@@ -166,9 +165,9 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         try:
             recorder.begun(self._record.began_at)
             self._kept_before = self._kept()
-            status = self._generations()
-            if status == STOPPED and not self._asked_to_end():
-                status = self._handing_over()
+            ended = self._generations()
+            handed_over = ended == STOPPED and not self._asked_to_end()
+            status = self._handing_over() if handed_over else ended
         except (RunFailed, StoreError) as failure:
             error = str(failure)
             self._sure_to_fail = isinstance(failure, SureToFail)
