@@ -9,7 +9,7 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.function_times import beside, slowdown
+from dayfly.planning.function_times import contended, slowdown
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
 from tests.planning.by_hand import given, layer, profile, size, transfer
@@ -29,7 +29,7 @@ def test_it_grows_until_as_many_cores_as_were_measured(others_cores: float, fact
 def test_what_was_not_measured_slows_nobody() -> None:
     assert slowdown(1.0, 0.0, 8.0) == 1.0
     made = size(1)
-    assert beside(made, 8.0) is made
+    assert contended(made, 8.0) is made
 
 
 def test_all_that_is_computed_is_slower() -> None:
@@ -41,7 +41,7 @@ def test_all_that_is_computed_is_slower() -> None:
         sum_cpu_s=0.001,
         **CROWD,
     )
-    found = beside(made, 3.0)
+    found = contended(made, 3.0)
     assert found.forward[0](10) == pytest.approx(1.1 * 0.01)
     assert found.backward[0](10) == pytest.approx(1.1 * 0.02)
     assert found.data(1) == pytest.approx(1.1 * 0.01)

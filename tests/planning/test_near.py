@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.planning.configuration import Configuration, micro_samples, stage_size
-from dayfly.planning.function_times import near
+from dayfly.planning.function_times import interpolated
 from dayfly.planning.profile import Affine, Pass, SizeProfile
 from tests.planning.by_hand import given, layer, profile, size
 
@@ -24,7 +24,7 @@ def bent() -> SizeProfile:
 
 
 def test_few_and_many_samples_have_lines_of_their_own() -> None:
-    few, many = near(bent(), 4), near(bent(), 64)
+    few, many = interpolated(bent(), 4), interpolated(bent(), 64)
     assert few.forward[0](4) == pytest.approx(0.004, rel=0.05)
     assert many.forward[0](64) == pytest.approx(0.112, rel=0.1)
     assert many.forward[0](96) > 1.5 * few.forward[0](96)
@@ -38,14 +38,14 @@ def test_one_disturbed_pass_is_smoothed() -> None:
         Pass(samples=n, forward=(given(s),), backward=(given(s),), data=given(0.0))
         for n, s in even.items()
     )
-    assert near(replace(size(1), passes=passes), 16).forward[0](16) < 0.8 * 0.024
+    assert interpolated(replace(size(1), passes=passes), 16).forward[0](16) < 0.8 * 0.024
 
 
 def test_without_passes_the_lines_stay() -> None:
     made = size(1)
-    assert near(made, 16) is made
+    assert interpolated(made, 16) is made
     two = replace(made, passes=bent().passes[:2])
-    assert near(two, 16) is two
+    assert interpolated(two, 16) is two
 
 
 def test_a_stage_is_near_what_it_computes_at_once() -> None:
@@ -57,6 +57,9 @@ def test_a_stage_is_near_what_it_computes_at_once() -> None:
     assert micro_samples(made, cut) == 8
     few = profile((layer("a", 10),), bent(), samples=640)
     alone = replace(c, workers=1)
-    assert stage_size(few, alone, 0).forward == near(bent(), 64).forward
+    assert stage_size(few, alone, 0).forward == interpolated(bent(), 64).forward
     assert stage_size(few, replace(alone, micro_batches=16), 0).forward[0] != Affine(0.0, 0.0)
-    assert stage_size(few, replace(alone, micro_batches=16), 0).forward == near(bent(), 4).forward
+    assert (
+        stage_size(few, replace(alone, micro_batches=16), 0).forward
+        == interpolated(bent(), 4).forward
+    )

@@ -17,7 +17,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
 from dayfly.wire.collectives.overlapped import overlapped_s
 from dayfly.wire.collectives.pipelined import pipelined_s
@@ -321,12 +321,12 @@ def test_a_model_that_is_no_list_is_not_cut() -> None:
 
 def test_channels_by_url_and_stores_by_name() -> None:
     made = profile([ONE], size(1, rates=None))
-    assert Means.of(made).immediate
-    assert not Means.of(profile([ONE])).immediate
+    assert ChannelModel.of(made).immediate
+    assert not ChannelModel.of(profile([ONE])).immediate
     for channel, in_flight in (("s3", 16), ("elasticache", 4), ("ps://", 4), ("dynamodb", 16)):
-        assert Means.of(replace(made, channel=channel)).in_flight == in_flight
+        assert ChannelModel.of(replace(made, channel=channel)).in_flight == in_flight
     with pytest.raises(RequestError, match=r"channel '...': it is not known"):
-        Means.of(replace(made, channel="pigeons"))
+        ChannelModel.of(replace(made, channel="pigeons"))
 
 
 @settings(deadline=None, max_examples=30)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as tried
 from hypothesis import strategies as st
 
-from dayfly.planning.function_times import factor, places, slowest, uneven
+from dayfly.planning.function_times import factor, slowest, speed_places, straggling
 from dayfly.planning.profile import Affine
 from tests.planning.by_hand import given, layer, profile, size
 from tests.planning.test_crowd import step_s
@@ -16,11 +16,11 @@ from tests.planning.test_crowd import step_s
 
 @tried(st.integers(1, 400))
 def test_each_has_a_place_of_its_own(workers: int) -> None:
-    assert sorted(places(workers)) == list(range(workers))
+    assert sorted(speed_places(workers)) == list(range(workers))
 
 
 def test_two_neighbours_are_not_next_to_each_other() -> None:
-    assert places(5) == (0, 3, 1, 4, 2)
+    assert speed_places(5) == (0, 3, 1, 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_passes_and_reading_take_longer_and_nothing_else() -> None:
     assert late.backward[0](1) == pytest.approx(times * made.backward[0](1))
     assert late.data(1) == pytest.approx(times * 0.01)
     assert (late.step_s, late.apply, late.up) == (made.step_s, made.apply, made.up)
-    assert uneven(made, 0, 1, 1) is made
+    assert straggling(made, 0, 1, 1) is made
 
 
 def test_a_step_waits_for_the_slowest() -> None:

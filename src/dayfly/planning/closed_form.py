@@ -33,7 +33,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import Means, direction, travelling_bytes
+from dayfly.planning.ranks import ChannelModel, Link, travelling_bytes
 from dayfly.planning.timing import Steps, moved_by, timed, together
 from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
@@ -71,7 +71,7 @@ def sum_of(
     aggregators: int | None,
     members: int,
     length: int,
-    means: Means,
+    means: ChannelModel,
     size: SizeProfile,
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
@@ -128,27 +128,22 @@ def _to_everyone(algorithm: str, n: int, owners: int, count: int) -> int:
     return n * count if algorithm == "overlapped" else owners
 
 
-def _first_through(message: float, rate: float, means: Means) -> float:
+def _first_through(message: float, rate: float, means: ChannelModel) -> float:
     """Bytes that are carried until the first message is through: large ones share the line in
     pieces with those that are under way beside them."""
     together = width(means.in_flight, means.chunk_bytes, round(message))
     return message * together if message / rate > PIECE_S else message
 
 
-def _rate(size: SizeProfile, means: Means, message: float) -> float:
+def _rate(size: SizeProfile, means: ChannelModel, message: float) -> float:
     """Bytes of payload a second of messages of this size, in the slower direction."""
-    slowest = 0.0
-    for transfer in (size.up, size.down):
-        way = direction(size, transfer)
-        carried_s = way.occupied_s(HEADER_BYTES + message)
-        of_cpu_s = (way.cpu_s + way.cpu_s_per_byte * message) / size.speed
-        waited_s = way.latency_s / means.in_flight
-        slowest = max(slowest, carried_s, of_cpu_s, waited_s)
-    return message / slowest if message and slowest else float("inf")
+    link = Link.of(size, means)
+    slowest_s = max(link.up.occupied_s(message), link.down.occupied_s(message))
+    return message / slowest_s if slowest_s else float("inf")
 
 
 def many_step(
-    profile: Profile, c: Configuration, means: Means, batches: Sequence[int]
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[Moved]]:
     """A round, which is a step of bsp, and what each worker moves: an equal part."""
     if c.cut:
@@ -188,7 +183,7 @@ def many_step(
 
 
 def many_validation(
-    profile: Profile, c: Configuration, means: Means
+    profile: Profile, c: Configuration, means: ChannelModel
 ) -> tuple[float, Sequence[Moved]]:
     """Seconds of a validation, and what each worker moves."""
     if c.cut:
@@ -213,7 +208,7 @@ def many_validation(
 
 
 def _staged_step(
-    profile: Profile, c: Configuration, means: Means, batches: Sequence[int]
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[Moved]]:
     """One replica's pipeline, then the sums of the stage whose take longest."""
     mine = [-(-batch // c.replicas) for batch in batches]
@@ -263,7 +258,7 @@ def _one_replica(c: Configuration) -> Configuration:
     )
 
 
-def _tail(length: int, c: Configuration, means: Means, size: SizeProfile) -> Sum:
+def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Sum:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
     whole = sum_of("k-reduce", 1, c.workers, length, means, size, itemsize=8)
     part = sum_of("k-reduce", 1, c.stages, length, means, size, itemsize=8)

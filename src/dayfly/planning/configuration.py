@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.errors import RequestError
-from dayfly.planning.function_times import beside, near
+from dayfly.planning.function_times import contended, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
@@ -156,12 +156,12 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
     there is none."""
     c = configuration
-    size = near(profile.size(stage_memory_mib(c, stage)), micro_samples(profile, c))
+    size = interpolated(profile.size(stage_memory_mib(c, stage)), micro_samples(profile, c))
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
     each = c.workers // c.stages
     speeds = [profile.size(stage_memory_mib(c, one)).speed for one in range(c.stages)]
-    return beside(size, each * sum(speeds) - size.speed)
+    return contended(size, each * sum(speeds) - size.speed)
 
 
 def micro_samples(profile: Profile, configuration: Configuration) -> int:

@@ -30,9 +30,9 @@ from dayfly.planning.configuration import (
     flat,
     stage_size,
 )
-from dayfly.planning.function_times import cut_backward, passed, uneven
+from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import Means, all_reduce, chain, limited, server, taking
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server, taking
 from dayfly.wire.streams import Rank, Stream
 
 #: Elements of bsp's tail: the loss and two wishes.
@@ -55,7 +55,9 @@ def averaged_of(profile: Profile, configuration: Configuration) -> int:
     return averaged(profile.layers, profile.state_per_trained_byte, losses)
 
 
-def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
+def ranks(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+) -> list[Rank]:
     """All workers, and the server if there is one, taking steps of these batches one after another;
     of local SGD, these batches are a round."""
     size = stage_size(profile, c, 0)
@@ -63,7 +65,7 @@ def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[in
     passes = c.micro_batches * (len(batches) if local else 1)
     make = _averaging if local else _synchronous
     workers = [
-        make(profile, c, means, uneven(size, rank, c.workers, passes), rank, batches)
+        make(profile, c, means, straggling(size, rank, c.workers, passes), rank, batches)
         for rank in range(c.workers)
     ]
     made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
@@ -75,7 +77,7 @@ def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[in
 def _synchronous(
     profile: Profile,
     c: Configuration,
-    means: Means,
+    means: ChannelModel,
     size: SizeProfile,
     rank: int,
     batches: Sequence[int],
@@ -134,7 +136,7 @@ def _computing(
 def _averaging(
     profile: Profile,
     c: Configuration,
-    means: Means,
+    means: ChannelModel,
     size: SizeProfile,
     rank: int,
     batches: Sequence[int],
@@ -173,7 +175,9 @@ def _averaging(
     return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
 
 
-def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
+def validation(
+    profile: Profile, c: Configuration, means: ChannelModel
+) -> list[tuple[list[Rank], int]]:
     """All workers validating, and how often: once. Each its blocks, then the sums of all."""
     size = stage_size(profile, c, 0)
     shares = block_shares(validation_blocks(profile.validation_samples, c.batch_size), c.workers)

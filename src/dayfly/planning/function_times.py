@@ -53,7 +53,7 @@ _BENT = 3
 
 
 @lru_cache(maxsize=1024)
-def near(size: SizeProfile, samples: int) -> SizeProfile:
+def interpolated(size: SizeProfile, samples: int) -> SizeProfile:
     """The size with lines for passes of about so many samples; as it is, without enough passes."""
     if len(size.passes) < _BENT or samples < 1:
         return size
@@ -83,7 +83,7 @@ def slowdown(crowd: float, crowd_cores: float, others_cores: float) -> float:
     return 1 + (crowd - 1) * min(1.0, others_cores / crowd_cores)
 
 
-def beside(size: SizeProfile, others_cores: float) -> SizeProfile:
+def contended(size: SizeProfile, others_cores: float) -> SizeProfile:
     """Functions of this size while others compute on so many cores: passes, reading samples, the
     optimizer's step and what else a step takes are slower by `slowdown`."""
     factor = slowdown(size.crowd.value, size.crowd_cores, others_cores)
@@ -105,7 +105,7 @@ _LEAST = 0.5
 
 
 @lru_cache(maxsize=1024)
-def places(workers: int) -> tuple[int, ...]:
+def speed_places(workers: int) -> tuple[int, ...]:
     """Of each rank its place by time, from 0, the fastest. Neighbours' lie far apart."""
     order = sorted(range(workers), key=lambda rank: rank * APART % 1.0)
     found = [0] * workers
@@ -125,9 +125,9 @@ def factor(jitter: float, place: int, workers: int, passes: int) -> float:
     return max(_LEAST, 1 + jitter * z / math.sqrt(passes))
 
 
-def uneven(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeProfile:
+def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeProfile:
     """The function that this rank has: its passes and reading are slower or faster."""
-    times = factor(size.jitter, places(workers)[rank], workers, passes)
+    times = factor(size.jitter, speed_places(workers)[rank], workers, passes)
     if times == 1:
         return size
     return replace(
@@ -140,7 +140,7 @@ def uneven(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeProfi
 
 def slowest(size: SizeProfile, workers: int, passes: int) -> SizeProfile:
     """The function of the slowest of so many."""
-    return uneven(size, places(workers).index(workers - 1), workers, passes)
+    return straggling(size, speed_places(workers).index(workers - 1), workers, passes)
 
 
 def passed(times: Sequence[Affine], samples: float) -> float:

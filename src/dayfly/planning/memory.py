@@ -41,7 +41,7 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.profile import LayerBytes, Pass, Profile
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import most_chunks
 
 _MIB = 2**20
@@ -243,7 +243,7 @@ def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[in
     """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
     and what a lane holds that came too early; one of each other member at most, as the own one lies
     in the buffer, and the sum so far in another's (`wire/summation.py`)."""
-    means = Means.of(profile)
+    means = ChannelModel.of(profile)
     if members == 1 or means.lends or means.kind.abilities.sums:
         return 0.0
     owners = 1 if c.collective == "all-reduce" else c.aggregators or members
@@ -252,7 +252,7 @@ def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[in
     return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
 
 
-def _held_of(means: Means, members: int, piece: float, *, cut: int | None) -> float:
+def _held_of(means: ChannelModel, members: int, piece: float, *, cut: int | None) -> float:
     """Of a buffer, of which a member sums a piece of so many bytes, cut in so many at most."""
     others = (members - 1) * piece
     if cut is not None:

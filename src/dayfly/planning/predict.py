@@ -28,7 +28,7 @@ from dayfly.planning.configuration import (
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace, end_in_order_s
@@ -73,7 +73,7 @@ class Epoch:
 
 
 def epoch_of(
-    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+    profile: Profile, c: Configuration, means: ChannelModel, most_simulated: int = MOST_SIMULATED
 ) -> Epoch:
     """Predict it. most_simulated: workers up to which all messages are gone through."""
     epochs = Batches(profile.samples, c.batch_size)
@@ -113,14 +113,14 @@ def step_messages(profile: Profile, c: Configuration) -> int:
     """Requests for messages of a step, all workers' together, by closed forms."""
     rounds = Rounds(Batches(profile.samples, c.batch_size), c.round_steps)
     full = [min(c.batch_size, profile.samples)] * rounds.longest
-    moved = volume(many_step(profile, c, Means.of(profile), full)[1], rounds.longest)
+    moved = volume(many_step(profile, c, ChannelModel.of(profile), full)[1], rounds.longest)
     return moved.puts + moved.gets
 
 
 def round_of(
     profile: Profile,
     c: Configuration,
-    means: Means,
+    means: ChannelModel,
     batches: tuple[int, ...],
     most_simulated: int = MOST_SIMULATED,
 ) -> tuple[Steps, Sequence[Moved]]:
@@ -140,7 +140,7 @@ def round_of(
 
 
 def validation_of(
-    profile: Profile, c: Configuration, means: Means, most_simulated: int = MOST_SIMULATED
+    profile: Profile, c: Configuration, means: ChannelModel, most_simulated: int = MOST_SIMULATED
 ) -> Part:
     """A validation of all workers."""
     if c.workers > most_simulated:
@@ -155,7 +155,7 @@ def validation_of(
     return Part(seconds=seconds, moved=found)
 
 
-def _moved_by_all(ranks: Sequence[Rank], means: Means) -> list[Moved]:
+def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[Moved]:
     return [moved_by(rank, means) for rank in ranks]
 
 
@@ -221,7 +221,7 @@ def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Li
 
 
 def pace_of(
-    means: Means,
+    means: ChannelModel,
     sizes_mib: Iterable[int | None],
     platform: FunctionPlatform,
     store: StoreFacts | None,
@@ -283,7 +283,7 @@ def predict(
     catalogue has no prices.
     """
     check_configuration(profile, configuration)
-    means = Means.of(profile)
+    means = ChannelModel.of(profile)
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
     pace = pace_of(means, c.memory_mib, platform, store, c.workers)

@@ -55,7 +55,7 @@ _SCHEMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ChannelModel:
     """What a run's workers talk through.
 
     immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
@@ -72,7 +72,7 @@ class Means:
     store: StoreFacts | None
 
     @classmethod
-    def of(cls, profile: Profile) -> Means:
+    def of(cls, profile: Profile) -> ChannelModel:
         """Of a profile's channel. Raises RequestError if it is none that dayfly has."""
         kind = channel_of(profile.channel)
         abilities = kind.abilities
@@ -189,7 +189,7 @@ class Lanes(TypedDict):
     alone: bool
 
 
-def limited(size: SizeProfile, means: Means, rank: int, streams: Sequence[Stream]) -> Rank:
+def limited(size: SizeProfile, means: ChannelModel, rank: int, streams: Sequence[Stream]) -> Rank:
     """A worker on functions of this size."""
     return Rank(
         streams=streams,
@@ -204,7 +204,7 @@ def limited(size: SizeProfile, means: Means, rank: int, streams: Sequence[Stream
     )
 
 
-def server(size: SizeProfile, means: Means, members: int, worker: Sequence[Stream]) -> Rank:
+def server(size: SizeProfile, means: ChannelModel, members: int, worker: Sequence[Stream]) -> Rank:
     """The parameter server of these workers: a process of its own, which is not limited. It takes
     what comes, adds it up and serves it. worker: streams of one of them."""
     streams = []
@@ -239,7 +239,7 @@ def all_reduce(
     member: int,
     members: int,
     length: int,
-    means: Means,
+    means: ChannelModel,
     *,
     name: Hashable,
     after: tuple[tuple[int, int | None], ...],
@@ -273,7 +273,7 @@ def all_reduce(
     )
 
 
-def alone_or_side_by_side(means: Means, plan: CompiledSchedule, itemsize: int) -> Lanes:
+def alone_or_side_by_side(means: ChannelModel, plan: CompiledSchedule, itemsize: int) -> Lanes:
     """How an execution carries a schedule over this channel."""
     largest = max((len(op.span) for op in plan.schedule if op.name is not None), default=0)
     return {
@@ -316,7 +316,7 @@ def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LinkDirection:
     """One direction of a way.
 
     part: of its rate that is left. store_bytes_per_s: of all functions together, infinite if
@@ -349,20 +349,20 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Link:
     """Both directions of functions of one size."""
 
-    up: Line
-    down: Line
+    up: LinkDirection
+    down: LinkDirection
 
     @classmethod
     def of(
-        cls, size: SizeProfile, means: Means, part: float = 1.0, store: float | None = None
-    ) -> Way:
+        cls, size: SizeProfile, means: ChannelModel, part: float = 1.0, store: float | None = None
+    ) -> Link:
         """Of functions of this size, with so much of their bandwidth left, at a store of so many
         bytes a second; None: it is not limited."""
         up, down = (
-            Line(
+            LinkDirection(
                 direction=direction(size, transfer),
                 part=part,
                 store_bytes_per_s=math.inf if store is None else store,

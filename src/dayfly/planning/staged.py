@@ -23,9 +23,16 @@ from dayfly.planning.configuration import (
     stage_range,
     stage_size,
 )
-from dayfly.planning.function_times import cut_backward, passed, uneven
+from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import Means, all_reduce, alone_or_side_by_side, chain, limited, taking
+from dayfly.planning.ranks import (
+    ChannelModel,
+    all_reduce,
+    alone_or_side_by_side,
+    chain,
+    limited,
+    taking,
+)
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
@@ -40,7 +47,9 @@ _TAIL, _TAIL_BYTES = 3, 8
 _PIECE = "backward, in part"
 
 
-def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[int]) -> list[Rank]:
+def ranks(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+) -> list[Rank]:
     """All workers, taking steps of these batches one after another."""
     layout = Layout(c.stages, c.replicas)
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
@@ -55,7 +64,9 @@ def ranks(profile: Profile, c: Configuration, means: Means, batches: Sequence[in
     return made
 
 
-def validation(profile: Profile, c: Configuration, means: Means) -> list[tuple[list[Rank], int]]:
+def validation(
+    profile: Profile, c: Configuration, means: ChannelModel
+) -> list[tuple[list[Rank], int]]:
     """All workers validating, round by round: each kind of round, and how often it comes."""
     layout = Layout(c.stages, c.replicas)
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
@@ -83,7 +94,7 @@ class _Stage:
         self,
         profile: Profile,
         c: Configuration,
-        means: Means,
+        means: ChannelModel,
         place: StageRank,
         sizes: Sequence[SizeProfile],
     ) -> None:
@@ -93,7 +104,7 @@ class _Stage:
         self._place = place
         self._layout = Layout(c.stages, c.replicas)
         self._rank = self._layout.rank(place.stage, place.replica)
-        self.size = size = uneven(sizes[place.stage], self._rank, c.workers, c.micro_batches)
+        self.size = size = straggling(sizes[place.stage], self._rank, c.workers, c.micro_batches)
         self._chunk_bytes = means.message_bytes(list(sizes))
         mine = stage_range(profile, c, place.stage)
         self._layers = stage_layers(profile, c, place.stage)

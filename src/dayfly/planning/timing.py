@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from dayfly.catalogue.metering import Moved
 from dayfly.planning.plan import Volume
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import Cost
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
@@ -16,7 +16,7 @@ from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
 
-def moved_by(rank: Rank, means: Means) -> Moved:
+def moved_by(rank: Rank, means: ChannelModel) -> Moved:
     """Of all its streams, headers included."""
     puts = gets = up = down = 0
     costs: dict[int, Cost] = {}  # by size: most messages have one of few
@@ -79,7 +79,7 @@ def _nbytes(stream: Stream, op: Op) -> int:
     return length * stream.itemsize if stream.travelling is None else stream.travelling(length)
 
 
-def _copies(stream: Stream, op: Op, means: Means) -> tuple[int, bool]:
+def _copies(stream: Stream, op: Op, means: ChannelModel) -> tuple[int, bool]:
     """How often a message leaves its sender, and whether that is one put.
 
     Directly to all ranks it is one; to those of a smaller group, one each.

@@ -26,7 +26,7 @@ from dayfly.life import deaths
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import pace_of, told_by
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation import simulate as in_virtual_time
 from dayfly.planning.simulation.course import course
 from dayfly.planning.simulation.fleet import Policy
@@ -151,7 +151,7 @@ def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> li
     lives = Counter(one.rank for one in outcome.attempts)
     known = catalogue(request.settings)
     pace = pace_of(
-        Means.of(profile),
+        ChannelModel.of(profile),
         asked.memory_mib,
         known.platform(price_list(request.settings)),
         request.facts(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.planning.ranks import Line, Way, left_of_bandwidth
+from dayfly.planning.ranks import Link as FunctionLink
+from dayfly.planning.ranks import LinkDirection, left_of_bandwidth
 from dayfly.planning.simulation.phases import Summing, length_s
 from dayfly.wire.collectives import collective
 from dayfly.wire.keys import HEADER_BYTES
@@ -15,12 +16,12 @@ from dayfly.wire.virtual import Link, finish_s, simulate
 UP, DOWN, LATENCY_S = 40e6, 70e6, 0.02
 
 
-def line(bytes_per_s: float, store: float = float("inf")) -> Line:
+def line(bytes_per_s: float, store: float = float("inf")) -> LinkDirection:
     """Without headers, and with as many messages in flight as one likes: as virtual time has it."""
     way = Direction(
         occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) / bytes_per_s, latency_s=LATENCY_S
     )
-    return Line(direction=way, in_flight=10**9, store_bytes_per_s=store)
+    return LinkDirection(direction=way, in_flight=10**9, store_bytes_per_s=store)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
@@ -51,7 +52,7 @@ def test_lengths_are_those_of_virtual_time(
         aggregators=aggregators,
         ranks=n,
         nbytes=4 * length,
-        way=Way(line(up), line(down)),
+        link=FunctionLink(line(up), line(down)),
         chunk_bytes=4 * chunk,
     )
     # Overlapped and ring are written down for equal rates: a sum that is late is left out.
@@ -65,7 +66,7 @@ def test_a_store_that_is_shared_is_as_slow_as_the_bytes_of_all() -> None:
         collective="scatter-reduce",
         ranks=50,
         nbytes=100e6,
-        way=Way(line(70e6, slow), line(70e6, slow)),
+        link=FunctionLink(line(70e6, slow), line(70e6, slow)),
         groups=2,
     )
     # n s up, 2 (n - 1) s down, of two groups, and 49 / 50 of what is uploaded is not one's own.
@@ -82,6 +83,6 @@ def test_bandwidth_declines_between_the_points_that_are_given() -> None:
 
 
 def test_what_has_no_closed_form_is_refused_and_not_taken_for_another() -> None:
-    way = Way(up=line(UP), down=line(DOWN))
+    link = FunctionLink(up=line(UP), down=line(DOWN))
     with pytest.raises(RequestError, match="--collective tree: dayfly has no closed form"):
-        Summing(collective="tree", ranks=4, nbytes=8.0, way=way).phases()
+        Summing(collective="tree", ranks=4, nbytes=8.0, link=link).phases()

@@ -34,7 +34,7 @@ from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 
 
@@ -99,7 +99,7 @@ class DataParallelProblem:
 
 def collectives_of(profile: Profile) -> tuple[str, ...]:
     """Those that runs have over a profile's channel."""
-    if Means.of(profile).kind.abilities.sums:
+    if ChannelModel.of(profile).kind.abilities.sums:
         return ("push-pull",)
     return (*(name for name, how in COLLECTIVES.items() if not how.server), K_REDUCE)
 
@@ -153,7 +153,7 @@ class _Ways:
     def __init__(self, problem: DataParallelProblem, size: SizeProfile) -> None:
         self.flat: Flat = flat(problem.profile.layers, tail=TAIL, listed=problem.profile.listed)
         self._problem, self._size = problem, size
-        self._means = Means.of(problem.profile)
+        self._means = ChannelModel.of(problem.profile)
         self._found: dict[int, list[_Way]] = {}
 
     def of(self, workers: int) -> list[_Way]:

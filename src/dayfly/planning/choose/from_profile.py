@@ -37,7 +37,7 @@ from dayfly.planning.configuration import ITEM_BYTES, Configuration, flat
 from dayfly.planning.data_parallel import TAIL
 from dayfly.planning.memory import WORKER_MIB, peak_mib
 from dayfly.planning.profile import Affine, Profile, SizeProfile
-from dayfly.planning.ranks import Means
+from dayfly.planning.ranks import ChannelModel
 
 
 def k_reduce_problem(
@@ -218,7 +218,7 @@ def stages_problems(
             f"micro-batches {','.join(map(str, micro_batches))} of {batch_size} samples: give a "
             f"number up to {batch_size}"
         )
-    if Means.of(profile).direct:
+    if ChannelModel.of(profile).direct:
         return tuple(
             StagesOverLinks(
                 micro_batches=tuple(

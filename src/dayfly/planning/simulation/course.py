@@ -32,7 +32,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import Means, Way, left_of_bandwidth
+from dayfly.planning.ranks import ChannelModel, Link, left_of_bandwidth
 from dayfly.planning.simulation.phases import Phase, Summing, length_s
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
@@ -148,15 +148,15 @@ class _Builder:
     ) -> None:
         c = self._c = configuration
         self._profile = profile
-        self._means = Means.of(profile)
+        self._means = ChannelModel.of(profile)
         self._members = c.replicas if c.cut else c.workers
         self._batches = Batches(profile.samples, c.batch_size)
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
         self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
         part = left_of_bandwidth(scenario.decline, c.workers)
         whole = scenario.store_bytes_per_s or store_bytes_per_s
-        self._usual = [Way.of(size, self._means) for size in self._sizes]
-        self._ways = [Way.of(size, self._means, part, whole) for size in self._sizes]
+        self._usual = [Link.of(size, self._means) for size in self._sizes]
+        self._links = [Link.of(size, self._means, part, whole) for size in self._sizes]
         self._works = [self._work(stage) for stage in range(c.stages)]
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._message_bytes = self._means.message_bytes(self._sizes)
@@ -227,29 +227,29 @@ class _Builder:
             began_N = np.zeros(self._c.workers)
             taken = usual.take(began_N, np.ones((self._c.workers, usual.steps)), began_N)
             over_s = predicted.step_s - float(taken.ended_N[0])
-            kind = _Kind(self._round(batches, self._ways, over_s), _rows(moved, self._c))
+            kind = _Kind(self._round(batches, self._links, over_s), _rows(moved, self._c))
             self._kinds[batches] = kind
         return kind
 
-    def _round(self, batches: tuple[int, ...], ways: list[Way], over_s: float) -> Rounds:
+    def _round(self, batches: tuple[int, ...], links: list[Link], over_s: float) -> Rounds:
         if self._c.protocol.averages:
-            return self._local(batches, ways, over_s)
+            return self._local(batches, links, over_s)
         make = self._staged if self._c.cut else self._synchronous
-        return make(batches[0], ways, over_s)
+        return make(batches[0], links, over_s)
 
-    def _synchronous(self, batch: int, ways: list[Way], over_s: float) -> Synchronous:
+    def _synchronous(self, batch: int, links: list[Link], over_s: float) -> Synchronous:
         samples_N = shares(batch, self._c.workers)
         return Synchronous(
             self._works[0],
             samples_N,
             self._c.micro_batches,
             self._data_N(samples_N),
-            self._sums(0, ways),
+            self._sums(0, links),
             self._sizes[0].step_s.value,
             over_s,
         )
 
-    def _local(self, batches: tuple[int, ...], ways: list[Way], over_s: float) -> LocalSteps:
+    def _local(self, batches: tuple[int, ...], links: list[Link], over_s: float) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
         own = []
         for batch in batches:
@@ -257,34 +257,34 @@ class _Builder:
             forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
             beside_s = size.step_s.value + work.apply_s
             own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
-        phases = self._summing(0, self._averaged_bytes(len(batches)), ways).phases()
+        phases = self._summing(0, self._averaged_bytes(len(batches)), links).phases()
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
     def _averaged_bytes(self, steps: int) -> float:
         profile = self._profile
         return ITEM_BYTES * averaged(profile.layers, profile.state_per_trained_byte, steps)
 
-    def _staged(self, batch: int, ways: list[Way], over_s: float) -> Staged:
+    def _staged(self, batch: int, links: list[Link], over_s: float) -> Staged:
         c = self._c
         parts = [shares(int(one), c.micro_batches) for one in shares(batch, self._members)]
         data = self._sizes[0].data
         tail = Summing(
-            collective="all-reduce", ranks=c.workers, nbytes=_TAIL_BYTES, way=ways[0], groups=1
+            collective="all-reduce", ranks=c.workers, nbytes=_TAIL_BYTES, link=links[0], groups=1
         )
         return Staged(
-            self._stages(np.array(parts), ways),
-            [self._sums(stage, ways) for stage in range(c.stages)],
+            self._stages(np.array(parts), links),
+            [self._sums(stage, links) for stage in range(c.stages)],
             (data.fixed, data.each),
             length_s(tail.phases()),
             max(size.step_s.value for size in self._sizes),
             over_s,
         )
 
-    def _stages(self, samples_RM: Ints, ways: list[Way]) -> Stages:
+    def _stages(self, samples_RM: Ints, links: list[Link]) -> Stages:
         c, layers = self._c, self._profile.layers
         return Stages(
             works=self._works,
-            ways=ways,
+            links=links,
             samples_RM=samples_RM,
             outputs=[layers[at - 1].output for at in c.cut],
             gradients=[layers[at].gradient for at in c.cut],
@@ -310,30 +310,30 @@ class _Builder:
 
     # Sums.
 
-    def _summing(self, stage: int, nbytes: float, ways: list[Way]) -> Summing:
+    def _summing(self, stage: int, nbytes: float, links: list[Link]) -> Summing:
         return Summing(
             collective=self._c.collective,
             ranks=self._members,
             nbytes=nbytes,
-            way=ways[stage],
+            link=links[stage],
             chunk_bytes=self._means.chunk_bytes,
             reduce_s_per_byte=0.0 if not self._means.lends else self._sizes[0].reduce_s_per_byte,
             aggregators=self._c.aggregators,
             groups=self._c.stages,
         )
 
-    def _sums(self, stage: int, ways: list[Way]) -> tuple[tuple[Phase, ...], ...]:
+    def _sums(self, stage: int, links: list[Link]) -> tuple[tuple[Phase, ...], ...]:
         """Of each bucket of a stage."""
         buckets = self._works[stage].buckets
-        return tuple(self._summing(stage, bucket.nbytes, ways).phases() for bucket in buckets)
+        return tuple(self._summing(stage, bucket.nbytes, links).phases() for bucket in buckets)
 
     # Checkpoints and the log.
 
     def _part_s(self, stage: int, writers: int) -> float:
         """To write a share of what a stage keeps: parameters, buffers, the optimizer's state."""
-        work, way = self._works[stage], self._ways[stage]
+        work, link = self._works[stage], self._links[stage]
         state = work.kept + work.trained * self._profile.state_per_trained_byte
-        return way.up.latency_s + way.up.occupied_s(state / writers, self._c.workers)
+        return link.up.latency_s + link.up.occupied_s(state / writers, self._c.workers)
 
     def _summed_bytes(self, stage: int) -> float:
         if self._c.protocol.averages:
@@ -342,10 +342,10 @@ class _Builder:
 
     def _log_s(self, stage: int) -> float:
         """A round from the log: its sums are read and applied; or it is computed by itself."""
-        work, way, c = self._works[stage], self._ways[stage], self._c
+        work, link, c = self._works[stage], self._links[stage], self._c
         if not self._recomputes:
-            down_s = way.down.occupied_s(self._summed_bytes(stage))
-            return way.down.latency_s + down_s + work.apply_s
+            down_s = link.down.occupied_s(self._summed_bytes(stage))
+            return link.down.latency_s + down_s + work.apply_s
         forward_N, backward_N = work.computing_s(shares(c.batch_size, c.micro_batches), 1)
         layers, inputs = self._profile.layers, 0.0
         if stage:
@@ -353,7 +353,7 @@ class _Builder:
         if stage + 1 < c.stages:
             inputs += layers[c.cut[stage]].gradient * c.batch_size
         computing_s = float(forward_N.sum() + backward_N.sum())
-        return max(computing_s, way.down.occupied_s(inputs)) + work.apply_s
+        return max(computing_s, link.down.occupied_s(inputs)) + work.apply_s
 
     def _log_moved(self) -> Moved:
         """Puts, gets, bytes up and down of a round that is taken from the log."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dayfly.planning.ranks import Way
+from dayfly.planning.ranks import Link
 from dayfly.wire.collectives import most_chunks, no_closed_form
 from dayfly.wire.collectives.overlapped import lag
 from dayfly.wire.collectives.push_pull import push_pull_s
@@ -49,7 +49,7 @@ class Summing:
     collective: str
     ranks: int
     nbytes: float
-    way: Way
+    link: Link
     chunk_bytes: float = 1.0
     reduce_s_per_byte: float = 0.0
     aggregators: int | None = None
@@ -65,11 +65,11 @@ class Summing:
 
     def up_s(self, nbytes: float, senders: float) -> float:
         """How long a message occupies an uplink while so many ranks of each group send."""
-        return self.way.up.occupied_s(nbytes, senders * self.groups)
+        return self.link.up.occupied_s(nbytes, senders * self.groups)
 
     def down_s(self, nbytes: float, readers: float) -> float:
         """How long a message occupies a downlink while so many ranks of each group read."""
-        return self.way.down.occupied_s(nbytes, readers * self.groups)
+        return self.link.down.occupied_s(nbytes, readers * self.groups)
 
     def chunks(self) -> int:
         """Of a split of the buffer in as many as there are ranks."""
@@ -89,7 +89,7 @@ def _k_reduce(s: Summing, aggregators: int | None = None) -> tuple[Phase, ...]:
     """
     n, k = s.ranks, aggregators or s.aggregators or s.ranks
     part = s.nbytes / k
-    up_late, down_late = s.way.up.latency_s, s.way.down.latency_s
+    up_late, down_late = s.link.up.latency_s, s.link.down.latency_s
     first_s = (k - (k > 1)) * s.up_s(part, n)
     read_s = (n - 1) * s.down_s(part, k)
     add_s = (n - 1) * part * s.reduce_s_per_byte
@@ -111,7 +111,7 @@ def _pipelined(s: Summing) -> tuple[Phase, ...]:
     """
     n, part = s.ranks, s.nbytes / s.ranks
     up_s, down_s = s.up_s(part, n), s.down_s(part, n)
-    up_late, down_late = s.way.up.latency_s, s.way.down.latency_s
+    up_late, down_late = s.link.up.latency_s, s.link.down.latency_s
     both_s = max(up_s + up_late, down_s + down_late)
     steps_s = up_s + up_late + (n - 2) * both_s + down_s + down_late
     late_s = steps_s - (up_s + (n - 2) * max(up_s, down_s) + down_s)
@@ -134,7 +134,7 @@ def _overlapped(s: Summing) -> tuple[Phase, ...]:
     n, count = s.ranks, s.chunks()
     chunk = s.nbytes / (n * count)
     up_q, down_q = s.up_s(chunk, n), s.down_s(chunk, n)
-    late_s = s.way.up.latency_s + s.way.down.latency_s
+    late_s = s.link.up.latency_s + s.link.down.latency_s
     up_s, down_s = n * count * up_q, 2 * (n - 1) * count * down_q
     add_s = (n - 1) * chunk * s.reduce_s_per_byte
     missing_s = max(0.0, up_q + late_s + add_s - (lag(count) - 1) * (n - 1) * down_q)
@@ -148,7 +148,7 @@ def _ring(s: Summing) -> tuple[Phase, ...]:
     """As `wire.collectives.ring.chunked_ring_s`, over the slower of both directions."""
     n, chunk = s.ranks, s.nbytes / s.ranks / s.chunks()
     rate = chunk / max(s.up_s(chunk, n), s.down_s(chunk, n))
-    late_s = (s.way.up.latency_s + s.way.down.latency_s) / 2
+    late_s = (s.link.up.latency_s + s.link.down.latency_s) / 2
     add_s = (n - 1) / n * s.nbytes * s.reduce_s_per_byte
     whole_s = chunked_ring_s(s.nbytes, n, chunk, rate, late_s) + add_s
     waits_s = whole_s - add_s - chunked_ring_s(s.nbytes, n, chunk, rate, 0.0)
@@ -160,7 +160,7 @@ def _push_pull(s: Summing) -> tuple[Phase, ...]:
     """As `wire.collectives.push_pull.push_pull_s`; the server's link is the store's, if limited."""
     n = s.ranks
     chunk = s.nbytes / max(1, min(MOST_CHUNKS, s.nbytes // max(1.0, s.chunk_bytes)))
-    up, down = s.way.up, s.way.down
+    up, down = s.link.up, s.link.down
     # A worker's own way is not that of all: that is the server's.
     own_s = max(replace(line, store_bytes_per_s=math.inf).occupied_s(chunk) for line in (up, down))
     own = chunk / own_s if own_s else math.inf

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dayfly.planning.ranks import Way
+from dayfly.planning.ranks import Link
 from dayfly.planning.simulation.phases import Phase
 from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, Work, of_windows, summed
 from dayfly.planning.simulation.scenario import Floats, Ints
@@ -42,11 +42,11 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """What the stages of a pipeline are. works, ways: of each. samples_RM: of each micro-batch of
+    """What the stages of a pipeline are. works, links: of each. samples_RM: of each micro-batch of
     each replica. outputs, gradients: bytes of a sample over each boundary, and back."""
 
     works: Sequence[Work]
-    ways: Sequence[Way]
+    links: Sequence[Link]
     samples_RM: Ints
     outputs: Sequence[float]
     gradients: Sequence[float]
@@ -107,7 +107,7 @@ class Stages:
                         nbytes_R = self._bytes(min(stage, after), one)
                         if nbytes_R.any():
                             up_R = np.maximum(up_free[stage], end_R)
-                            gone_R = up_R + self._lane_s(self.ways[stage].up, nbytes_R)
+                            gone_R = up_R + self._lane_s(self.links[stage].up, nbytes_R)
                             up_free[stage] = gone_R
                     passed = _Passed(start_R, end_R, up_R, gone_R, down_R, came_R)
                     done[stage, one] = passed
@@ -162,7 +162,7 @@ class Stages:
         """From when an input is read, when it is there, and when the downlink is free again."""
         assert sent.up_R is not None
         assert sent.gone_R is not None
-        up, down = self.ways[sender].up, self.ways[reader].down
+        up, down = self.links[sender].up, self.links[reader].down
         count = self._chunks(float(nbytes_R.max()))
         down_s = self._lane_s(down, nbytes_R)
         first_R = sent.up_R + (sent.gone_R - sent.up_R) / count + up.latency_s
