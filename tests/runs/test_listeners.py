@@ -10,10 +10,13 @@ import pytest
 
 import dayfly
 from dayfly.errors import RequestError
+from dayfly.life import control
 from dayfly.life.faults import Fault
-from dayfly.runs import listeners
+from dayfly.runs import listeners, run_life
+from dayfly.runs.directory import is_a_run_now
 from dayfly.runs.listeners import Listener, Listeners, chosen
 from dayfly.specs.events import Begun, Committed, Ended, EpochTold, Event, Over, StepTold, Stopping
+from dayfly.wire.stores.files import FileStore
 from tests.runs import small
 
 EVENT = Stopping(at=1.0)
@@ -39,25 +42,26 @@ def test_each_hears_all_in_order_before_the_run_is_over() -> None:
     assert (heard, notes) == (told, [])
 
 
-def test_one_that_fails_is_heard_of_and_disturbs_nobody() -> None:
+@pytest.mark.parametrize("raised", [ValueError("no such table"), SystemExit(3)])
+def test_one_that_fails_is_heard_of_and_disturbs_nobody(raised: BaseException) -> None:
     heard: list[Event] = []
     notes: list[str] = []
 
     def broken(source: str, event: Event) -> None:
-        raise ValueError("no such table")
+        raise raised
 
     with Listeners(nothing, [broken, lambda _, event: heard.append(event)], notes.append) as some:
         for _ in range(3):
             some.publish("coordinator", EVENT)
     assert heard == [EVENT] * 3
     (note,) = notes
-    assert note == (
-        "listener broken failed, and heard nothing from then on: ValueError: no such table"
-    )
+    words = f"{type(raised).__name__}: {raised}"
+    assert note == f"listener broken failed, and heard nothing from then on: {words}"
 
 
+@pytest.mark.parametrize("events", [10, 3])  # with three there is room for the end beside them
 def test_one_that_hangs_holds_nobody_up_and_what_it_missed_is_counted(
-    monkeypatch: pytest.MonkeyPatch,
+    events: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listeners, "_MOST", 4)
     monkeypatch.setattr(listeners, "_END_S", 0.05)
@@ -72,11 +76,11 @@ def test_one_that_hangs_holds_nobody_up_and_what_it_missed_is_counted(
         with Listeners(nothing, [stuck], notes.append) as some:
             some.publish("coordinator", EVENT)
             assert has_one.wait(60)
-            for _ in range(10):
+            for _ in range(events):
                 some.publish("coordinator", EVENT)
     finally:
         goes_on.set()
-    assert notes == ["listener stuck was too slow: it missed 10 events"]
+    assert notes == [f"listener stuck was too slow: it missed {events} events"]
 
 
 @pytest.mark.parametrize(
@@ -113,3 +117,18 @@ def test_a_run_tells_what_its_event_files_have(
     assert (kinds[0], kinds[-1]) == (Begun, Over)
     assert {StepTold, EpochTold, Committed} <= set(kinds)
     assert sum(isinstance(event, Ended) and event.death for _, event in heard) == 1
+
+
+@pytest.mark.long
+def test_a_stop_asked_for_as_soon_as_the_run_can_be_found_ends_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(directory: Path) -> None:
+        is_a_run_now(directory)
+        control.ask(FileStore(directory), "stop")
+
+    monkeypatch.setattr(run_life, "is_a_run_now", found)
+    monkeypatch.setattr(run_life, "LOOK_EVERY_S", 0.0)
+    job = small.job(data, epochs=1000)
+    run = dayfly.train(job, workers=1, run_dir=tmp_path, **small.SETTINGS)
+    assert (run.result.status, run.stop_reason) == ("stopped", "signal")

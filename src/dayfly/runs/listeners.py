@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from dayfly.closing import Closing
@@ -99,15 +100,15 @@ class _Queue:
 
     def end(self, until_s: float) -> str | None:
         """Lets it hear the rest; returns what there is to say of it."""
-        try:
+        with suppress(queue.Full):
             self._waiting.put(None, timeout=max(0.0, until_s - time.monotonic()))
             self._thread.join(max(0.0, until_s - time.monotonic()))
-        except queue.Full:
-            pass
         what = f"listener {self._name}"
         if self._error is not None:
             return f"{what} failed, and heard nothing from then on: {self._error}"
-        missed = self._dropped + self._waiting.qsize()
+        with self._waiting.mutex:
+            unheard = sum(one is not None for one in self._waiting.queue)  # the end is no event
+        missed = self._dropped + unheard
         return f"{what} was too slow: it missed {missed} events" if missed else None
 
     def _serve(self) -> None:
@@ -115,5 +116,5 @@ class _Queue:
             if self._error is None:
                 try:
                     self._listener(*told)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     self._error = in_short(error)

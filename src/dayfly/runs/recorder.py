@@ -24,6 +24,7 @@ from dayfly.catalogue.metering import Moved, Used
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
 from dayfly.life.workload import Audience
+from dayfly.runs.attempt_clock import AttemptClock
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import (
     COORDINATOR,
@@ -91,6 +92,7 @@ class Recorder(Audience):
         self.stored_bytes = 0
         self._size_bytes: Callable[[], int] | None = None
         self._committed_at = time.monotonic()
+        self._clocks: dict[tuple[int, int], AttemptClock] = {}
         self._lives_before: list[Used] = []
         self._asked_at = time.time()
         self._life: Used | None = None
@@ -156,6 +158,7 @@ class Recorder(Audience):
         )
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
+        self._clocks[rank, invocation.attempt] = AttemptClock(time.time())
         self.write(
             "coordinator",
             kind="invoked",
@@ -193,10 +196,11 @@ class Recorder(Audience):
     def reported(self, report: Report) -> None:
         life = {"generation": self.generation, "attempt": report.attempt}
         name = f"worker-{report.rank}"
-        records = [
-            {"at": time.time(), **record, **life}
-            for record in ({"kind": "traffic", **report.traffic}, *report.records)
-        ]
+        now = time.time()
+        clock = self._clocks.setdefault((report.rank, report.attempt), AttemptClock())
+        told = clock.shifted(report.records, now)
+        told.insert(0, {"kind": "traffic", **report.traffic})
+        records = [{"at": now, **record, **life} for record in told]
         for event in self._append(name, records):
             assert isinstance(event, Told)
             self._note(report.rank, event)

@@ -109,6 +109,9 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             self.check()
             if before is not None and before.settings.channel != self._settings.channel:
                 self._discard_channel(before.settings.channel)
+            # Before anybody can find the run and ask for its stop.
+            kept_far = self._home.leadership is not None
+            self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
             self._keep_own()
         with self._signals.patiently():  # once it is written, it is a run, and ends as one
             with being_prepared(self._workplace.directory):
@@ -185,10 +188,11 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
 
     @classmethod
     def discard_inputs(cls, store: Store) -> None:
-        """Remove what a run that is done needs no more."""
-        for name in cls.inputs:
-            store.clear(name)
-        store.discard_unfinished()
+        """Remove what a run that is done needs no more; what cannot be removed stays."""
+        with suppress(StoreError):
+            for name in cls.inputs:
+                store.clear(name)
+            store.discard_unfinished()
 
     def _stop_asked(self) -> bool:
         """Whether the workers are to end in order: the run is to, or this coordinator's time is up.
