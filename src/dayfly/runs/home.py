@@ -21,7 +21,7 @@ from dayfly.runs import kept_files
 from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
 from dayfly.runs.event_segments import as_files
 from dayfly.runs.kept_files import pieces
-from dayfly.runs.record import REMEDY, RunRecord, read_record, record_of
+from dayfly.runs.record import REMEDY, RunRecord, kept_in, read_record, record_of
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import ObjectMissing, Pieces, Store, StoreError
 from dayfly.wire.stores.files import FileStore
@@ -152,21 +152,28 @@ def found(run: str | Path, directory: Path | None = None) -> Path:
             copy(store, directory)
         return directory
     known = read_record(directory)
-    if known.get("run_id") != run_id or known.get("store") != store.url:
+    if known.get("run_id") != run_id or known.get("store") is None:
         raise RequestError(
             f"{str(directory)!r} holds another run than {store}: name another directory by "
             "--run-dir"
         )
-    return _up_to_date(directory)
+    return _up_to_date(directory, store)
 
 
-def _up_to_date(directory: Path) -> Path:
-    """Of a copy of a run in a store: as that is now, unless a coordinator here writes there."""
-    if (directory / RECORD).exists():
+def _up_to_date(directory: Path, store: Store | None = None) -> Path:
+    """Of a copy of a run in a store: as that is now, unless a coordinator here writes there.
+
+    Args:
+        directory: the copy.
+        store: None: where the run was kept when the copy was made.
+    """
+    if (directory / RECORD).exists() and holder(directory) is None:
         url = read_record(directory).get("store")
-        if isinstance(url, str) and holder(directory) is None:
+        if store is None and isinstance(url, str):
+            store = open_store(url)
+        if store is not None:
             with locked(directory):
-                copy(open_store(url), directory)
+                copy(store, directory)
     return directory
 
 
@@ -179,16 +186,19 @@ def copy(store: Store, directory: Path) -> None:
     if not (directory / RECORD).exists() or _generation(local) != _generation(store):
         kept_files.take(store, directory / "files")
     as_files(store, directory / "events")
-    for name in (PLAN, *CHANGING, RECORD):
-        if "/" not in name:
+    record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
+    if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
+        beside = directory / f"{WEIGHTS}.tmp"
+        with suppress(ObjectMissing):
+            kept_files.download(store, WEIGHTS, beside)
+            beside.replace(directory / WEIGHTS)
+    for name in (PLAN, *CHANGING):
+        if "/" not in name and name != RECORD:
             try:
                 local.put(name, store.get(name))
             except ObjectMissing:
                 local.delete([name])
-    beside = directory / f"{WEIGHTS}.tmp"
-    with suppress(ObjectMissing):
-        kept_files.download(store, WEIGHTS, beside)
-        beside.replace(directory / WEIGHTS)
+    local.put(RECORD, record)
 
 
 def _refuse_same(store: Store, directory: Path) -> None:

@@ -70,13 +70,18 @@ def keep(store: Store, directory: Path) -> None:
 
 
 def take(store: Store, directory: Path) -> None:
-    """Writes the files that a run's store keeps below a directory.
+    """Writes the files that a run's store keeps below a directory, in place of what is there.
 
     Raises:
         ObjectDamaged: one of them is not what was put.
         RequestError: `files.json` is damaged.
     """
-    for kept in _read(store).files:
+    files = _read(store).files
+    names = {kept.name for kept in files}
+    for file in [file for file in directory.rglob("*") if file.is_file()]:
+        if file.relative_to(directory).as_posix() not in names:
+            file.unlink()
+    for kept in files:
         file = directory / kept.name
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f"{file.name}.tmp")

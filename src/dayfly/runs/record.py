@@ -21,8 +21,8 @@ from dayfly.wire.stores.base import Store
 FORMAT = 3
 #: What to do about a damaged `run.json`.
 REMEDY = "put back the file from a copy of the run's directory, or begin the run anew"
-#: Where its digest stands.
-_WHOLE = "whole"
+#: Where its digest stands, and of what kind the run is.
+_WHOLE, _KIND = "whole", "kind"
 #: Kinds of runs.
 JOB, SCRIPT = "job", "script"
 #: What no function ran: a directory as of a run, in which only the record says so.
@@ -63,15 +63,13 @@ class RunRecord:
 
     def save(self, store: Store) -> None:
         """Write it, whole or not at all."""
-        content = dump(self)
-        whole = {"format": FORMAT, "kind": self.kind, **content, _WHOLE: _digest(content)}
-        store.put(RECORD, json.dumps(whole, indent=1, allow_nan=False).encode())
+        store.put(RECORD, _text(self.kind, dump(self)))
 
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read it back. Raises RequestError if the directory holds no run of this kind."""
         tree = read_record(directory)
-        kind = str(tree.pop("kind", JOB))
+        kind = str(tree.pop(_KIND, JOB))
         if kind == SIMULATION:
             raise RequestError(
                 f"{str(directory)!r} holds a simulated run, which cannot be resumed: "
@@ -151,6 +149,30 @@ def read_as(kind: type[AnyRecord], tree: Mapping[str, Any], directory: Path) -> 
             f"{place} was changed after it was written, as its digest tells: {REMEDY}"
         )
     return record
+
+
+def kept_in(data: bytes, url: str, place: str) -> bytes:
+    """Returns a `run.json` as of a run that is kept at this URL, such as after a bucket was copied.
+
+    Args:
+        data: the file.
+        url: of the store in which it was found.
+        place: names it in errors.
+
+    Raises:
+        RequestError: it is no record.
+    """
+    tree = record_of(data, place)
+    content = {name: value for name, value in tree.items() if name not in (_KIND, _WHOLE)}
+    if content.get("store") == url or tree.get(_WHOLE) != _digest(content):
+        return data  # a damaged one is found when it is loaded
+    content["store"] = url
+    return _text(tree[_KIND], content)
+
+
+def _text(kind: str, content: Mapping[str, Any]) -> bytes:
+    whole = {"format": FORMAT, _KIND: kind, **content, _WHOLE: _digest(content)}
+    return json.dumps(whole, indent=1, allow_nan=False).encode()
 
 
 def _digest(content: Mapping[str, Any]) -> str:
