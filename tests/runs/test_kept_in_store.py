@@ -171,3 +171,19 @@ def test_a_paused_coordinator_is_followed_and_changes_nothing(
         first.kill()
         first.wait()
     assert small.bits(done) == small.bits(undisturbed(2))
+
+
+def test_a_copy_of_a_store_is_a_run_of_its_own(data: Path, tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    spec = {"workers": 1, "store": f"file://{there}", "run_dir": tmp_path / "run"}
+    dayfly.train(small.job(data, epochs=1), **spec, **small.SETTINGS)
+    (place,) = there.iterdir()
+    shutil.copytree(there, here)
+    shutil.rmtree(there)
+
+    url = f"file://{here / place.name}"
+    run = dayfly.resume(url, run_dir=tmp_path / "run", epochs=2, progress=False)
+
+    assert run.result.epochs == 2
+    assert not there.exists(), "the former place is not written to"
+    assert json.loads((here / place.name / "run.json").read_text())["store"] == url
