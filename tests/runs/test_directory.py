@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.runs import launch
-from dayfly.runs.directory import fresh_directory
+from dayfly.runs.directory import LOCK, fresh_directory, holder, locked
 from dayfly.runs.display import Display
 from dayfly.runs.settings import Settings
 from tests.runs import small
@@ -82,3 +85,13 @@ def test_one_that_is_removed_in_mid_run_fails_the_run_and_is_not_made_anew(
     assert run.result.error == f"{was}: put it back"
     assert run.to_go_on is None
     assert not (tmp_path / "run").exists()
+
+
+def test_who_looks_whether_it_is_run_hinders_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / LOCK).open("w") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(looker, fcntl.LOCK_UN))
+        with locked(tmp_path):
+            assert holder(tmp_path) == str(os.getpid())

@@ -67,6 +67,8 @@ def test_all_files_count_or_those_of_before(tmp_path: Path) -> None:
     before = {info.name for info in store.list("files")}
     keep(store, here)
     assert len(list(store.list("files"))) == 1, "what no file has any more is removed"
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "of an earlier copy").write_bytes(b"0")
     take(store, tmp_path / "there")
     files = {one.name: one.read_bytes() for one in (tmp_path / "there").rglob("*") if one.is_file()}
     assert files == {"odd name, too": b"2"}

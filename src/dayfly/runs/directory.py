@@ -178,6 +178,10 @@ def _unfit(directory: Path, error: OSError) -> RequestError:
     )
 
 
+#: How often the lock is asked for, and for how long, in seconds, `holder` may have it meanwhile.
+_TRIES, _LOOK_S = 5, 0.02
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold the run for this process. Raises RequestError if another one runs it, or it cannot be.
@@ -185,9 +189,12 @@ def locked(directory: Path) -> Iterator[None]:
     The kernel lets go of the lock with the process, however that ends.
     """
     with _opened_lock(directory) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        for _ in range(_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(_LOOK_S)
+        else:
             file.seek(0)
             holder = file.read().decode(errors="replace").strip()
             raise RequestError(f"run {str(directory)!r} is being run by process {holder}") from None
