@@ -192,6 +192,7 @@ def _task(rank: int, line: Pipelining, root: Path) -> Task:
         generation=0,
         rank=rank,
         attempt=0,
+        place=line.layout.place(rank),
         world_size=line.layout.world_size,
         store=root.as_uri(),
         channel=root.as_uri(),

@@ -22,6 +22,7 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.task import Task, check_task
 from dayfly.specs.functions import FunctionSpec
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.shaping import Rates
 from tests.runs import small
 
@@ -92,6 +93,7 @@ def task(workers: int) -> Task:
         generation=0,
         rank=0,
         attempt=0,
+        place=StageRank(0, 0),
         world_size=workers,
         store="file:///run",
         channel="file:///channel",

@@ -44,7 +44,7 @@ from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec
-from dayfly.wire.pipelines.step import Layout, worthwhile_bytes
+from dayfly.wire.pipelines.step import Layout, StageRank, worthwhile_bytes
 
 
 class OneLife(RunLife[Recorder, Run]):
@@ -224,6 +224,7 @@ class OneLife(RunLife[Recorder, Run]):
             generation=plan.number,
             rank=rank,
             attempt=attempt,
+            place=StageRank(plan.layout[rank].stage, plan.layout[rank].replica),
             world_size=plan.world_size,
             store=plan.store,
             channel=plan.channel,

@@ -18,6 +18,7 @@ from dayfly.runs.shipping import Shipped
 from dayfly.specs.pace import Pace
 from dayfly.training.arrays import Part
 from dayfly.training.forward import SAMPLES, Weighting
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.shaping import Rates
 
 #: Where in the run's store the ends of a channel find each other.
@@ -70,7 +71,9 @@ class FunctionTask:
 class Task(FunctionTask):
     """One attempt of one worker.
 
-    parts: the data's arrays, if it is arrays. samples, steps: of an epoch's
+    place: in the generation's layout. parts: the data's arrays, if it is arrays.
+
+    samples, steps: of an epoch's
     training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
     epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
     that starts again finds in the log what it missed; else all go back to the run checkpoint
@@ -90,6 +93,7 @@ class Task(FunctionTask):
     """
 
     attempt: int
+    place: StageRank
     shipped: Shipped
     parts: tuple[Part, ...]
     samples: int
@@ -119,10 +123,9 @@ class Task(FunctionTask):
         """Which part of a checkpoint is the worker's, and of its batches: which stage, if the model
         is cut, and which of the replicas."""
         if self.pipelining is None:
-            return Writer(self.rank, self.world_size)
+            return Writer(self.place.replica, self.world_size)
         layout = self.pipelining.layout
-        place = layout.place(self.rank)
-        return Writer(place.replica, layout.replicas, place.stage, layout.stages)
+        return Writer(self.place.replica, layout.replicas, self.place.stage, layout.stages)
 
 
 def check_task(task: Task, payload_bytes: int | None) -> None:
@@ -147,6 +150,7 @@ def _largest(task: Task) -> Task:
     return replace(
         task,
         rank=task.world_size - 1,
+        place=StageRank(task.world_size - 1, task.world_size - 1),
         attempt=10**4 - 1,
         checkpoint=Checkpoint(step, parts),
         trimmed_step=step,

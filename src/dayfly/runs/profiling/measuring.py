@@ -49,6 +49,7 @@ from dayfly.training.arrays import Part, place
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.shaping import Rates
 from dayfly.wire.stores.files import FileStore
 
@@ -345,6 +346,7 @@ class _Bench:
             generation=self._generation,
             rank=rank,
             attempt=0,
+            place=StageRank(0, rank),
             world_size=world_size,
             store=self._store.url,
             channel=self._url(settings),

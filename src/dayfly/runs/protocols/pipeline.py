@@ -157,7 +157,7 @@ class Pipeline(Protocol):
         line = worker.task.pipelining
         assert line is not None, "a pipeline needs a cut"
         self._line = line
-        self._place = line.layout.place(worker.task.rank)
+        self._place = worker.task.place
         stage = self._place.stage
         weighting = worker.task.weighting
         self._stage = Stage(
