@@ -308,6 +308,20 @@ def test_what_pages_name_exists() -> None:
     assert offenders(missing_targets, PAGES) == {}
 
 
+#: What a file of this house is called in a docstring or a comment; `script.py` is a user's.
+_FILE_IN_TEXT = re.compile(r"(?<![\w.*])(?!script\.py)[a-z_0-9]+\.py\b")
+_FILES = {
+    path.name
+    for place in ("src", "tests", "benchmarks", "examples")
+    for path in (ROOT / place).rglob("*.py")
+}
+
+
+def test_files_that_texts_name_exist() -> None:
+    named = {path: set(_FILE_IN_TEXT.findall(path.read_text())) - _FILES for path in FILES}
+    assert {path: names for path, names in named.items() if names} == {}
+
+
 def test_a_dead_link_is_caught(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar, cast
@@ -42,6 +42,11 @@ class Registry(Mapping[str, T]):
                 f"{self._what} {name!r}, which is {point.value}, cannot be imported: "
                 f"{in_short(error)}"
             ) from error
+
+    @property
+    def built_in(self) -> Collection[str]:
+        """The names of dayfly's own."""
+        return self._built_in.keys()
 
     def __contains__(self, name: object) -> bool:
         return name in self._built_in or name in self._others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from itertools import product
 
 import pytest
@@ -24,6 +25,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile
+from dayfly.wire.collectives import COLLECTIVES
 from tests.choose.lambda_by_hand import SIZES, job
 
 KNOWN = Catalogue()
@@ -156,3 +158,12 @@ def test_plans_in_words() -> None:
         str(replace(plan, workers=4, collective="k-reduce", aggregators=2, micro_batches=2))
         == "4 functions of 1024 MiB, 2 micro-batches, k-reduce with 2 aggregators over s3"
     )
+
+
+def test_a_collective_of_another_package_is_not_chosen_unasked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = EntryPoint("theirs", "their_package:collective", "dayfly.collectives")
+    monkeypatch.setitem(COLLECTIVES.__dict__, "_others", {"theirs": theirs})
+    assert "theirs" in COLLECTIVES
+    assert "theirs" not in collectives_of(job())

@@ -39,7 +39,7 @@ IN_EVERY_STEP = (
     "applied",
 )
 #: As well, where a stage has several replicas: between their sums.
-IN_SUMS = ("pipe-hold", "pipe-reduce", "pipe-put-sum", "pipe-drop")
+IN_SUMS = ("pipe-fetch", "pipe-reduce", "pipe-put-sum", "pipe-drop")
 #: As well, in the last step of an epoch.
 AT_EPOCH_ENDS = ("eval-0-0", "val-put-part", "val-get", "epoch")
 #: As well, of the worker that sums for all.

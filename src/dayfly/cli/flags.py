@@ -133,7 +133,7 @@ FUNCTION_FLAGS = {
         metavar="NAME=VALUE",
         setting="platform_options",
     ),
-    "channel": Flag(str, "URL of the store they talk through.", "files in memory"),
+    "channel": Flag(str, "URL of the channel they talk through.", "files in memory"),
     "memory": Flag(int, "A function's memory, in MiB.", "not limited", setting="memory_mib"),
     "lifetime": Flag(float, "A function's life, in s.", "not limited", setting="lifetime_s"),
     "cpu": Flag(

@@ -6,7 +6,7 @@
     local SGD  compute   |step|step| ... |contribute|               |adopt|
                average                              | all-reduce    |
 
-See `runs.protocols`: bsp.py, buckets.py, local_sgd.py.
+See `runs.protocols`: bsp.py, local_sgd.py.
 """
 
 from __future__ import annotations

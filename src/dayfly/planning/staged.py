@@ -4,7 +4,7 @@
                          bucket 0               |all-reduce|   |     among the stage's replicas
                          tail      |of all ranks          |    |
 
-See `runs.protocols`: pipeline.py, passage.py, staged_validation.py.
+See `runs.protocols`: pipeline.py, staged_validation.py.
 """
 
 from __future__ import annotations

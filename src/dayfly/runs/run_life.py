@@ -86,11 +86,6 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
-        self._control = Control(
-            self._store,
-            LOOK_EVERY_S if home.leadership is None else FAR_LOOK_S,
-            record.next_request,
-        )
         lifetime_s = record.settings.coordinator_lifetime_s
         spare_s = 0.0 if lifetime_s is None else min(HAND_OVER_S, lifetime_s * MOST_SHARE)
         self._hand_over_s = self._began + (math.inf if lifetime_s is None else lifetime_s) - spare_s
@@ -110,8 +105,8 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
             if before is not None and before.settings.channel != self._settings.channel:
                 self._discard_channel(before.settings.channel)
             # Before anybody can find the run and ask for its stop.
-            kept_far = self._home.leadership is not None
-            self._control = Control(self._store, FAR_LOOK_S if kept_far else LOOK_EVERY_S)
+            every_s = LOOK_EVERY_S if self._home.leadership is None else FAR_LOOK_S
+            self._control = Control(self._store, every_s, self._record.next_request)
             self._keep_own()
         with self._signals.patiently():  # once it is written, it is a run, and ends as one
             with being_prepared(self._workplace.directory):

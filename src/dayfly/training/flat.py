@@ -6,7 +6,7 @@
 The backward pass reaches the last layers first, so a bucket is whole, and can be summed over the
 workers, while the gradients of the layers before it are still being computed. Gradients of
 parameters are views of the buffer: the wire sends them from where the optimizer reads them. Of a
-model on a GPU they are views of the buffer's mirror there (mirror.py).
+model on a GPU they are views of the buffer's mirror there.
 
 If gradients are to be compressed, the rest is a bucket of its own, as it has to be exact.
 

@@ -2,7 +2,7 @@
 
 In each step a replica computes the gradient of its own slice of the global batch, the mean over its
 own samples, and takes the step alone. After a round of k steps, or of an epoch, model and optimizer
-become the mean of the replicas', weighted by their samples (averaging.py).
+become the mean of the replicas', weighted by their samples.
 """
 
 from __future__ import annotations

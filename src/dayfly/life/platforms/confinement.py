@@ -1,6 +1,6 @@
 """What holds a function of the local platform to its limits of memory and CPU time.
 
-Memory by cgroup, or else by RLIMIT_DATA (memory_limits.py). CPU time by cgroup, or not at all:
+Memory by cgroup, or else by RLIMIT_DATA. CPU time by cgroup, or not at all:
 there is no other way to hold a process to a share of a core.
 """
 

@@ -98,10 +98,11 @@ class DataParallelProblem:
 
 
 def collectives_of(profile: Profile) -> tuple[str, ...]:
-    """Those that runs have over a profile's channel."""
+    """Returns dayfly's own that runs have over a profile's channel: of others no cost is known."""
     if ChannelModel.of(profile).kind.abilities.sums:
         return ("push-pull",)
-    return (*(name for name, how in COLLECTIVES.items() if not how.server), K_REDUCE)
+    own = (name for name in COLLECTIVES.built_in if not COLLECTIVES[name].server)
+    return (*own, K_REDUCE)
 
 
 def aggregators_of(workers: int) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ from dayfly.training.stages.trial import (
     trained,
 )
 
-#: What of a module's attributes is torch's own, and copied or given memory by build.py.
+#: What of a module's attributes is torch's own, and copied or given memory by layers.py.
 _TORCHS = frozenset(vars(nn.Module()))
 
 
