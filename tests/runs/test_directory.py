@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import os
 import shutil
 import stat
@@ -13,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.runs import launch
+from dayfly.runs import home, launch
 from dayfly.runs.directory import LOCK, fresh_directory, holder, locked
 from dayfly.runs.display import Display
 from dayfly.runs.settings import Settings
+from dayfly.wire.stores.base import Store
+from dayfly.wire.stores.files import FileStore
 from tests.runs import small
 
 
@@ -95,3 +99,17 @@ def test_who_looks_whether_it_is_run_hinders_nobody(
         monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(looker, fcntl.LOCK_UN))
         with locked(tmp_path):
             assert holder(tmp_path) == str(os.getpid())
+
+
+def test_a_copy_for_which_there_is_no_room_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(store: Store, directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(directory / "worker-0.jsonl"))
+
+    monkeypatch.setattr(home, "as_files", full)
+    store = FileStore(tmp_path / "store")
+    store.put("run.json", json.dumps({"format": 3, "run_id": "one"}).encode())
+    with pytest.raises(RequestError, match=r"run directory .*No space left on device"):
+        home.found(store.url, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

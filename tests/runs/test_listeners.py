@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,10 @@ from dayfly.life import control
 from dayfly.life.faults import Fault
 from dayfly.runs import listeners, run_life
 from dayfly.runs.directory import is_a_run_now
+from dayfly.runs.display import Display
 from dayfly.runs.listeners import Listener, Listeners, chosen
+from dayfly.runs.scripts import launch as scripts
+from dayfly.runs.scripts.record import ScriptSettings
 from dayfly.specs.events import Begun, Committed, Ended, EpochTold, Event, Over, StepTold, Stopping
 from dayfly.wire.stores.files import FileStore
 from tests.runs import small
@@ -132,3 +136,22 @@ def test_a_stop_asked_for_as_soon_as_the_run_can_be_found_ends_it(
     job = small.job(data, epochs=1000)
     run = dayfly.train(job, workers=1, run_dir=tmp_path, **small.SETTINGS)
     assert (run.result.status, run.stop_reason) == ("stopped", "signal")
+
+
+@pytest.mark.long
+def test_those_of_a_script_hear_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("")
+    heard: list[type[Event]] = []
+    scripts.begin(
+        "script.py",
+        (),
+        ScriptSettings(),
+        directory=tmp_path / "run",
+        display=Display(),
+        output=io.StringIO(),
+        listeners=[lambda source, event: heard.append(type(event))],
+    )
+    assert heard[0] is Begun
+    assert heard[-1] is Over
+    assert Ended in heard

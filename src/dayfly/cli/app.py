@@ -215,6 +215,7 @@ def run(
     store: RunStore = None,
     run_dir: RunDir = None,
     resume: Resume = None,
+    listen: Listen = None,
     detach: Detach = False,
     successor: SuccessorCommand = None,
     as_json: AsJson = False,
@@ -229,6 +230,7 @@ def run(
     from dayfly.cli.outcome import conclude
     from dayfly.cli.successor import followed
     from dayfly.runs.display import Lines, StandardError
+    from dayfly.runs.listeners import chosen
     from dayfly.runs.scripts import launch
     from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
 
@@ -246,6 +248,7 @@ def run(
                 directory=run_dir,
                 display=display,
                 output=output,
+                listeners=chosen(listen or ()),
                 asked_at=asked_at,
                 **given,
             )
@@ -260,10 +263,11 @@ def run(
             directory=run_dir,
             display=display,
             output=output,
+            listeners=chosen(listen or ()),
             asked_at=asked_at,
         )
 
-    following = partial(_successor, context, "run", ())
+    following = partial(_successor, context, "run", tuple(listen or ()))
     raise typer.Exit(conclude(lambda: followed(action, following), as_json=as_json))
 
 

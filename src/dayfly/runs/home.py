@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from dayfly.life.leadership import Deposed, Leadership
 from dayfly.life.led_store import CHANGING, LedStore
 from dayfly.life.platforms.base import Logs
 from dayfly.runs import kept_files
-from dayfly.runs.directory import PLAN, RECORD, fresh_directory, holder, locked
+from dayfly.runs.directory import PLAN, RECORD, being_prepared, fresh_directory, holder, locked
 from dayfly.runs.event_segments import as_files
 from dayfly.runs.kept_files import pieces
 from dayfly.runs.record import REMEDY, RunRecord, kept_in, read_record, record_of
@@ -88,13 +88,13 @@ def led(url: str | None, directory: Path, note: Callable[[str], None]) -> Iterat
         return
     store = open_store(url)
     _refuse_same(store, directory)
-    try:
-        leadership = Leadership.take(store, note=note)
-    except StoreError as error:
-        raise RequestError(f"--store {url}: {error}") from error
-    with leadership:
+    with ExitStack() as stack:
         try:
-            led_store = LedStore(store, leadership, FileStore(directory))
+            try:
+                leadership = stack.enter_context(Leadership.take(store, note=note))
+                led_store = LedStore(store, leadership, FileStore(directory))
+            except StoreError as error:
+                raise RequestError(f"--store {url}: {error}") from error
             yield Home(led_store, directory, leadership)
         except Deposed as lost:
             raise RunFailed(str(lost)) from lost
@@ -109,8 +109,10 @@ def fresh(url: str | None, directory: Path, note: Callable[[str], None]) -> Iter
         try:
             yield home
         except BaseException:
-            if url is not None and home.store.stat(RECORD) is None:
-                open_store(url).clear()
+            if url is not None:
+                with suppress(StoreError):  # what it was raised for is told
+                    if home.store.stat(RECORD) is None:
+                        open_store(url).clear()
             raise
 
 
@@ -181,24 +183,26 @@ def copy(store: Store, directory: Path) -> None:
     """Brings a run's directory up to date with its store: events, results, and `run.json` last.
 
     A script's files here stay if they are of the generation that the store knows, and so newer.
+    Raises RequestError if the directory cannot be written, or the store not be read.
     """
-    local = FileStore(directory)
-    if not (directory / RECORD).exists() or _generation(local) != _generation(store):
-        kept_files.take(store, directory / "files")
-    as_files(store, directory / "events")
-    record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
-    if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
-        beside = directory / f"{WEIGHTS}.tmp"
-        with suppress(ObjectMissing):
-            kept_files.download(store, WEIGHTS, beside)
-            beside.replace(directory / WEIGHTS)
-    for name in (PLAN, *CHANGING):
-        if "/" not in name and name != RECORD:
-            try:
-                local.put(name, store.get(name))
-            except ObjectMissing:
-                local.delete([name])
-    local.put(RECORD, record)
+    with being_prepared(directory):
+        local = FileStore(directory)
+        if not (directory / RECORD).exists() or _generation(local) != _generation(store):
+            kept_files.take(store, directory / "files")
+        as_files(store, directory / "events")
+        record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
+        if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
+            beside = directory / f"{WEIGHTS}.tmp"
+            with suppress(ObjectMissing):
+                kept_files.download(store, WEIGHTS, beside)
+                beside.replace(directory / WEIGHTS)
+        for name in (PLAN, *CHANGING):
+            if "/" not in name and name != RECORD:
+                try:
+                    local.put(name, store.get(name))
+                except ObjectMissing:
+                    local.delete([name])
+        local.put(RECORD, record)
 
 
 def _refuse_same(store: Store, directory: Path) -> None:

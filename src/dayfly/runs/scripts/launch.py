@@ -15,6 +15,7 @@ from dayfly.runs.display import Display, shown
 from dayfly.runs.events import Events
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.home import copy, found, fresh, led, place_in
+from dayfly.runs.listeners import Listener
 from dayfly.runs.made_with import going_on, made_here, variables
 from dayfly.runs.scripts.one_life import ScriptLife
 from dayfly.runs.scripts.record import FILES, Script, ScriptRecord, ScriptRun, ScriptSettings
@@ -32,6 +33,7 @@ def begin(
     directory: Path | None = None,
     display: Display,
     output: TextIO,
+    listeners: Sequence[Listener] = (),
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
     store: str | None = None,
@@ -39,10 +41,10 @@ def begin(
     """Check a request, make the run's directory and run the script on all workers.
 
     what: a file, or the name of a module. directory: default `runs/<run id>`. output: where the
-    functions' output is shown. asked_at: since when the user waits, in Unix seconds; None: now.
-    store: URL of the store that keeps the run below its id; None: the directory keeps it. Raises
-    RequestError before any function is started, leaving nothing; a run that fails afterwards is
-    returned, with its error in the result.
+    functions' output is shown. listeners: hear what happens. asked_at: since when the user waits,
+    in Unix seconds; None: now. store: URL of the store that keeps the run below its id; None: the
+    directory keeps it. Raises RequestError before any function is started, leaving nothing; a run
+    that fails afterwards is returned, with its error in the result.
     """
     asked_at = time.time() if asked_at is None else asked_at
     cwd = Path.cwd()
@@ -71,7 +73,7 @@ def begin(
                 began_at=asked_at,
                 store=url,
             )
-        return ScriptLife(record, home, display, output, faults, workplace).start()
+        return ScriptLife(record, home, display, output, faults, workplace, listeners).start()
 
 
 def resume(
@@ -80,6 +82,7 @@ def resume(
     directory: Path | None = None,
     display: Display,
     output: TextIO,
+    listeners: Sequence[Listener] = (),
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,
     **changes: Any,
@@ -120,4 +123,5 @@ def resume(
         record = before.next_life(so_far.heard_at, made, asked_at, **changes)
         for note in notes:
             display.note(note)
-        return ScriptLife(record, home, display, output, faults, workplace).start(before, so_far)
+        life = ScriptLife(record, home, display, output, faults, workplace, listeners)
+        return life.start(before, so_far)

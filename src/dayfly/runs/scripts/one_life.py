@@ -22,6 +22,7 @@ from dayfly.life.restarts import Restarts
 from dayfly.runs.display import Display
 from dayfly.runs.function_resources import check_payload
 from dayfly.runs.home import Home
+from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import MIB, budget_bytes
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
@@ -83,8 +84,9 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
         output: TextIO,
         faults: Sequence[Fault],
         workplace: Workplace,
+        listeners: Sequence[Listener] = (),
     ) -> None:
-        super().__init__(record, home, display, faults, workplace)
+        super().__init__(record, home, display, faults, workplace, listeners)
         self._output = output
         self.policy: Restarts = Restarts(
             self._settings.max_restarts, written=self._written, where=self._where
