@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
-from dayfly.life.deaths import Deaths, Decision, Patience
+from dayfly.life.deaths import Deaths, Patience, Verdict
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.platforms.base import Ended, Outcome
 from tests.life.ends import end
@@ -76,7 +76,7 @@ def test_the_policy(name: str) -> None:
 def test_a_reclaim_of_a_thousand_functions_is_no_reason_to_wait_or_to_give_up() -> None:
     deaths = Deaths()
     found = [deaths.died(dead(KILLED, worker=n), 7, 0.1 * n) for n in range(1000)]
-    assert found == [Decision()] * 1000
+    assert found == [Verdict()] * 1000
 
 
 def test_starts_of_one_worker_come_later_and_later_until_there_is_progress() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayfly.errors import RunFailed, SureToFail, WireError
-from dayfly.life.deaths import PATIENCE, Deaths, Decision
+from dayfly.life.deaths import PATIENCE, Deaths, Verdict
 from dayfly.life.ends import (
     CAUSE_S,
     COMMIT_S,
@@ -88,12 +88,12 @@ class Ends:
 
     def after(
         self, *ends: Ended, failure: WireError | None = None, checkpoint_step: int = 4
-    ) -> Decision:
+    ) -> Verdict:
         end = GenerationEnd(ends, failure, checkpoint_step=checkpoint_step, frontier=self.frontier)
         return self._deaths.all_ended(end, 0.0)
 
 
-def failing(decision: Decision) -> str:
+def failing(decision: Verdict) -> str:
     assert isinstance(decision.failure, RunFailed)
     return str(decision.failure)
 
@@ -140,7 +140,7 @@ def test_hand_overs_that_lose_what_was_done_do_not_go_on_for_ever(end: Ended) ->
 def test_hand_overs_that_lose_nothing_are_not_counted(end: Ended, checkpoint_step: int) -> None:
     run = Ends(frontier=12)
     found = [run.after(end, checkpoint_step=checkpoint_step) for _ in range(5)]
-    assert found == [Decision()] * 5
+    assert found == [Verdict()] * 5
 
 
 def test_a_channel_that_fails_again_and_again_fails_the_run() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dayfly.errors import SureToFail, WireError
-from dayfly.life.deaths import Decision, Patience
+from dayfly.life.deaths import Patience, Verdict
 from dayfly.life.ends import GenerationEnd, by_themselves, own_deaths
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.restarts import Restarts
@@ -21,7 +21,7 @@ HIT = end(1, Outcome.KILLED, detail="killed by SIGKILL from outside")
 
 def decided(
     restarts: Restarts, end: GenerationEnd, *, kept: bool = False, now: float = 0.0
-) -> Decision:
+) -> Verdict:
     """What follows from a generation. kept: whether anything was written in it."""
     written = 0
     restarts.written = lambda: written
@@ -115,7 +115,7 @@ def test_whom_the_coordinator_ended_did_not_end_by_himself() -> None:
 
 def test_the_same_exception_twice_with_nothing_written_between_is_a_mistake() -> None:
     restarts = Restarts(9)
-    assert decided(restarts, DIED, kept=False, now=0.0) == Decision()
+    assert decided(restarts, DIED, kept=False, now=0.0) == Verdict()
     failure = decided(restarts, DIED, kept=False, now=0.0).failure
     assert isinstance(failure, SureToFail)
     assert str(failure).startswith(
@@ -165,8 +165,8 @@ def test_what_may_pass_is_no_mistake(first: Ended) -> None:
 def test_kills_from_outside_are_not_counted_and_wait_longer_and_longer() -> None:
     restarts = Restarts(0, Patience(first_pause_s=1.0, longest_pause_s=5.0))
     told = [decided(restarts, KILLED, kept=False, now=0.0) for _ in range(6)]
-    assert told == [Decision(pause_s=pause_s) for pause_s in (0.0, 1.0, 2.0, 4.0, 5.0, 5.0)]
-    assert decided(restarts, KILLED, kept=True, now=0.0) == Decision()
+    assert told == [Verdict(pause_s=pause_s) for pause_s in (0.0, 1.0, 2.0, 4.0, 5.0, 5.0)]
+    assert decided(restarts, KILLED, kept=True, now=0.0) == Verdict()
     assert restarts.deaths == 0
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,8 +115,8 @@ def test_nothing_is_left_after_close(
         with pytest.raises(RunFailed, match="closed"):
             platform.invoke(call("solo", "echo"))
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
-    assert children() == children_before, "a zombie is left"
-    assert open_files() == files_before
+    assert children() <= children_before, "a zombie is left"
+    assert Counter(open_files()) <= Counter(files_before)
     assert not session.root.exists()
     assert cgroups_of(session.id) == []
 

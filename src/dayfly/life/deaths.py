@@ -71,7 +71,7 @@ _GPU_REMEDY = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Verdict:
     """What follows from a death: the run fails with `failure`, or there is a start in `pause_s`."""
 
     failure: RunFailed | None = None
@@ -91,7 +91,7 @@ class RestartPolicy(ABC):
     stops_in_order = True
     hears_stop_s: float = 0.0
 
-    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
+    def died(self, ended: Ended, frontier: int, now: float) -> Verdict:
         """Counts a death, and decides what follows, where one starts again.
 
         Args:
@@ -102,7 +102,7 @@ class RestartPolicy(ABC):
         return self.all_ended(GenerationEnd([ended], frontier=frontier), now)
 
     @abstractmethod
-    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+    def all_ended(self, end: GenerationEnd, now: float) -> Verdict:
         """Counts the end of a generation before its work was done, and decides what follows.
 
         Args:
@@ -147,39 +147,39 @@ class Deaths(RestartPolicy):
     #: Exceptions of the job so far, and how many steps were completed then.
     _raised: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
 
-    def died(self, ended: Ended, frontier: int, now: float) -> Decision:
+    def died(self, ended: Ended, frontier: int, now: float) -> Verdict:
         self._all.add(frontier, now)
         if self._came_before(ended, frontier):
-            return Decision(failure=SureToFail(_same_again(ended, frontier)))
+            return Verdict(failure=SureToFail(_same_again(ended, frontier)))
         if not from_outside(ended):
             deaths = self._by_cause.setdefault(_kind(ended), Count()).add(frontier)
             if deaths >= DEATHS_OF_ONE_CAUSE:
                 often = f"{deaths} times in a row"
-                return Decision(failure=RunFailed(cause(ended, frontier, often)))
+                return Verdict(failure=RunFailed(cause(ended, frontier, often)))
         if (too_long := self._too_long(now)) is not None:
-            return Decision(failure=RunFailed(cause(ended, frontier, too_long)))
+            return Verdict(failure=RunFailed(cause(ended, frontier, too_long)))
         deaths = self._by_function.setdefault(ended.invocation.function, Count()).add(frontier)
-        return Decision(pause_s=self.patience.pause_s(deaths))
+        return Verdict(pause_s=self.patience.pause_s(deaths))
 
-    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+    def all_ended(self, end: GenerationEnd, now: float) -> Verdict:
         if end.first is None and end.lost is not None:
             return self._channel_failed(in_short(end.lost), end.frontier, now)
         counted = end.causes or [one for one in end.hand_overs if _is_lost(one, end)]
         found = [self.died(one, end.frontier, now) for one in counted]
         failing = (one for one in found if one.failure is not None)
         pause_s = max((one.pause_s for one in found), default=0.0)
-        return next(failing, Decision(pause_s=pause_s))
+        return next(failing, Verdict(pause_s=pause_s))
 
-    def _channel_failed(self, error: str, frontier: int, now: float) -> Decision:
+    def _channel_failed(self, error: str, frontier: int, now: float) -> Verdict:
         self._all.add(frontier, now)
         failures = self._by_cause.setdefault(("", Outcome.RAISED, ""), Count()).add(frontier)
         often = self._too_long(now)
         if failures >= DEATHS_OF_ONE_CAUSE:
             often = f"{failures} times in a row"
         if often is None:
-            return Decision(pause_s=self.patience.pause_s(failures))
+            return Verdict(pause_s=self.patience.pause_s(failures))
         text = f"the channel failed in step {frontier}, {often} without a completed step: {error}"
-        return Decision(failure=RunFailed(text))
+        return Verdict(failure=RunFailed(text))
 
     def _came_before(self, ended: Ended, frontier: int) -> bool:
         """Whether it is an exception of the job that this worker raised before, at the same place.

@@ -21,7 +21,7 @@ from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import actions
 from dayfly.life.actions import Actions
 from dayfly.life.commits import Part, Uncommitted
-from dayfly.life.deaths import Decision, Restart, RestartPolicy
+from dayfly.life.deaths import Restart, RestartPolicy, Verdict
 from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
@@ -240,7 +240,7 @@ class Generation:
             again += [one] * (worker.status is None)
             yield actions.Tell(one, death=one.outcome is not Outcome.RETURNED)
         for one in again:
-            decision = Decision()
+            decision = Verdict()
             if one.outcome is not Outcome.RETURNED:
                 decision = self._policy.died(one, self._past.frontier, now)
             if decision.failure is not None:

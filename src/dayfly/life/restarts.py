@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail
-from dayfly.life.deaths import PATIENCE, Count, Decision, Patience, Restart, RestartPolicy
+from dayfly.life.deaths import PATIENCE, Count, Patience, Restart, RestartPolicy, Verdict
 from dayfly.life.ends import GenerationEnd, from_outside, in_a_line
 from dayfly.life.failure import Origin
 from dayfly.life.platforms.base import Outcome
@@ -56,35 +56,35 @@ class Restarts(RestartPolicy):
         """A generation begins: what is written from now on is kept of it."""
         self._before = self.written()
 
-    def all_ended(self, end: GenerationEnd, now: float) -> Decision:
+    def all_ended(self, end: GenerationEnd, now: float) -> Verdict:
         kept = self.written() != self._before
         self._kept += kept
         if end.planned:
             self.in_vain = 0 if kept else self.in_vain + 1
             self.mistake = None
             if self.in_vain < LIVES_IN_VAIN:
-                return Decision()
-            return Decision(failure=RunFailed(_in_vain(end, self.where)))
+                return Verdict()
+            return Verdict(failure=RunFailed(_in_vain(end, self.where)))
         self.in_vain = 0
         before, self.mistake = self.mistake, None if kept else _mistake(end)
         if end.first is not None and from_outside(end.first):
             return self._after_kill(end, now)
         if self.mistake is not None and self.mistake == before:
             text = _given_up(end, "twice in a row, and nothing was written in between")
-            return Decision(failure=SureToFail(text))
+            return Verdict(failure=SureToFail(text))
         if self.deaths >= self.max_restarts:
             text = _given_up(end, _how_often(self.deaths, self.max_restarts))
-            return Decision(failure=RunFailed(text))
+            return Verdict(failure=RunFailed(text))
         self.deaths += 1
-        return Decision()
+        return Verdict()
 
-    def _after_kill(self, end: GenerationEnd, now: float) -> Decision:
+    def _after_kill(self, end: GenerationEnd, now: float) -> Verdict:
         kills = self._killed.add(self._kept, now)
         killed_s = now - self._killed.since
         if killed_s > self.patience.without_progress_s:
             often = f"the last of {kills} kills in {killed_s:.0f} s in which nothing was written"
-            return Decision(failure=RunFailed(_given_up(end, often)))
-        return Decision(pause_s=self.patience.pause_s(kills))
+            return Verdict(failure=RunFailed(_given_up(end, often)))
+        return Verdict(pause_s=self.patience.pause_s(kills))
 
 
 def _in_vain(end: GenerationEnd, where: str) -> str:

@@ -54,7 +54,7 @@ MOST_SIMULATED = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class AllReduceCost:
     """An all-reduce of many. seconds: alone. carried_s: the same without latencies. puts, gets,
     bytes_up, bytes_down: of all members."""
 
@@ -75,13 +75,13 @@ def sum_of(
     size: SizeProfile,
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
-) -> Sum:
+) -> AllReduceCost:
     """The all-reduce of `length` elements by many members on functions of one size."""
     n, chunk = members, max(1, means.chunk_bytes // itemsize)
     s = length * itemsize if codec == "none" else travelling_bytes(codec, length)
     count = len(chunks(split(length, n)[0], chunk, most_chunks(algorithm)))
     if n == 1:
-        return Sum(seconds=0.0, carried_s=0.0, puts=0, gets=0, bytes_up=0, bytes_down=0)
+        return AllReduceCost(seconds=0.0, carried_s=0.0, puts=0, gets=0, bytes_up=0, bytes_down=0)
     owners = {"all-reduce": 1, "k-reduce": aggregators or 1}.get(algorithm, n)
     pushed = len(chunks(Span(0, length), chunk))
     parts = {"overlapped": n * count, "ring": n * count, "push-pull": pushed}
@@ -111,7 +111,7 @@ def sum_of(
     up, down = moved
     if copies:
         up += (n - 2) * s  # each sum leaves its owner once for each reader
-    return Sum(
+    return AllReduceCost(
         seconds=takes_s(latency_s) + size.sum_cpu_s / size.speed,
         carried_s=takes_s(0.0),
         puts=puts,
@@ -232,7 +232,7 @@ def _staged_step(
     return Steps(step_s=once.step_s + max(sums), breakdown=took), moved
 
 
-def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Sum]) -> float:
+def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[AllReduceCost]) -> float:
     """When all buckets are summed: their bytes go one after another over one link, while one's
     latencies are another's transfers."""
     reduced_s = 0.0
@@ -258,11 +258,11 @@ def _one_replica(c: Configuration) -> Configuration:
     )
 
 
-def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Sum:
+def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> AllReduceCost:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
     whole = sum_of("k-reduce", 1, c.workers, length, means, size, itemsize=8)
     part = sum_of("k-reduce", 1, c.stages, length, means, size, itemsize=8)
-    return Sum(
+    return AllReduceCost(
         seconds=whole.seconds,
         carried_s=whole.carried_s,
         puts=whole.puts - c.replicas * part.puts,
@@ -293,7 +293,7 @@ def _steps(compute_s: float, reduced_s: float, overhead_s: float) -> Steps:
     )
 
 
-def _shared(sums: Sequence[Sum], members: int) -> list[Moved]:
+def _shared(sums: Sequence[AllReduceCost], members: int) -> list[Moved]:
     """Each member's part of what all move, as equal as can be."""
     wholes = [
         sum(getattr(one, what) for one in sums)

@@ -38,7 +38,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StoredArray:
     """One array in the store: its object, where its rows begin, and what they are.
 
     digest: of the rows, by which the same data are known again; None: of an earlier version.
@@ -73,8 +73,8 @@ class Part:
     start, stop: positions in the split's order of all rows, with `split_seed`; None: all rows.
     """
 
-    x: Rows
-    y: Rows
+    x: StoredArray
+    y: StoredArray
     samples: int
     split_seed: int | None = None
     start: int = 0
@@ -193,7 +193,7 @@ def coalesce(rows: Indices) -> list[range]:
 class ArrayReader:
     """Reads rows of one array. `bytes_read` counts what it took from the store."""
 
-    def __init__(self, store: Store, rows: Rows) -> None:
+    def __init__(self, store: Store, rows: StoredArray) -> None:
         self._store = store
         self._rows = rows
         self._dtype = torch.from_numpy(np.empty(0, np.dtype(rows.dtype))).dtype
@@ -221,7 +221,7 @@ class ArrayReader:
 
 def _place(
     array: NDArray[Any], name: str, store: Store, note: Callable[[str], None] | None
-) -> Rows:
+) -> StoredArray:
     dtype = array.dtype.newbyteorder("=")
     descr = np.lib.format.dtype_to_descr(dtype)
     header = {"descr": descr, "fortran_order": False, "shape": array.shape}
@@ -250,7 +250,9 @@ def _place(
 
     place, offset = f"data/{name}.npy", start.tell()
     store.put(place, Pieces(offset + array.size * dtype.itemsize, pieces))
-    return Rows(place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest())
+    return StoredArray(
+        place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest()
+    )
 
 
 #: The file in scikit-learn's package.

@@ -107,7 +107,9 @@ class Weights:
 def divide(
     loss: float, tail: list[float], gradients: Callable[[], Iterable[torch.Tensor]]
 ) -> float:
-    """Divides what was summed over all parts by the sum of their weights, if any was unusual.
+    """Divides what was summed over all parts by the sum of their weights.
+
+    Nothing is done if all of these are numbers of samples.
 
     Args:
         loss: summed.

@@ -27,7 +27,7 @@ from itertools import pairwise
 import numpy as np
 
 from dayfly.planning.choose.front import Array, Ints
-from dayfly.planning.choose.pipelines.compiled import Engine
+from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 
 #: Classes of the first look.
@@ -100,10 +100,20 @@ class Case:
 
 
 def first_look(
-    number: int, model: StepModel, engine: Engine, known: Known, most: Ints
+    number: int, model: StepModel, loops: SearchLoops, known: Known, most: Ints
 ) -> Case | None:
-    """Bounds for any price, and a few plans. most: functions and vCPUs. None: nothing fits, or not
-    into so much."""
+    """Makes the case of a model: its bounds for every price, which are columns of a table.
+
+    Args:
+        number: of the problem.
+        model: what a step takes.
+        loops: compiled or not.
+        known: gets a few plans.
+        most: functions and vCPUs that a plan may have, (2,).
+
+    Returns:
+        The case; None if nothing fits, or only with more than `most`.
+    """
     fewest = fewest_used(model)
     if (fewest[:, -1] > most).any():
         return None
@@ -119,28 +129,28 @@ def first_look(
     )
     of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
     known.add([_taken(case, path) for path in of_fewest if _allowed(case, path)])
-    paths = look(case, engine, known, case.classes)
+    paths = look(case, loops, known, case.classes)
     dearest = max([int(case.units.cost[path[:, 1]].sum()) for path in paths], default=1)
-    if dearest + 2 > engine.columns:
-        case.units = case.units.coarser(-(-dearest // (engine.columns - 2)))
-        dearest = engine.columns - 2
+    if dearest + 2 > loops.columns:
+        case.units = case.units.coarser(-(-dearest // (loops.columns - 2)))
+        dearest = loops.columns - 2
     case.columns = dearest + 2
     return case
 
 
-def look(case: Case, engine: Engine, known: Known, classes: Array) -> list[Ints]:
+def look(case: Case, loops: SearchLoops, known: Known, classes: Array) -> list[Ints]:
     """Makes the tables of classes, and adds plans that they lead to; gives those."""
     tables, paths = [], []
     model, cost = case.model, case.units.cost
     for low, high in classes:
-        found = engine.tables(model.forward_s, *case.below, cost, high, case.columns)
+        found = loops.tables(model.forward_s, *case.below, cost, high, case.columns)
         k_, tau = found[2, -1], case.tau(known)[: case.columns]
         falls = np.ones(len(k_), dtype=bool)
         falls[1:] = k_[1:] < k_[:-1]
         columns = np.flatnonzero(falls & (k_ + low < tau))
-        if len(columns) > engine.descents:
-            columns = columns[np.linspace(0, len(columns) - 1, engine.descents).astype(int)]
-        made = [engine.descend(found, *case.below, cost, high, int(c)) for c in columns]
+        if len(columns) > loops.descents:
+            columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
+        made = [loops.descend(found, *case.below, cost, high, int(c)) for c in columns]
         made = [path for path in made if len(path)]
         known.add([_taken(case, path) for path in made if _allowed(case, path)])
         paths += made
@@ -149,14 +159,14 @@ def look(case: Case, engine: Engine, known: Known, classes: Array) -> list[Ints]
     return paths
 
 
-def refine(case: Case, engine: Engine, known: Known) -> None:
+def refine(case: Case, loops: SearchLoops, known: Known) -> None:
     """Takes what is open of the classes apart, for tighter bounds."""
     if not len(case.classes):
         return
-    parts = max(1, -(-engine.classes // max(1, len(case.classes))))
+    parts = max(1, -(-loops.classes // max(1, len(case.classes))))
     ends = [np.linspace(low, high, parts + 1) for low, high in case.classes if high > low]
     finer = [pair for end in ends for pair in pairwise(end)]
-    look(case, engine, known, np.array(finer) if finer else case.classes)
+    look(case, loops, known, np.array(finer) if finer else case.classes)
     case.close(known)
 
 

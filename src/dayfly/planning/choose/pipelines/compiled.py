@@ -82,7 +82,7 @@ _COMPILING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class SearchLoops:
     """The loops (`kernels` says what each does), and how finely bounds are worth making with them.
 
     columns: of tables at most. classes: of plans by their forward lag, about so many. descents:
@@ -107,7 +107,7 @@ def engine(
     *,
     problems: Sequence[Problem] = (),
     time_limit_s: float | None = None,
-) -> Engine:
+) -> SearchLoops:
     """compiled: by numba; None: if it is installed, loaded already or worth it for these problems,
     and need not compile, unless there is time. time_limit_s: of the search; None: no limit.
 
@@ -132,7 +132,7 @@ def _work(problem: Problem) -> int:
     return len(problem.layers) * len(problem.options) * len(problem.divisors)
 
 
-_ON_ARRAYS = Engine(
+_ON_ARRAYS = SearchLoops(
     tables=vectorised.tables,
     descend=vectorised.descend,
     reach=vectorised.reach,
@@ -149,8 +149,8 @@ _INSTEAD = replace(_ON_ARRAYS, instead=True)
 
 
 @cache
-def _compiled() -> Engine:
-    return Engine(**loops(), columns=400, classes=16, descents=48)
+def _compiled() -> SearchLoops:
+    return SearchLoops(**loops(), columns=400, classes=16, descents=48)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import numpy as np
 
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.front import Array, Point, on_arrays
-from dayfly.planning.choose.pipelines.compiled import Engine
+from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents
 from dayfly.planning.choose.pipelines.problem import (
     MicroBatches,
@@ -144,7 +144,7 @@ class _Box:
 
 
 def search_over_links(
-    problem: StagesOverLinks, engine: Engine, deadline: float | None
+    problem: StagesOverLinks, loops: SearchLoops, deadline: float | None
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits. deadline: of time.perf_counter."""
     known: Known = Incumbents()
@@ -161,7 +161,7 @@ def search_over_links(
         if not box or box.bound >= _tau(known, box.of.split):
             return
         of, split = box.of, box.of.split
-        least_s, starts = _least_transfers(of, box.high, engine)
+        least_s, starts = _least_transfers(of, box.high, loops)
         if starts is None:
             return
         ends = np.array([*starts, len(split.between_s)])
@@ -277,7 +277,7 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
 
 
 def _least_transfers(
-    of: _Shards, high: Ends, engine: Engine
+    of: _Shards, high: Ends, loops: SearchLoops
 ) -> tuple[float, tuple[int, ...] | None]:
     """The least C of B shards that keep to the limits, and where they begin; None: none do."""
     limits, between_s = np.array(high), of.split.between_s
@@ -287,7 +287,7 @@ def _least_transfers(
     )
     if not longest:
         return np.inf, None
-    found = engine.transfers(of.paces, limits, longest, between_s, of.split.shards)
+    found = loops.transfers(of.paces, limits, longest, between_s, of.split.shards)
     if not np.isfinite(found[0]):
         return np.inf, None
     firsts = len(between_s) - np.cumsum(found[1:-1]).astype(np.int64)

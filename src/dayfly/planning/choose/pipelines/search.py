@@ -41,7 +41,7 @@ import numpy as np
 
 from dayfly.planning.choose.front import Array, Ints, Point, undominated
 from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, first_look, look, refine
-from dayfly.planning.choose.pipelines.compiled import Engine
+from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 from dayfly.planning.choose.pipelines.model import Incumbents, over_store, thousandths
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore, step_s, step_usd
@@ -56,7 +56,7 @@ class OutOfTime(Exception):
 
 def search(
     case: Case,
-    engine: Engine,
+    loops: SearchLoops,
     known: Known,
     *,
     beam: bool = False,
@@ -68,14 +68,14 @@ def search(
     beam: only those that a few labels of each price lead to. deadline: of time.perf_counter.
     Raises OutOfTime.
     """
-    left_out = _search(case, engine, known, beam, within, deadline, by_uses=False)
+    left_out = _search(case, loops, known, beam, within, deadline, by_uses=False)
     if left_out and not beam:
-        _search(case, engine, known, beam, within, deadline, by_uses=True)
+        _search(case, loops, known, beam, within, deadline, by_uses=True)
 
 
 def _search(
     case: Case,
-    engine: Engine,
+    loops: SearchLoops,
     known: Known,
     beam: bool,
     within: float,
@@ -96,7 +96,7 @@ def _search(
         if not len(ends):
             break
         skip = int(np.searchsorted(-store.begins[: store.n], -(ends[-1] + 1)))
-        made, origin, out = engine.expand(
+        made, origin, out = loops.expand(
             q,
             m.forward_s,
             *case.below,
@@ -108,14 +108,14 @@ def _search(
             case.most,
             case.fewest,
             case.classes,
-            engine.reach(q, case.classes, case.bounds, tau) if q else np.empty((3, 1, 1)),
+            loops.reach(q, case.classes, case.bounds, tau) if q else np.empty((3, 1, 1)),
             tau,
         )
         left_out += out
         origin[:, 1] += skip
         if q:
             keep = np.lexsort((made[:, 1], made[:, 0]))
-            keep = keep[engine.undominated(made[keep], least_b[q], by_uses)]
+            keep = keep[loops.undominated(made[keep], least_b[q], by_uses)]
             if beam:
                 keep = keep[_best(made[keep])]
             made, origin = made[keep], origin[keep]
@@ -194,7 +194,7 @@ class _Way:
 
 
 def search_over_store(
-    problems: Sequence[StagesOverStore], engine: Engine, deadline: float | None
+    problems: Sequence[StagesOverStore], loops: SearchLoops, deadline: float | None
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
@@ -205,14 +205,16 @@ def search_over_store(
     cases = []
     for number, way in enumerate(ways):
         model = over_store(way.problem, way.choices, pipelined=way.pipelined)
-        case = first_look(number, model, engine, known, _most(way.problem))
+        case = first_look(number, model, loops, known, _most(way.problem))
         if case is not None:
             cases.append(case)
-    gap = _close_gap(cases, engine, known, deadline)
+    gap = _close_gap(cases, loops, known, deadline)
     return [_point(ways[found.case], found) for found in known.plans], gap
 
 
-def _close_gap(cases: list[Case], engine: Engine, known: Known, deadline: float | None) -> float:
+def _close_gap(
+    cases: list[Case], loops: SearchLoops, known: Known, deadline: float | None
+) -> float:
     """Gives the gap."""
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
@@ -222,17 +224,17 @@ def _close_gap(cases: list[Case], engine: Engine, known: Known, deadline: float 
     for step in (_by_price, refine):
         for case in cases:
             if not is_late():
-                step(case, engine, known)
+                step(case, loops, known)
     try:
         for case in cases:
             case.close(known)
             if len(case.classes):
-                search(case, engine, known, beam=True, deadline=deadline)
+                search(case, loops, known, beam=True, deadline=deadline)
         for within in (0.0,) if deadline is None else (_FIRST_WITHIN, 0.0):
             for at, case in enumerate(cases):
                 case.close(known)
                 if len(case.classes):
-                    search(case, engine, known, within=within, deadline=deadline)
+                    search(case, loops, known, within=within, deadline=deadline)
                 sure[at] = within
     except OutOfTime:
         pass
@@ -240,8 +242,8 @@ def _close_gap(cases: list[Case], engine: Engine, known: Known, deadline: float 
     return max(gaps, default=0.0)
 
 
-def _by_price(case: Case, engine: Engine, known: Known) -> None:
-    look(case, engine, known, case.classes)
+def _by_price(case: Case, loops: SearchLoops, known: Known) -> None:
+    look(case, loops, known, case.classes)
     case.close(known)
 
 
