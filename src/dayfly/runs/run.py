@@ -117,10 +117,22 @@ def write_results(
     platform: FunctionPlatform,
     summary: Result,
 ) -> Result:
-    """Write `bill.json`, `history.json` and, of a run that is done, `weights.safetensors`.
+    """Writes `bill.json` and `history.json`, and the weights of a run that is done.
 
-    directory: of the run. platform: under whose prices. summary: what is known of the run
-    otherwise; returned with the results filled in.
+    Args:
+        store: of the run; gets the bill and the history.
+        directory: of the run; gets `weights.safetensors`.
+        job: what was trained.
+        checkpoint: the last one.
+        recorder: knows what was used and moved.
+        platform: under whose prices; messages cost nothing here.
+        summary: how the run ended.
+
+    Returns:
+        The summary with figures and results.
+
+    Raises:
+        StoreError: something cannot be written.
     """
     billed = bill(
         recorder.used,

@@ -122,7 +122,8 @@ class Form:
     ) -> torch.Tensor:
         """A message (gradient_nbytes,) uint8 of gradients: one each of the tensors that need one.
 
-        None, as of a tensor that the stage did not use, becomes zeros.
+        None, as of a tensor that the stage did not use, becomes zeros. One alone is not copied.
+        Raises DayflyError if one is of another form.
         """
         parts = []
         for number, (form, gradient) in enumerate(zip(self._graded, gradients, strict=True)):
