@@ -17,8 +17,7 @@ both run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from dayfly.batches import BLOCK_NUMBERS, share
 from dayfly.catalogue.metering import Moved
@@ -33,37 +32,14 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel, Link, travelling_bytes
+from dayfly.planning.ranks import ChannelModel, travelling_bytes
 from dayfly.planning.timing import Steps, moved_by, timed, together
-from dayfly.wire.collectives import most_chunks, no_closed_form
-from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
-from dayfly.wire.collectives.overlapped import (
-    overlapped_bytes,
-    overlapped_requests,
-    overlapped_s,
-)
-from dayfly.wire.collectives.pipelined import pipelined_s
-from dayfly.wire.collectives.push_pull import push_pull_bytes, push_pull_requests, push_pull_s
-from dayfly.wire.collectives.ring import chunked_ring_s, ring_bytes, ring_requests
-from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.schedule import Span, chunks, split, width
-from dayfly.wire.shaping import PIECE_S
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce, Cost
+from dayfly.wire.collectives.virtual_cost import cost_of
 
 #: Workers whose messages are gone through one by one.
 MOST_SIMULATED = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllReduceCost:
-    """An all-reduce of many. seconds: alone. carried_s: the same without latencies. puts, gets,
-    bytes_up, bytes_down: of all members."""
-
-    seconds: float
-    carried_s: float
-    puts: int
-    gets: int
-    bytes_up: int
-    bytes_down: int
 
 
 def sum_of(
@@ -75,71 +51,22 @@ def sum_of(
     size: SizeProfile,
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
-) -> AllReduceCost:
-    """The all-reduce of `length` elements by many members on functions of one size."""
-    n, chunk = members, max(1, means.chunk_bytes // itemsize)
-    s = length * itemsize if codec == "none" else travelling_bytes(codec, length)
-    count = len(chunks(split(length, n)[0], chunk, most_chunks(algorithm)))
-    if n == 1:
-        return AllReduceCost(seconds=0.0, carried_s=0.0, puts=0, gets=0, bytes_up=0, bytes_down=0)
-    owners = {"all-reduce": 1, "k-reduce": aggregators or 1}.get(algorithm, n)
-    pushed = len(chunks(Span(0, length), chunk))
-    parts = {"overlapped": n * count, "ring": n * count, "push-pull": pushed}
-    message = s / parts.get(algorithm, owners)
-    rate = _rate(size, means, message)
-    latency_s = max(size.up.latency_s.value, size.down.latency_s.value)
-    match algorithm:
-        case "overlapped":
-            takes_s = partial(overlapped_s, s, n, count, rate)
-            requests, moved = overlapped_requests(n, length, chunk), overlapped_bytes(s, n)
-        case "ring":
-            takes_s = partial(chunked_ring_s, s, n, message, rate)
-            requests, moved = ring_requests(n, count), ring_bytes(s, n)
-        case "push-pull":
-            takes_s = partial(push_pull_s, s, n, _first_through(message, rate, means), rate)
-            requests, moved = push_pull_requests(n, pushed), push_pull_bytes(s, n)
-        case "pipelined":
-            takes_s = partial(pipelined_s, s, n, rate)
-            requests, moved = k_reduce_requests(n, n), k_reduce_bytes(s, n)
-        case "all-reduce" | "k-reduce" | "scatter-reduce":
-            takes_s = partial(k_reduce_s, s, n, owners, rate)
-            requests, moved = k_reduce_requests(n, owners), k_reduce_bytes(s, n)
-        case _:
-            raise no_closed_form(algorithm)
-    copies = (n - 1) * _to_everyone(algorithm, n, owners, count) if means.direct else 0
-    puts, gets = requests
-    up, down = moved
-    if copies:
-        up += (n - 2) * s  # each sum leaves its owner once for each reader
-    return AllReduceCost(
-        seconds=takes_s(latency_s) + size.sum_cpu_s / size.speed,
-        carried_s=takes_s(0.0),
-        puts=puts,
-        gets=gets,
-        bytes_up=up + HEADER_BYTES * (puts + (copies - copies // (n - 1) if copies else 0)),
-        bytes_down=down + HEADER_BYTES * gets,
+    groups: int = 1,
+) -> Cost:
+    """Returns what the all-reduce of `length` elements takes, on functions of one size.
+
+    Raises:
+        RequestError: the algorithm is not known, or states no cost and has too many members.
+    """
+    asked = AllReduce(
+        members=members,
+        length=length,
+        link=means.link(size),
+        itemsize=itemsize,
+        travelling_bytes=None if codec == "none" else travelling_bytes(codec, length),
+        groups=groups,
     )
-
-
-def _to_everyone(algorithm: str, n: int, owners: int, count: int) -> int:
-    """Messages of all members that everyone reads."""
-    if algorithm in ("ring", "push-pull"):
-        return 0
-    return n * count if algorithm == "overlapped" else owners
-
-
-def _first_through(message: float, rate: float, means: ChannelModel) -> float:
-    """Bytes that are carried until the first message is through: large ones share the line in
-    pieces with those that are under way beside them."""
-    together = width(means.in_flight, means.chunk_bytes, round(message))
-    return message * together if message / rate > PIECE_S else message
-
-
-def _rate(size: SizeProfile, means: ChannelModel, message: float) -> float:
-    """Bytes of payload a second of messages of this size, in the slower direction."""
-    link = Link.of(size, means)
-    slowest_s = max(link.up.occupied_s(message), link.down.occupied_s(message))
-    return message / slowest_s if slowest_s else float("inf")
+    return cost_of(algorithm, collective(algorithm, aggregators, members), asked)
 
 
 def many_step(
@@ -219,7 +146,7 @@ def _staged_step(
         size = stage_size(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
         summed = [
-            sum_of(c.collective, c.aggregators, c.replicas, elements, means, size)
+            sum_of(c.collective, c.aggregators, c.replicas, elements, means, size, groups=c.stages)
             for elements in buffer.buckets
         ]
         sums.append(sum(one.seconds for one in summed))
@@ -232,7 +159,7 @@ def _staged_step(
     return Steps(step_s=once.step_s + max(sums), breakdown=took), moved
 
 
-def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[AllReduceCost]) -> float:
+def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:
     """When all buckets are summed: their bytes go one after another over one link, while one's
     latencies are another's transfers."""
     reduced_s = 0.0
@@ -258,13 +185,11 @@ def _one_replica(c: Configuration) -> Configuration:
     )
 
 
-def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> AllReduceCost:
+def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
     whole = sum_of("k-reduce", 1, c.workers, length, means, size, itemsize=8)
     part = sum_of("k-reduce", 1, c.stages, length, means, size, itemsize=8)
-    return AllReduceCost(
-        seconds=whole.seconds,
-        carried_s=whole.carried_s,
+    return Cost(
         puts=whole.puts - c.replicas * part.puts,
         gets=whole.gets - c.replicas * part.gets,
         bytes_up=whole.bytes_up - c.replicas * part.bytes_up,
@@ -293,7 +218,7 @@ def _steps(compute_s: float, reduced_s: float, overhead_s: float) -> Steps:
     )
 
 
-def _shared(sums: Sequence[AllReduceCost], members: int) -> list[Moved]:
+def _shared(sums: Sequence[Cost], members: int) -> list[Moved]:
     """Each member's part of what all move, as equal as can be."""
     wholes = [
         sum(getattr(one, what) for one in sums)

@@ -33,6 +33,7 @@ from dayfly.planning.configuration import (
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server, taking
+from dayfly.wire.collectives import collective
 from dayfly.wire.streams import Rank, Stream
 
 #: Elements of bsp's tail: the loss and two wishes.
@@ -40,6 +41,11 @@ TAIL = 3
 #: How often averaging goes through its buffer beside the sum: it is cleared, filled and weighted,
 #: and copied back. Each is taken to cost what adding a contribution does.
 _PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
+
+
+def served(c: Configuration) -> bool:
+    """Returns whether a server sums for all workers."""
+    return c.workers > 1 and collective(c.collective, c.aggregators, c.workers).server
 
 
 def flat_of(profile: Profile, configuration: Configuration) -> Flat:
@@ -69,7 +75,7 @@ def ranks(
         for rank in range(c.workers)
     ]
     made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
-    if c.collective == "push-pull" and c.workers > 1:
+    if served(c):
         made.append(server(size, means, c.workers, workers[0]))
     return made
 
@@ -199,7 +205,7 @@ def validation(
         )
         made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
     ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
-    if c.collective == "push-pull" and c.workers > 1:
+    if served(c):
         ranks.append(server(size, means, c.workers, made[0]))
     return [(ranks, 1)]
 

@@ -42,7 +42,9 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.profile import LayerBytes, Pass, Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.collectives import most_chunks
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce
+from dayfly.wire.collectives.virtual_cost import cost_of
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -61,9 +63,6 @@ _GAPS = 0.08
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
 #: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
 _AHEAD = 2
-#: A lane holds so many messages at least, and no more than so many times its chunks' bytes if these
-#: are more (`wire/execution.py`).
-_LEAST_WIDE, _FULL_CHUNKS = 2, 8
 #: The log has this size unless another is asked for, and half of it makes a checkpoint due.
 _LOG_BYTES = 2**30
 
@@ -151,22 +150,22 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
     limited = stage_memory_mib(c, stage) is not None
     work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
-    buckets = [ITEM_BYTES * n for n in flat(layers, tail=3, listed=profile.listed).buckets]
+    buckets = flat(layers, tail=3, listed=profile.listed).buckets
     residual, average = trained if c.compress == "int8" else 0, 0
     if c.protocol.averages:
         longest = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
-        average = ITEM_BYTES * averaged(layers, profile.state_per_trained_byte, longest)
+        average = averaged(layers, profile.state_per_trained_byte, longest)
     return Holding(
         model=model,
-        gradients=trained if average else sum(buckets),
-        average=average,
+        gradients=trained if average else ITEM_BYTES * sum(buckets),
+        average=ITEM_BYTES * average,
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
         gradient=largest,
         activations=kept,
         work=work,
         boundary=micro * _boundary(layers, c, stage),
-        wire=_wire(profile, c, members, [average] if average else buckets),
+        wire=_wire(profile, c, stage, members, [average] if average else buckets),
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),
@@ -239,27 +238,16 @@ def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> f
     return between_passes(c, stage) * behind + 2 * ahead * max(before, behind)
 
 
-def _wire(profile: Profile, c: Configuration, members: int, buffers: Sequence[int]) -> float:
-    """Contributions beside buffers of so many bytes: of each that is summed at once, a sum so far,
-    and what a lane holds that came too early; one of each other member at most, as the own one lies
-    in the buffer, and the sum so far in another's (`wire/summation.py`)."""
-    means = ChannelModel.of(profile)
-    if members == 1 or means.lends or means.kind.abilities.sums:
-        return 0.0
-    owners = 1 if c.collective == "all-reduce" else c.aggregators or members
-    cut = most_chunks(c.collective) if c.collective in ("overlapped", "pipelined") else None
-    largest = sorted(buffers, reverse=True)[: means.at_once]
-    return sum(_held_of(means, members, size / owners, cut=cut) for size in largest)
-
-
-def _held_of(means: ChannelModel, members: int, piece: float, *, cut: int | None) -> float:
-    """Of a buffer, of which a member sums a piece of so many bytes, cut in so many at most."""
-    others = (members - 1) * piece
-    if cut is not None:
-        piece = max(piece / cut, min(piece, means.chunk_bytes))
-    full = _FULL_CHUNKS * means.in_flight * means.chunk_bytes // max(1.0, piece)
-    wide = min(means.in_flight, max(_LEAST_WIDE, full))
-    return min(others, (1 + wide) * piece)
+def _wire(
+    profile: Profile, c: Configuration, stage: int, members: int, buffers: Sequence[int]
+) -> float:
+    """Contributions beside buffers of so many elements, of those that are summed at once."""
+    means, how = ChannelModel.of(profile), collective(c.collective, c.aggregators, members)
+    link = means.link(stage_size(profile, c, stage))
+    return sum(
+        cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes
+        for n in sorted(buffers, reverse=True)[: means.at_once]
+    )
 
 
 def _samples(step_bytes: float) -> float:

@@ -26,6 +26,7 @@ from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.codec import CODECS
 from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
@@ -96,6 +97,39 @@ class ChannelModel:
     def direct(self) -> bool:
         """Whether messages go from worker to worker."""
         return self.kind.abilities.direct
+
+    def link(
+        self, size: SizeProfile, part: float = 1.0, store_bytes_per_s: float = math.inf
+    ) -> LinkModel:
+        """Returns the link of functions of this size, as costs of collectives are asked for it.
+
+        Args:
+            size: of the functions.
+            part: share of their bandwidth that is left.
+            store_bytes_per_s: rate of the store for all functions together; infinite: not limited.
+        """
+        up, down = (
+            DirectionModel(
+                direction=direction(size, transfer),
+                part=part,
+                store_bytes_per_s=store_bytes_per_s,
+                speed=size.speed,
+                in_flight=self.in_flight,
+                chunk_bytes=self.chunk_bytes,
+            )
+            for transfer in (size.up, size.down)
+        )
+        return LinkModel(
+            up=up,
+            down=down,
+            direct=self.direct,
+            zero_copy=self.lends,
+            begin_s=size.sum_cpu_s / size.speed,
+            # Where contributions come one by one, adding one is hidden behind the next.
+            reduce_s_per_byte=size.reduce_s_per_byte if self.lends else 0.0,
+            reduce_cpu_s_per_byte=size.reduce_s_per_byte * size.speed,
+            message=self.kind.cost,
+        )
 
     def message_bytes(self, sizes: list[SizeProfile]) -> int:
         """Least bytes of a message between two stages on functions of these sizes."""
@@ -256,7 +290,7 @@ def all_reduce(
     """
     chunk = max(1, means.chunk_bytes // itemsize)
     plan = _planned(algorithm, aggregators, member, members, length, chunk)
-    served = algorithm == "push-pull" and members > 1
+    served = collective(algorithm, aggregators, members).server and members > 1
     return Stream(
         plan=plan,
         name=name,
@@ -313,62 +347,3 @@ def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) 
         if functions <= high:
             return at_low + (at_high - at_low) * (functions - low) / (high - low)
     return decline[-1][1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkDirection:
-    """One direction of a way.
-
-    part: of its rate that is left. store_bytes_per_s: of all functions together, infinite if
-    nothing limits them. speed: CPU seconds a second of the function. in_flight: messages at once.
-    """
-
-    direction: Direction
-    part: float = 1.0
-    store_bytes_per_s: float = math.inf
-    speed: float = 1.0
-    in_flight: int = 1
-
-    @property
-    def latency_s(self) -> float:
-        """Of a message."""
-        return self.direction.latency_s
-
-    def occupied_s(self, nbytes: float, at_once: float = 1.0) -> float:
-        """How long a message of a row of them keeps the line busy, when so many functions carry.
-
-        As long as its bytes take, or its work for the CPU, or its latency, of which as many pass
-        beside each other as are in flight; whichever is longest.
-        """
-        if not nbytes:
-            return 0.0
-        way, whole = self.direction, HEADER_BYTES + nbytes
-        carried_s = max(way.occupied_s(whole) / self.part, whole * at_once / self.store_bytes_per_s)
-        of_cpu_s = (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed
-        return max(carried_s, of_cpu_s, way.latency_s / self.in_flight)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Both directions of functions of one size."""
-
-    up: LinkDirection
-    down: LinkDirection
-
-    @classmethod
-    def of(
-        cls, size: SizeProfile, means: ChannelModel, part: float = 1.0, store: float | None = None
-    ) -> Link:
-        """Of functions of this size, with so much of their bandwidth left, at a store of so many
-        bytes a second; None: it is not limited."""
-        up, down = (
-            LinkDirection(
-                direction=direction(size, transfer),
-                part=part,
-                store_bytes_per_s=math.inf if store is None else store,
-                speed=size.speed,
-                in_flight=means.in_flight,
-            )
-            for transfer in (size.up, size.down)
-        )
-        return cls(up, down)

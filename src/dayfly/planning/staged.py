@@ -42,7 +42,7 @@ from dayfly.wire.streams import Rank, Stream
 #: which each has so many.
 _MESSAGES = 4
 #: Elements of the tail: the loss and two wishes, float64.
-_TAIL, _TAIL_BYTES = 3, 8
+TAIL, TAIL_BYTES = 3, 8
 #: What the pieces of the last backward pass do, but for the last of them.
 _PIECE = "backward, in part"
 
@@ -125,7 +125,7 @@ class _Stage:
         if self._last and micros:
             # Of the last micro-batch, as its loss is known.
             tail_after = ((first, _at(plan, Work(FORWARD, micros[-1].number))),)
-        streams.append(self._of_all("tail", step, _TAIL, tail_after))
+        streams.append(self._of_all("tail", step, TAIL, tail_after))
         early = len(pieces)
         for number, length in enumerate(flat_.buckets if c.replicas > 1 else ()):
             gate = pieces[number] if number < early else None
@@ -181,7 +181,7 @@ class _Stage:
             name=(name, step),
             after=after,
             pool="all",
-            itemsize=_TAIL_BYTES,
+            itemsize=TAIL_BYTES,
             begin_s=self.size.sum_cpu_s,
         )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from dayfly.catalogue.metering import Moved
 from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.channels.kind import Cost
+from dayfly.wire.channels.kind import MessageCost
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Op
 from dayfly.wire.simulation import run
@@ -19,7 +19,7 @@ from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 def moved_by(rank: Rank, means: ChannelModel) -> Moved:
     """Of all its streams, headers included."""
     puts = gets = up = down = 0
-    costs: dict[int, Cost] = {}  # by size: most messages have one of few
+    costs: dict[int, MessageCost] = {}  # by size: most messages have one of few
     for stream in rank.streams:
         if stream.name is None:
             continue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dayfly.planning.simulation.phases import Phase
 from dayfly.planning.simulation.rounds import LocalSteps
+from dayfly.wire.collectives.cost import Phase
 
 
 def test_what_a_predecessor_has_put_comes_earlier_to_the_sum() -> None:

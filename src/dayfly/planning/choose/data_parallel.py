@@ -27,7 +27,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Array, Front, Point, counted
-from dayfly.planning.closed_form import AllReduceCost, sum_of
+from dayfly.planning.closed_form import sum_of
 from dayfly.planning.configuration import Configuration, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
 from dayfly.planning.function_times import cut_backward, passed
@@ -36,6 +36,7 @@ from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
+from dayfly.wire.collectives.cost import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class _Ways:
         return self._found[workers]
 
     def _way(self, name: str, k: int | None, workers: int) -> _Way:
-        each: dict[int, AllReduceCost] = {}
+        each: dict[int, Cost] = {}
         for elements in self.flat.buckets:
             if elements not in each:
                 each[elements] = sum_of(name, k, workers, elements, self._means, self._size)
@@ -203,7 +204,7 @@ class _Ways:
             usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
         return usd
 
-    def _usd(self, sums: Sequence[AllReduceCost]) -> float:
+    def _usd(self, sums: Sequence[Cost]) -> float:
         store = self._problem.store
         if store is None:
             return 0.0

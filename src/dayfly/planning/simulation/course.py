@@ -17,7 +17,7 @@ import numpy as np
 from dayfly.batches import Batches
 from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import Moved as MovedBy
-from dayfly.planning import data_parallel
+from dayfly.planning import data_parallel, staged
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
@@ -32,11 +32,14 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel, Link, left_of_bandwidth
-from dayfly.planning.simulation.phases import Phase, Summing, length_s
+from dayfly.planning.ranks import ChannelModel, left_of_bandwidth
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
+from dayfly.wire.collectives.k_reduce import ALL_REDUCE
+from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS
 
 #: Puts, gets, bytes up and bytes down of each worker, (N, 4).
@@ -108,10 +111,6 @@ def nothing_moved(workers: int) -> Moved:
     return np.zeros((workers, 4), dtype=np.int64)
 
 
-#: Bytes of the tail of a pipeline's step: a message whose latency alone counts.
-_TAIL_BYTES = 24.0
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """A kind of round, and what each worker moves in it."""
@@ -154,9 +153,9 @@ class _Builder:
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
         self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
         part = left_of_bandwidth(scenario.decline, c.workers)
-        whole = scenario.store_bytes_per_s or store_bytes_per_s
-        self._usual = [Link.of(size, self._means) for size in self._sizes]
-        self._links = [Link.of(size, self._means, part, whole) for size in self._sizes]
+        whole = scenario.store_bytes_per_s or store_bytes_per_s or math.inf
+        self._usual = [self._means.link(size) for size in self._sizes]
+        self._links = [self._means.link(size, part, whole) for size in self._sizes]
         self._works = [self._work(stage) for stage in range(c.stages)]
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._message_bytes = self._means.message_bytes(self._sizes)
@@ -231,13 +230,13 @@ class _Builder:
             self._kinds[batches] = kind
         return kind
 
-    def _round(self, batches: tuple[int, ...], links: list[Link], over_s: float) -> Rounds:
+    def _round(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> Rounds:
         if self._c.protocol.averages:
             return self._local(batches, links, over_s)
         make = self._staged if self._c.cut else self._synchronous
         return make(batches[0], links, over_s)
 
-    def _synchronous(self, batch: int, links: list[Link], over_s: float) -> Synchronous:
+    def _synchronous(self, batch: int, links: list[LinkModel], over_s: float) -> Synchronous:
         samples_N = shares(batch, self._c.workers)
         return Synchronous(
             self._works[0],
@@ -249,7 +248,7 @@ class _Builder:
             over_s,
         )
 
-    def _local(self, batches: tuple[int, ...], links: list[Link], over_s: float) -> LocalSteps:
+    def _local(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
         own = []
         for batch in batches:
@@ -257,30 +256,29 @@ class _Builder:
             forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
             beside_s = size.step_s.value + work.apply_s
             own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
-        phases = self._summing(0, self._averaged_bytes(len(batches)), links).phases()
+        length = self._averaged(len(batches))
+        phases = self._phases(0, length, ITEM_BYTES * length, links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
-    def _averaged_bytes(self, steps: int) -> float:
+    def _averaged(self, steps: int) -> int:
         profile = self._profile
-        return ITEM_BYTES * averaged(profile.layers, profile.state_per_trained_byte, steps)
+        return averaged(profile.layers, profile.state_per_trained_byte, steps)
 
-    def _staged(self, batch: int, links: list[Link], over_s: float) -> Staged:
+    def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
         c = self._c
         parts = [shares(int(one), c.micro_batches) for one in shares(batch, self._members)]
         data = self._sizes[0].data
-        tail = Summing(
-            collective="all-reduce", ranks=c.workers, nbytes=_TAIL_BYTES, link=links[0], groups=1
-        )
+        tail = AllReduce(members=c.workers, length=staged.TAIL, itemsize=8, link=links[0])
         return Staged(
             self._stages(np.array(parts), links),
             [self._sums(stage, links) for stage in range(c.stages)],
             (data.fixed, data.each),
-            length_s(tail.phases()),
+            cost_of("", ALL_REDUCE, tail).seconds,
             max(size.step_s.value for size in self._sizes),
             over_s,
         )
 
-    def _stages(self, samples_RM: Ints, links: list[Link]) -> Stages:
+    def _stages(self, samples_RM: Ints, links: list[LinkModel]) -> Stages:
         c, layers = self._c, self._profile.layers
         return Stages(
             works=self._works,
@@ -310,22 +308,24 @@ class _Builder:
 
     # Sums.
 
-    def _summing(self, stage: int, nbytes: float, links: list[Link]) -> Summing:
-        return Summing(
-            collective=self._c.collective,
-            ranks=self._members,
-            nbytes=nbytes,
+    def _phases(
+        self, stage: int, length: int, nbytes: int, links: list[LinkModel]
+    ) -> tuple[Phase, ...]:
+        c = self._c
+        asked = AllReduce(
+            members=self._members,
+            length=length,
             link=links[stage],
-            chunk_bytes=self._means.chunk_bytes,
-            reduce_s_per_byte=0.0 if not self._means.lends else self._sizes[0].reduce_s_per_byte,
-            aggregators=self._c.aggregators,
-            groups=self._c.stages,
+            travelling_bytes=nbytes,
+            groups=c.stages,
         )
+        how = collective(c.collective, c.aggregators, self._members)
+        return cost_of(c.collective, how, asked).phases
 
-    def _sums(self, stage: int, links: list[Link]) -> tuple[tuple[Phase, ...], ...]:
+    def _sums(self, stage: int, links: list[LinkModel]) -> tuple[tuple[Phase, ...], ...]:
         """Of each bucket of a stage."""
         buckets = self._works[stage].buckets
-        return tuple(self._summing(stage, bucket.nbytes, links).phases() for bucket in buckets)
+        return tuple(self._phases(stage, one.length, one.nbytes, links) for one in buckets)
 
     # Checkpoints and the log.
 
@@ -337,7 +337,7 @@ class _Builder:
 
     def _summed_bytes(self, stage: int) -> float:
         if self._c.protocol.averages:
-            return self._averaged_bytes(self._rounds.longest)
+            return ITEM_BYTES * self._averaged(self._rounds.longest)
         return sum(bucket.nbytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:

@@ -20,8 +20,8 @@ from dayfly.planning.configuration import ITEM_BYTES, Flat
 from dayfly.planning.function_times import cut_backward
 from dayfly.planning.profile import NOTHING, Affine, LayerBytes, SizeProfile
 from dayfly.planning.ranks import travelling_bytes
-from dayfly.planning.simulation.phases import Phase
 from dayfly.planning.simulation.scenario import Floats, Ints
+from dayfly.wire.collectives.cost import Phase
 
 
 def shares(whole: int, parts: int) -> Ints:
@@ -32,10 +32,17 @@ def shares(whole: int, parts: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Gradients that are summed together. whole_at: the part of the backward pass after which they
-    are whole, by its time for one sample; the last one is whole at its end."""
+    """Gradients that are summed together.
 
-    nbytes: float
+    Args:
+        length: elements.
+        nbytes: on their way.
+        whole_at: share of the backward pass, by its time for one sample, after which they are
+            whole; the last bucket is whole at its end.
+    """
+
+    length: int
+    nbytes: int
     whole_at: float
 
 
@@ -97,7 +104,7 @@ def _buckets(buffer: Flat, times: tuple[Affine, ...], codec: str) -> tuple[Bucke
         packed = codec != "none" and number < last
         nbytes = travelling_bytes(codec, length) if packed else ITEM_BYTES * length
         early = number < len(buffer.whole_after) and pieces[-1] > 0
-        made.append(Bucket(nbytes, float(pieces[number] / pieces[-1]) if early else 1.0))
+        made.append(Bucket(length, nbytes, float(pieces[number] / pieces[-1]) if early else 1.0))
     return tuple(made)
 
 

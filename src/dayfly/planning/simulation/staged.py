@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dayfly.planning.ranks import Link
-from dayfly.planning.simulation.phases import Phase
 from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, Work, of_windows, summed
 from dayfly.planning.simulation.scenario import Floats, Ints
+from dayfly.wire.collectives.cost import LinkModel, Phase
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, MakeOrder
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.schedule import Work as Pass
@@ -46,7 +45,7 @@ class Stages:
     each replica. outputs, gradients: bytes of a sample over each boundary, and back."""
 
     works: Sequence[Work]
-    links: Sequence[Link]
+    links: Sequence[LinkModel]
     samples_RM: Ints
     outputs: Sequence[float]
     gradients: Sequence[float]

@@ -55,7 +55,7 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class MessageCost:
     """What one message costs to put, and to get once: requests to the store, and bytes moved.
 
     Requests that ask for a message that is not there yet come on top where gets do not block. Its
@@ -66,6 +66,12 @@ class Cost:
     gets: int
     bytes_up: int
     bytes_down: int
+
+
+def one_request(nbytes: int) -> MessageCost:
+    """Returns the cost of a message of so many payload bytes that is one request each way."""
+    whole = HEADER_BYTES + nbytes
+    return MessageCost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +198,9 @@ class ChannelKind(ABC):
         """As `ChannelFactory.remove`."""
         self.factory().remove(site)
 
-    def cost(self, nbytes: int) -> Cost:
+    def cost(self, nbytes: int) -> MessageCost:
         """Returns what a message of so many payload bytes costs: by default a request each way."""
-        whole = HEADER_BYTES + nbytes
-        return Cost(puts=1, gets=1, bytes_up=whole, bytes_down=whole)
+        return one_request(nbytes)
 
     def priced_as(self, url: str) -> str | None:
         """Returns the store of the catalogue whose prices requests have; None: they are free."""

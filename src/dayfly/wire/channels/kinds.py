@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError, wrong_url
 from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, check_installed
-from dayfly.wire.channels.kind import Abilities, ChannelKind, ChannelSpec, Cost, Room
+from dayfly.wire.channels.kind import Abilities, ChannelKind, ChannelSpec, MessageCost, Room
 from dayfly.wire.channels.patience import LIST_EVERY_S
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.redis.server import REDIS_SCHEMES, USAGE, Address
@@ -152,10 +152,10 @@ class DynamoDB(ChannelKind):
         check_installed()
         check_endpoints(os.environ, ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"))
 
-    def cost(self, nbytes: int) -> Cost:
+    def cost(self, nbytes: int) -> MessageCost:
         items = 1 if nbytes <= INLINE_BYTES else 1 + -(-nbytes // ITEM_BYTES)
         whole = HEADER_BYTES + nbytes
-        return Cost(puts=items, gets=items, bytes_up=whole, bytes_down=whole)
+        return MessageCost(puts=items, gets=items, bytes_up=whole, bytes_down=whole)
 
     def priced_as(self, url: str) -> str | None:
         return "dynamodb"

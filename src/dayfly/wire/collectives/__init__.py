@@ -79,14 +79,6 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     return k_reduce(aggregators)
 
 
-def no_closed_form(collective: str) -> RequestError:
-    """What to raise for a collective of another package, whose cost is known by its schedule."""
-    return RequestError(
-        f"--collective {collective}: dayfly has no closed form of what it takes, which many "
-        "workers, plan and simulate need: predict fewer workers, or give a collective of dayfly's"
-    )
-
-
 def most_chunks(name: str) -> int:
     """Chunks that the all-reduce algorithm of this name cuts a split into, at most."""
     return COLLECTIVES[name].most_chunks if name in COLLECTIVES else MOST_CHUNKS

@@ -6,6 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
+from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.schedule import MOST_CHUNKS, Name, Schedule
 
 
@@ -39,6 +40,12 @@ class Sums(Protocol):
     def __call__(self, world_size: int, length: int, chunk: int) -> tuple[Name, ...]: ...
 
 
+class MakeCost(Protocol):
+    """Returns what the all-reduce takes, of two members at least; see `cost`."""
+
+    def __call__(self, one: AllReduce) -> Cost: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """An all-reduce algorithm.
@@ -48,12 +55,15 @@ class Collective:
         sums: the messages that the message log keeps, from which a worker that starts again takes
             the result; none if it keeps none, and then all workers go back to the run checkpoint
             when one dies.
+        cost: what it takes, in closed form. None: it is found in virtual time, for few members;
+            see `virtual_cost.cost_of`.
         server: whether it needs a channel that sums.
         most_chunks: chunks that it cuts a split into, at most.
     """
 
     schedule: MakeSchedule
     sums: Sums
+    cost: MakeCost | None = None
     server: bool = False
     most_chunks: int = MOST_CHUNKS
 

@@ -28,13 +28,18 @@ from dayfly.wire.collectives.conformance_world import (
     sum_in_order,
     world,
 )
+from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
 from dayfly.wire.collectives.push_pull import serve
+from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, split
+from dayfly.wire.streams import Direction
 from dayfly.wire.virtual import Link, simulate
 
 SIZES = range(1, 6)
 READS = {Kind.GET, Kind.FETCH}
+#: How far a stated time may be from the schedule's in virtual time, relative to it.
+COST_ERROR = 0.65
 
 Terms = tuple[Any, ...]
 Buffer = list[Terms]
@@ -145,6 +150,33 @@ class CollectiveCase:
             pieces = [one[span.start : span.stop] for one in inputs]
             total[span.start : span.stop] = sum_in_order(pieces, self.order(size, owner))
         return total
+
+
+def _random_all_reduce(random: Random, *, sums: bool) -> AllReduce:
+    """An all-reduce of up to 12 members, over links of one rate or of two."""
+    rates = [random.choice([10e6, 30e6, 70e6])] * 2
+    if random.random() < 0.5:
+        rates[1] = random.choice([10e6, 30e6, 70e6])
+    in_flight, chunk_bytes = random.choice([4, 16]), 2 ** random.randint(12, 20)
+    up, down = (
+        DirectionModel(
+            direction=Direction(
+                occupied_s=lambda nbytes, rate=rate: nbytes / rate,  # type: ignore[misc]
+                latency_s=random.choice([0.0, 0.001, 0.01]),
+            ),
+            in_flight=in_flight,
+            chunk_bytes=chunk_bytes,
+        )
+        for rate in rates
+    )
+    link = LinkModel(
+        up=up,
+        down=down,
+        direct=not sums and random.random() < 0.3,
+    )
+    return AllReduce(
+        members=random.randint(2, 12), length=random.randint(3_000, 3_000_000), link=link
+    )
 
 
 def _buffers(case: CollectiveCase, size: int, length: int) -> tuple[list[Buffer], list[Buffer]]:
@@ -265,6 +297,19 @@ class CollectiveConformance:
             stored = {name: left[name] for name in sums if drawn.random() < share}
             play(case.schedules(size, length, stored, chunk=chunk), fresh, random, stored)
             assert fresh[:size] == [expected] * size
+
+    def test_the_stated_cost_is_that_of_the_schedule(self, case: CollectiveCase) -> None:
+        """Requests and bytes are exact, memory is an upper bound, time is within COST_ERROR."""
+        if case.of(2).cost is None:
+            pytest.skip("it states no cost: it is taken from the schedule")
+        for seed in range(20):
+            one = _random_all_reduce(Random(seed), sums=case.of(2).server)
+            how = case.of(one.members)
+            stated, there = cost_of("", how, one), cost_by_schedule(how, one)
+            for what in ("puts", "gets", "bytes_up", "bytes_down"):
+                assert getattr(stated, what) == getattr(there, what), f"{what} of {one}"
+            assert stated.memory_bytes >= there.memory_bytes, f"memory of {one}"
+            assert stated.seconds == pytest.approx(there.seconds, rel=COST_ERROR), f"time of {one}"
 
     def test_ranks_outside_the_world_are_refused(self, case: CollectiveCase) -> None:
         for rank, size in ((-1, 2), (2, 2)):

@@ -29,6 +29,7 @@ from collections.abc import Set
 from functools import partial
 
 from dayfly.wire.collectives.base import Collective
+from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, split
 
 PART, SUM = "part", "sum"
@@ -39,6 +40,7 @@ def k_reduce(aggregators: int) -> Collective:
     return Collective(
         schedule=partial(reduce_at, aggregators=aggregators),
         sums=partial(sums_at, aggregators=aggregators),
+        cost=partial(reduce_cost, aggregators=aggregators),
     )
 
 
@@ -97,6 +99,49 @@ def reduce_at(
     return draft.schedule()
 
 
+def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
+    """Returns the cost with K aggregators: `k_reduce_s` with an uplink and a downlink of their own.
+
+    With u and v the time of a shard up and down: who is no aggregator has uploaded after K u, an
+    aggregator after (K-1) u. It has summed up (n-1) v later, uploads the sum in u, and reads K-1
+    others; who aggregates nothing reads K. The last aggregator may have to wait for the uploads of
+    the n-K others, u - K v. Where messages go from member to member, a sum leaves its owner n-1
+    times before the owner reads other sums.
+    """
+    n, k = one.members, aggregators or one.members
+    shard = one.nbytes / k
+    alike = k == n or (one.link.direct and k > 1)
+    u_s, v_s = one.up(shard, n).up_s, one.down(shard, k).down_s
+    return one.costs(
+        (
+            one.up(shard, n, k - (k > 1)),
+            one.down(shard, k, n - 1),
+            Phase(max(0.0, u_s - k * v_s) if 1 < k < n else 0.0),
+            Phase((n - 1) * shard * one.link.reduce_s_per_byte),
+            one.up(shard, k, everyone=True),
+            one.down(shard, n, k - alike),
+        ),
+        traffic(one, k, k),
+        min(one.held_bytes(shard), (n - 1) * shard),
+    )
+
+
+def traffic(one: AllReduce, parts: int, sums: int) -> tuple[Messages, Messages]:
+    """Returns the messages of a reduction: a contribution to each part, and the sums.
+
+    Args:
+        one: the all-reduce.
+        parts: parts of the buffer, of each of which all members but one put a contribution.
+        sums: messages with sums, each for everyone.
+    """
+    n, s = one.members, one.nbytes
+    read = sums * (n - 1)
+    return (
+        Messages(parts * (n - 1), parts * (n - 1), (n - 1) * s, (n - 1) * s),
+        Messages(sums, read, s, (n - 1) * s, everyone=True),
+    )
+
+
 def k_reduce_s(
     size_bytes: float, world_size: int, aggregators: int, bytes_per_s: float, latency_s: float
 ) -> float:
@@ -144,7 +189,7 @@ def all_reduce_s(size_bytes: float, world_size: int, bytes_per_s: float, latency
 #: n aggregators of n.
 scatter_reduce = reduce_at
 sums = sums_at
-SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums)
+SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums, cost=reduce_cost)
 
 
 def scatter_reduce_s(

@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dayfly.wire.collectives.base import Collective
+from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
+from dayfly.wire.collectives.k_reduce import traffic
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -176,7 +178,35 @@ def _sum(owner: int, c: int) -> Name:
     return Name(f"sum-{c}", owner)
 
 
-OVERLAPPED = Collective(schedule=overlapped, sums=sums, most_chunks=MOST_CHUNKS)
+def cost(one: AllReduce) -> Cost:
+    """Returns the cost: the link that is busy longer, a chunk, and two latencies.
+
+    See `overlapped_s`, which it is where uplink and downlink are alike. Where the uplink has more
+    to do than the downlink, it decides: all of it, and the last chunks of the others.
+    """
+    n = one.members
+    count, whole = one.chunks_of_splits(MOST_CHUNKS)
+    chunk = one.nbytes / (n * count)
+    up, down = one.up(chunk, n, n * count), one.down(chunk, n, 2 * (n - 1) * count)
+    up_q, down_q = up.up_s / (n * count), down.down_s / (2 * (n - 1) * count)
+    copies_s = (one.copies - 1) * count * up_q
+    add_s = (n - 1) * chunk * one.link.reduce_s_per_byte
+
+    def length_s(up_s: float, down_s: float, late_s: float) -> float:
+        hidden_s = (lag(count) - 1) * down_s / (2 * count)
+        by_down_s = up_q + down_s + max(0.0, up_q + late_s + add_s - hidden_s)
+        return late_s + max(by_down_s, up_s + copies_s + (n - 1) * down_q)
+
+    late_s = one.link.late_s
+    whole_s = length_s(
+        up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s, late_s
+    )
+    carried_s = length_s(up.up_s, down.down_s, 0.0)
+    phase = Phase(whole_s, up_s=up.up_s + copies_s, down_s=down.down_s, late_s=whole_s - carried_s)
+    return one.costs((phase,), traffic(one, whole, whole), one.held_bytes(chunk, waiting=n))
+
+
+OVERLAPPED = Collective(schedule=overlapped, sums=sums, cost=cost, most_chunks=MOST_CHUNKS)
 
 
 def bound_s(size_bytes: float, world_size: int, bytes_per_s: float) -> float:

@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.k_reduce import PART, SUM, sums_at
+from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
+from dayfly.wire.collectives.k_reduce import PART, SUM, sums_at, traffic
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, split
 
 
@@ -69,7 +70,35 @@ def pipelined(
     return draft.schedule()
 
 
-PIPELINED = Collective(schedule=pipelined, sums=sums_at)
+def cost(one: AllReduce) -> Cost:
+    """Returns the cost: n-1 steps of an upload and a download each, the sum up, and the sums down.
+
+    A step ends when both transfers are done; the first has no download, the last no upload. The
+    contributions come from the highest rank down and are added from the lowest up, so rank 0 holds
+    all of them.
+    """
+    n, part = one.members, one.nbytes / one.members
+    up, down = one.up(part, n), one.down(part, n)
+    steps_s = up.length_s + (n - 2) * max(up.length_s, down.length_s) + down.length_s
+    carried_s = up.up_s + (n - 2) * max(up.up_s, down.down_s) + down.down_s
+    return one.costs(
+        (
+            Phase(
+                steps_s,
+                up_s=(n - 1) * up.up_s,
+                down_s=(n - 1) * down.down_s,
+                late_s=steps_s - carried_s,
+            ),
+            Phase((n - 1) * part * one.link.reduce_s_per_byte),
+            one.up(part, n, everyone=True),
+            one.down(part, n, n - 1),
+        ),
+        traffic(one, n, n),
+        one.held_bytes(part, waiting=n),
+    )
+
+
+PIPELINED = Collective(schedule=pipelined, sums=sums_at, cost=cost)
 
 
 def pipelined_s(size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float) -> float:

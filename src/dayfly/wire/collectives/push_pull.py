@@ -17,11 +17,25 @@ carries n s each way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
+from dataclasses import replace
 
 from dayfly.wire.collectives.base import Collective, no_sums
+from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
 from dayfly.wire.keys import SERVER
-from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, chunks
+from dayfly.wire.schedule import (
+    Draft,
+    Kind,
+    Name,
+    Op,
+    Schedule,
+    Span,
+    alone,
+    check_rank,
+    chunks,
+    width,
+)
 
 
 def push_pull(
@@ -58,7 +72,35 @@ def serve(world_size: int, length: int, *, chunk: int = 1) -> Schedule:
     return draft.schedule()
 
 
-PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, server=True)
+def cost(one: AllReduce) -> Cost:
+    """Returns the cost: `push_pull_s`, where the server's link is the store's, if that is limited.
+
+    A member's own link does not share that. Large messages share it in pieces with those that are
+    in flight beside them, so the first is through when all of these are.
+    """
+    n, link = one.members, one.link
+    count = len(chunks(Span(0, one.length), one.chunk))
+    chunk = one.nbytes / count
+    up, down = (replace(line, store_bytes_per_s=math.inf) for line in (link.up, link.down))
+    row_s = max(line.row_s(chunk, count) for line in (up, down))
+    busy_s = count * max(line.occupied_s(chunk) for line in (up, down))
+    first = chunk
+    if busy_s > count * link.up.direction.piece_s:
+        first *= min(count, width(link.up.in_flight, link.up.chunk_bytes, round(chunk)))
+    server = link.up.store_bytes_per_s / one.groups
+
+    def length_s(line_s: float, late_s: float) -> float:
+        rate = one.nbytes / line_s if line_s else math.inf
+        return push_pull_s(one.nbytes, n, first, rate, late_s / 2, server)
+
+    whole_s, carried_s = length_s(row_s, link.late_s), length_s(busy_s, 0.0)
+    messages = Messages(n * count, n * count, n * one.nbytes, n * one.nbytes)
+    return one.costs(
+        (Phase(whole_s, up_s=busy_s, down_s=busy_s, late_s=whole_s - carried_s),), (messages,)
+    )
+
+
+PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, cost=cost, server=True)
 
 
 def push_pull_s(

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dayfly.wire.collectives.base import Collective, no_sums
+from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -83,7 +84,28 @@ def ring(
     return draft.schedule()
 
 
-RING = Collective(schedule=ring, sums=no_sums)
+def cost(one: AllReduce) -> Cost:
+    """Returns the cost: `chunked_ring_s` over the slower of both directions."""
+    n = one.members
+    count, whole = one.chunks_of_splits()
+    chunk = one.nbytes / (n * count)
+    hops = 2 * (n - 1) * count
+    up, down = one.up(chunk, n, hops), one.down(chunk, n, hops)
+    busy_s = max(up.up_s, down.down_s)
+    row_s = max(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
+    long_s = chunked_ring_s(one.nbytes, n, chunk, hops * chunk / row_s, one.link.late_s / 2)
+    short_s = chunked_ring_s(one.nbytes, n, chunk, hops * chunk / busy_s, 0.0)
+    add_s = (n - 1) / n * one.nbytes * one.link.reduce_s_per_byte
+    moved = 2 * (n - 1) * one.nbytes
+    requests = 2 * (n - 1) * whole
+    return one.costs(
+        (Phase(long_s + add_s, up_s=busy_s, down_s=busy_s, late_s=long_s - short_s),),
+        (Messages(requests, requests, moved, moved),),
+        one.held_bytes(chunk),
+    )
+
+
+RING = Collective(schedule=ring, sums=no_sums, cost=cost)
 
 
 def ring_requests(world_size: int, count: int) -> tuple[int, int]:

@@ -1,0 +1,306 @@
+"""What an all-reduce costs: the terms in which each algorithm states it, beside its schedule.
+
+    LinkModel    a member's link to the channel: how long a message occupies it, latency, chunk
+    AllReduce    what is asked: so many members, a buffer of so many elements, over such links
+    Cost         the answer: phases in time; requests, bytes, CPU time and memory
+
+    phases of scatter-reduce   |begin|up (n-1)/n s|down (n-1)/n s|add|up s/n|down (n-1)/n s|
+
+An algorithm is a function `cost(one: AllReduce) -> Cost` (`Collective.cost`). It states its phases,
+its messages and its memory. `AllReduce.costs` makes requests, bytes and CPU time from the messages,
+as they depend on the channel alone. The conformance suite holds the cost to the schedule.
+
+n: members; s: bytes of the buffer; w: bytes a second of a link; t_lat: its latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dayfly.wire.channels.kind import MessageCost, one_request
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.schedule import MOST_CHUNKS, Span, chunks, width
+from dayfly.wire.streams import Direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectionModel:
+    """One direction of a member's link.
+
+    Args:
+        direction: how long a message occupies it, its latency, and the CPU time that it takes.
+        part: share of the rate that is left where many functions run.
+        store_bytes_per_s: rate of the store for all members together; infinite: not limited.
+        speed: CPU seconds a second of the member.
+        in_flight, chunk_bytes: messages at once, and the smallest that is worth its request; see
+            `schedule.width`.
+    """
+
+    direction: Direction
+    part: float = 1.0
+    store_bytes_per_s: float = math.inf
+    speed: float = 1.0
+    in_flight: int = 1
+    chunk_bytes: int = 1
+
+    @property
+    def latency_s(self) -> float:
+        """Latency of a message, in seconds."""
+        return self.direction.latency_s
+
+    def occupied_s(self, nbytes: float, at_once: float = 1.0) -> float:
+        """Returns how long a message occupies the link: by its bytes, or by its CPU time.
+
+        Args:
+            nbytes: payload of the message; none for 0.
+            at_once: members that transfer at the same time.
+        """
+        if not nbytes:
+            return 0.0
+        way, whole = self.direction, HEADER_BYTES + nbytes
+        carried_s = max(way.occupied_s(whole) / self.part, whole * at_once / self.store_bytes_per_s)
+        return max(carried_s, (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed)
+
+    def row_s(self, nbytes: float, count: int, at_once: float = 1.0) -> float:
+        """Returns the time from the start of a row of messages until the last has been carried.
+
+        A message is in flight until its latency has passed, and w of them at most: message i
+        starts a time c after the one before it, and c + t_lat after message i - w.
+
+        Args:
+            nbytes: payload of each message, carried in c seconds.
+            count: messages.
+            at_once: members that transfer at the same time.
+        """
+        if not count:
+            return 0.0
+        each_s = self.occupied_s(nbytes, at_once)
+        wide = width(self.in_flight, self.chunk_bytes, round(nbytes))
+        if self.latency_s <= (wide - 1) * each_s:
+            return count * each_s
+        full, rest = divmod(count - 1, wide)
+        return full * (each_s + self.latency_s) + (rest + 1) * each_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkModel:
+    """A member's link, the same for all members.
+
+    Args:
+        up, down: its directions.
+        direct: messages go from member to member, so one for everyone leaves its sender once a
+            reader.
+        zero_copy: contributions are added where the channel keeps them, so they take no memory.
+        begin_s: time before the first message.
+        reduce_s_per_byte: time to add a contribution that nothing hides.
+        reduce_cpu_s_per_byte: CPU time to add a contribution.
+        message: requests of a message of so many bytes, as the channel states them.
+    """
+
+    up: DirectionModel
+    down: DirectionModel
+    direct: bool = False
+    zero_copy: bool = False
+    begin_s: float = 0.0
+    reduce_s_per_byte: float = 0.0
+    reduce_cpu_s_per_byte: float = 0.0
+    message: Callable[[int], MessageCost] = one_request
+
+    @property
+    def late_s(self) -> float:
+        """Latency of a message up and down again."""
+        return self.up.latency_s + self.down.latency_s
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a collective.
+
+    Args:
+        length_s: how long it lasts.
+        up_s, down_s: how much of it the links are busy.
+        late_s: how much of it is latency, in which the links may carry messages of others.
+    """
+
+    length_s: float
+    up_s: float = 0.0
+    down_s: float = 0.0
+    late_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages of about one size, of all members together.
+
+    Args:
+        puts, gets: how many members put, and get.
+        bytes_up, bytes_down: their payload, of a message for everyone up once.
+        everyone: each is for all members.
+    """
+
+    puts: int
+    gets: int
+    bytes_up: int
+    bytes_down: int
+    everyone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an all-reduce takes.
+
+    Args:
+        phases: from the moment at which every member has its contribution.
+        puts, gets: requests of all members.
+        bytes_up, bytes_down: of all members, headers included.
+        cpu_s: CPU time of all members, for messages and sums.
+        memory_bytes: most that a member holds of contributions beside its buffer.
+    """
+
+    phases: tuple[Phase, ...] = ()
+    puts: int = 0
+    gets: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    cpu_s: float = 0.0
+    memory_bytes: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """From the moment at which every member has its contribution, until all have the sum."""
+        return sum(phase.length_s for phase in self.phases)
+
+    @property
+    def carried_s(self) -> float:
+        """The same without latencies: until the links are free for another one."""
+        return sum(phase.length_s - phase.late_s for phase in self.phases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllReduce:
+    """An all-reduce whose cost is asked.
+
+    Args:
+        members: ranks that sum, n.
+        length: elements of the buffer.
+        link: of each member.
+        itemsize: bytes of an element in the buffer.
+        travelling_bytes: all elements on their way; None: as they are in the buffer.
+        groups: groups of members that sum at once, over one store.
+    """
+
+    members: int
+    length: int
+    link: LinkModel
+    itemsize: int = 4
+    travelling_bytes: int | None = None
+    groups: int = 1
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the whole buffer on their way, s."""
+        whole = self.travelling_bytes
+        return self.length * self.itemsize if whole is None else whole
+
+    @cached_property
+    def chunk(self) -> int:
+        """Elements that are worth a message."""
+        return max(1, self.link.up.chunk_bytes // self.itemsize)
+
+    def travelling(self, elements: int) -> int:
+        """Returns the bytes that travel for so many elements."""
+        return round(self.nbytes * elements / self.length) if self.length else 0
+
+    @property
+    def copies(self) -> int:
+        """How often a message for everyone leaves its sender."""
+        return self.members - 1 if self.link.direct else 1
+
+    def chunks_of_splits(self, most: int = MOST_CHUNKS) -> tuple[int, int]:
+        """Returns the chunks of the largest split, and of all: the buffer has a split a member."""
+        least, larger = divmod(self.length, self.members)
+        of_larger = len(chunks(Span(0, least + 1), self.chunk, most))
+        of_least = len(chunks(Span(0, least), self.chunk, most))
+        whole = larger * of_larger + (self.members - larger) * of_least
+        return (of_larger if larger else of_least), whole
+
+    def up(self, nbytes: float, senders: int, count: int = 1, *, everyone: bool = False) -> Phase:
+        """Returns the phase in which members put a row of messages.
+
+        Args:
+            nbytes: payload of a message.
+            senders: members of a group that put at the same time.
+            count: messages of each of them.
+            everyone: each is for all members.
+        """
+        copies_s = 0.0
+        if everyone:
+            copies_s = (self.copies - 1) * count * self.link.up.occupied_s(nbytes)
+        row = self._phase(self.link.up, nbytes, senders, count)
+        return Phase(row.length_s + copies_s, up_s=row.up_s + copies_s, late_s=row.late_s)
+
+    def down(self, nbytes: float, readers: int, count: int = 1) -> Phase:
+        """Returns the phase in which members get a row of messages; arguments as of `up`."""
+        row = self._phase(self.link.down, nbytes, readers, count)
+        return Phase(row.length_s, down_s=row.up_s, late_s=row.late_s)
+
+    def _phase(self, line: DirectionModel, nbytes: float, members: int, count: int) -> Phase:
+        at_once = members * self.groups
+        length_s = line.row_s(nbytes, count, at_once) + line.latency_s
+        busy_s = count * line.occupied_s(nbytes, at_once)
+        return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
+
+    def held_bytes(self, message_bytes: float, waiting: int = 1) -> float:
+        """Returns the memory of contributions of so many bytes each.
+
+        Args:
+            message_bytes: of a contribution.
+            waiting: contributions that wait for earlier ones, or the sum so far; those in flight
+                come on top.
+        """
+        if self.link.zero_copy:
+            return 0.0
+        down = self.link.down
+        wide = width(down.in_flight, down.chunk_bytes, round(message_bytes))
+        return message_bytes * (waiting + wide)
+
+    def costs(
+        self, phases: Sequence[Phase], messages: Sequence[Messages], memory_bytes: float = 0.0
+    ) -> Cost:
+        """Returns the cost of these phases and messages.
+
+        Args:
+            phases: one after another.
+            messages: by size.
+            memory_bytes: as `Cost` has it.
+        """
+        begin_s = self.link.begin_s
+        puts = gets = up = down = 0
+        cpu_s = self.members * begin_s * self.link.up.speed
+        for some in messages:
+            copies = self.copies if some.everyone else 1
+            sent = self.link.message(some.bytes_up // max(1, some.puts))
+            read = self.link.message(some.bytes_down // max(1, some.gets))
+            # To all ranks a message for everyone is one put; to those of a group, one a reader.
+            puts += some.puts * sent.puts * (copies if self.groups > 1 else 1)
+            gets += some.gets * read.gets
+            up += copies * (some.bytes_up + some.puts * HEADER_BYTES)
+            down += some.bytes_down + some.gets * HEADER_BYTES
+            for way, count, nbytes in (
+                (self.link.up.direction, copies * some.puts, copies * some.bytes_up),
+                (self.link.down.direction, some.gets, some.bytes_down),
+            ):
+                cpu_s += way.cpu_s * count + way.cpu_s_per_byte * nbytes
+        adding = self.link.reduce_cpu_s_per_byte * (self.members - 1) * self.nbytes
+        return Cost(
+            phases=(*((Phase(begin_s, late_s=begin_s),) if begin_s else ()), *phases),
+            puts=puts,
+            gets=gets,
+            bytes_up=up,
+            bytes_down=down,
+            cpu_s=cpu_s + adding,
+            memory_bytes=min(memory_bytes, float((self.members - 1) * self.nbytes)),
+        )

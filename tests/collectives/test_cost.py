@@ -1,0 +1,89 @@
+"""Stated costs: exact lengths of equal links, a store that is shared, and those that state none.
+
+`CollectiveConformance` holds each to its schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dayfly.errors import RequestError
+from dayfly.planning.ranks import left_of_bandwidth
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
+from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.streams import Direction
+
+UP, DOWN, LATENCY_S = 40e6, 70e6, 0.02
+
+
+def line(bytes_per_s: float, store: float = math.inf, chunk_bytes: int = 1) -> DirectionModel:
+    """Without headers, and with as many messages in flight as one likes."""
+    way = Direction(
+        occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) / bytes_per_s, latency_s=LATENCY_S
+    )
+    return DirectionModel(
+        direction=way, in_flight=10**9, store_bytes_per_s=store, chunk_bytes=chunk_bytes
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+@pytest.mark.parametrize(
+    ("name", "aggregators", "exact"),
+    [
+        ("scatter-reduce", None, True),
+        ("all-reduce", None, True),
+        ("k-reduce", 2, True),
+        ("pipelined", None, True),
+        ("overlapped", None, False),
+        ("ring", None, False),
+    ],
+)
+@pytest.mark.parametrize("rates", [(UP, UP), (UP, DOWN), (DOWN, UP)])
+def test_lengths_are_those_of_virtual_time(
+    name: str, aggregators: int | None, exact: bool, n: int, rates: tuple[float, float]
+) -> None:
+    length = 2**16 * n * 24
+    up, down = (line(rate, chunk_bytes=4 * (length // n // 16)) for rate in rates)
+    link = LinkModel(up=up, down=down)
+    one, how = AllReduce(members=n, length=length, link=link), collective(name, aggregators, n)
+    # Overlapped and ring are written down for equal rates: a sum that is late is left out.
+    off = 0.001 if exact or rates[0] == rates[1] else 0.15
+    there_s = cost_by_schedule(how, one).seconds
+    assert cost_of(name, how, one).seconds == pytest.approx(there_s, rel=off)
+
+
+def test_a_store_that_is_shared_is_as_slow_as_the_bytes_of_all() -> None:
+    slow, length = 100e6, 25_000_000
+    link = LinkModel(up=line(70e6, slow), down=line(70e6, slow))
+    one = AllReduce(members=50, length=length, link=link, groups=2)
+    # n s up, 2 (n - 1) s down, of two groups, and 49 / 50 of what is uploaded is not one's own.
+    carried_s = 2 * (50 + 2 * 49) * 4 * length / slow
+    whole_s = cost_of("", collective("scatter-reduce", None, 50), one).seconds
+    assert whole_s == pytest.approx(carried_s + 4 * LATENCY_S, rel=0.01)
+
+
+def test_bandwidth_declines_between_the_points_that_are_given() -> None:
+    decline = ((8.0, 1.0), (16.0, 0.6), (64.0, 0.2))
+    found = [left_of_bandwidth(decline, n) for n in (1, 8, 12, 16, 40, 64, 1000)]
+    assert found == pytest.approx([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
+    assert left_of_bandwidth((), 1000) == 1.0
+
+
+def test_without_a_stated_cost_the_schedule_says_it_of_few_members() -> None:
+    stated = collective("scatter-reduce", None, 4)
+    silent = replace(stated, cost=None)
+    link = LinkModel(up=line(UP), down=line(UP))
+    few = AllReduce(members=4, length=4000, link=link)
+    known, found = (cost_of("mine", how, few) for how in (stated, silent))
+    assert found.seconds == pytest.approx(known.seconds)
+    assert found.carried_s == pytest.approx(known.carried_s)
+    assert (found.puts, found.gets, found.bytes_up) == (known.puts, known.gets, known.bytes_up)
+    assert 0 < found.memory_bytes <= known.memory_bytes
+    many = AllReduce(members=65, length=4000, link=link)
+    with pytest.raises(RequestError, match="--collective mine: it states no cost, and 65 workers"):
+        cost_of("mine", silent, many)
