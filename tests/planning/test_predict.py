@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
+from dayfly.planning.conditions import Conditions
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
@@ -361,3 +362,12 @@ def test_a_breakdown_adds_up(
     most = -(-batch // workers)
     assert found.step_s >= most * PASS_S - 2 * period - 1e-9
     assert found.run_s > found.epoch_s > found.step_s
+
+
+def test_what_speaks_against_the_functions_figures_is_said() -> None:
+    """Of the functions that are used, and of no others."""
+    loud = Conditions(doubts=("the host of this machine took 33% of the CPU time",))
+    sizes = size(1, 512), size(1, 1024, conditions=loud)
+    known = profile([ONE], *sizes)
+    assert predicted(known, memory_mib=(1024,)).warnings == loud.doubts
+    assert predicted(known, memory_mib=(512,)).warnings == ()

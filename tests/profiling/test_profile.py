@@ -87,6 +87,9 @@ def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     assert size.crowd_cores == 0.5 * beside
     assert (size.crowd.count > 0, size.crowd.value >= 1) == (beside > 0, True)
     assert size.step_s.count >= 3
+    # Quickly, nothing is measured again; the tests beside this one are said.
+    assert size.conditions is not None
+    assert (size.conditions.attempts, len(size.conditions.pace_s)) == (1, 3)
 
 
 @pytest.mark.parametrize(

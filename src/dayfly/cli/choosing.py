@@ -242,6 +242,8 @@ def print_choice(choice: Choice) -> None:
         for line in drawn(option):
             console.print(Text(f"{'':<12}{line}"), soft_wrap=True)
     _say(console, "certainty", certainty(choice))
+    for warning in option.prediction.warnings:
+        _say(console, "warning", warning)
     for note in choice.notes:
         _say(console, "note", note)
 

@@ -169,6 +169,8 @@ def _print_one(plan: Plan, store: str | None) -> None:
     }
     for name, value in rows.items():
         print(f"{name:<17}{value}")
+    for warning in said.warnings:
+        print(f"{'warning':<17}{warning}")
 
 
 def _functions(plan: Plan) -> str:
@@ -225,6 +227,9 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
             "no" if _misfits(said, limits) else "yes",
         )
     Console().print(table)
+    said_of_all = [plan.prediction.warnings for plan in rows if plan.prediction is not None]
+    for warning in dict.fromkeys(one for said in said_of_all for one in said):
+        print(f"warning: {warning}")
 
 
 def _ms(seconds: float) -> str:

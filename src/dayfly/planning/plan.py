@@ -51,6 +51,7 @@ class Prediction:
         breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
             sync, overhead. They add up to `step_s`.
         invocations: of the run, hand-overs included.
+        warnings: what speaks against the profile's figures of these functions, a sentence each.
     """
 
     step_s: float
@@ -67,6 +68,7 @@ class Prediction:
     run_volume: Volume
     breakdown: Mapping[str, float]
     invocations: int
+    warnings: tuple[str, ...] = ()
 
 
 VERSION = 1

@@ -323,4 +323,12 @@ def predict(
         run_volume=lives.volume,
         breakdown=epoch.breakdown,
         invocations=len(used),
+        warnings=warnings_of(profile, c),
     )
+
+
+def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:
+    """What speaks against the figures of the functions of a configuration."""
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    said = [one for size in sizes if size.conditions for one in size.conditions.doubts]
+    return tuple(dict.fromkeys(said))

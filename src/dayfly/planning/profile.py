@@ -32,6 +32,7 @@ from typing import Annotated, Any, Self
 from dayfly import dataclass_json, json_files
 from dayfly.dataclass_json import ABOVE_0, Bound, Count, Positive, Range, Real
 from dayfly.errors import RequestError
+from dayfly.planning.conditions import Conditions
 from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import ServingThread
 
@@ -197,7 +198,8 @@ class SizeProfile:
     step to the end, writing the last checkpoint. Both are of one worker, with the whole model.
     base_mib: memory of a worker before it has a model. rates: to which its way to the store is
     limited, if it is; what `up` and `down` were measured over. passes: what was measured, with its
-    spread; none in a profile that was not measured.
+    spread; none in a profile that was not measured. conditions: of the machine meanwhile; None:
+    nobody watched it.
     """
 
     memory_mib: Count | None
@@ -223,6 +225,7 @@ class SizeProfile:
     base_mib: Figure
     rates: Rates | None = None
     passes: tuple[Pass, ...] = ()
+    conditions: Conditions | None = None
 
     @property
     def speed(self) -> float:

@@ -264,6 +264,7 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
         "usd_by_kind": dict(option.prediction.by_kind),
         "memory_mib": list(option.prediction.memory_mib),
         "invocations": option.prediction.invocations,
+        "warnings": list(option.prediction.warnings),
         "by": option.by,
         "limits": list(point.limits),
         "marks": list(choice.marks(point)),

@@ -192,6 +192,16 @@ def pass_jitter(measured: Measured) -> float:
     return apart / _APART / middle if middle else 0.0
 
 
+def pass_spread(measured: Measured) -> float:
+    """Distance of the quartiles of passes over their median, of the most samples; 0: there are too
+    few to tell."""
+    plain = measured.life["parts"][f"plain {measured.samples[0]}"]
+    if len(plain) < _MANY:
+        return 0.0
+    passes = Figure.of([forward + backward for forward, backward, _ in plain])
+    return (passes.high - passes.low) / passes.value if passes.value else 0.0
+
+
 def store_of(served: Sequence[tuple[int, float]]) -> ServingThread | None:
     """What messages take of their store's thread, by sizes and CPU seconds of some; None: of none.
 

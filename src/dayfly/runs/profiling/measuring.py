@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
-from dayfly.runs.profiling.figures import size_profile, step_points, store_of
+from dayfly.runs.profiling.again import MOST_ATTEMPTS, measured_again
+from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
+from dayfly.runs.profiling.watch import MachineWatch
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
 from dayfly.runs.signals import StopSignals
@@ -95,19 +98,28 @@ def profile(
     ):
         bench = _Bench(job, each[0], workplace, name, code, quick=quick)
         found: list[SizeProfile] = []
-        facts: Mapping[str, Any] = {}
+        measures: list[Callable[[], SizeProfile]] = []
         failed: list[str] = []
         for one in each:
             told(f"functions of {memory_label(one.memory_mib)}")
+            measure = partial(bench.measure, one, told, note)
             try:
-                facts, size = bench.measure(one, told, note)
-                found.append(size)
+                found.append(measure())
+                measures.append(measure)
             except TooSmall as error:
                 failed.append(str(error))
                 if len(each) > 1:
                     note(f"{error}: left out")
         if not found:
             raise RequestError(f"{failed[-1]}: give more --memory, or a smaller batch")
+        found = measured_again(
+            found,
+            measures,
+            cores=os.cpu_count() or 1,
+            most=1 if quick else MOST_ATTEMPTS,
+            note=note,
+        )
+    facts = bench.facts
     layers = tuple(
         LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
     )
@@ -141,7 +153,7 @@ def profile(
 
 
 class _Bench:
-    """A job, ready to be measured at a workplace."""
+    """A job, ready to be measured at a workplace. facts: what is known of it since."""
 
     def __init__(
         self,
@@ -163,6 +175,7 @@ class _Bench:
         prepared = prepare(job, settings)
         self._parts: tuple[Part, ...] = ()
         self.served: list[tuple[int, float]] = []
+        self.facts: Mapping[str, Any] = {}
         if prepared.arrays is not None:
             self._parts = place(prepared.arrays, store, job.seed)
         self._samples = self._parts[0].samples if self._parts else prepared.training_samples
@@ -172,8 +185,8 @@ class _Bench:
 
     def measure(
         self, settings: Settings, told: Callable[[str], None], note: Callable[[str], None]
-    ) -> tuple[Mapping[str, Any], SizeProfile]:
-        """What is known of the job, and of functions of this size. Raises TooSmall."""
+    ) -> SizeProfile:
+        """Functions of this size. Raises TooSmall."""
         resources = resources_of(settings)
         # Neither is of a step: both are added where they count.
         spec = replace(resources.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
@@ -188,11 +201,14 @@ class _Bench:
         for said in self._workplace.platform.check([spec] * 2):
             note(said)
         resources = FunctionResources(spec, resources.rates)
+        watch = MachineWatch()
         with self._channel(settings, senders=1) as channel:
             told(f"{size}: starting functions")
             idle = self._idle(spec, channel)
             told(f"{size}: layers and steps")
-            ended, facts, samples = self._live(settings, resources, channel, note)
+            ended, self.facts, samples = self._live(settings, resources, channel, note)
+        facts = self.facts
+        watch.before_messages()
         told(f"{size}: messages")
         lead, follow = self._exchange(settings, resources, samples)
         period_us, quota_us = (0, 0) if spec.cpu_cores is None else cpu_quota_us(spec.cpu_cores)
@@ -219,7 +235,12 @@ class _Bench:
             neighbours=self._neighbours(settings, spec),
             in_flight=in_flight(kind, limited=resources.rates is not None),
         )
-        return facts, replace(size_profile(measured), rates=resources.rates)
+        here = self._workplace.platform.on_this_machine
+        return replace(
+            size_profile(measured),
+            rates=resources.rates,
+            conditions=watch.conditions(pass_spread(measured)) if here else None,
+        )
 
     def _idle(self, spec: FunctionSpec, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
