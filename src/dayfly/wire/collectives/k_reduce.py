@@ -109,7 +109,7 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     times before the owner reads other sums.
     """
     n, k = one.members, aggregators or one.members
-    shard = one.nbytes / k
+    shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
     alike = k == n or (one.link.direct and k > 1)
     u_s, v_s = one.up(shard, n).up_s, one.down(shard, k).down_s
     return one.costs(
@@ -122,7 +122,7 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
             one.down(shard, n, k - alike),
         ),
         traffic(one, k, k),
-        min(one.held_bytes(shard), (n - 1) * shard),
+        min(one.held_bytes(largest), (n - 1) * largest),
     )
 
 
