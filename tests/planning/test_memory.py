@@ -115,7 +115,8 @@ def test_contributions_lie_beside_the_buffer_where_the_channel_does_not_lend_the
     whole = held(of=far, workers=4, collective="all-reduce").wire
     shared = held(of=far, workers=4, collective="scatter-reduce").wire
     cut = held(of=far, workers=4, collective="overlapped").wire
-    assert whole == 4 * shared > 4 * cut > 0
+    assert whole == pytest.approx(4 * shared, rel=1e-5)
+    assert shared > cut > 0
 
 
 def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
@@ -128,9 +129,9 @@ def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
 def test_a_buffer_counts_by_its_own_size_and_no_more_than_the_others_contributions() -> None:
     # Two buckets, of which the first goes out by itself: 4 MiB, and the 3 MiB of the others.
     has = held(of=profile(LAYERS, channel=FAR), workers=2, collective="scatter-reduce")
-    assert has.wire == has.gradients / 2
+    assert has.wire == pytest.approx(has.gradients / 2)
     three = held(of=profile(LAYERS, channel=FAR), workers=3, collective="scatter-reduce")
-    assert three.wire == pytest.approx(three.gradients * 2 / 3)
+    assert three.wire == pytest.approx(three.gradients * 2 / 3, rel=1e-5)
 
 
 def seen(*points: tuple[int, float | None]) -> Profile:

@@ -132,8 +132,8 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
-    """Messages of about one size, of all members together.
+class MessageCount:
+    """MessageCount of about one size, of all members together.
 
     Args:
         puts, gets: how many members put, and get.
@@ -268,7 +268,7 @@ class AllReduce:
         return message_bytes * (waiting + wide)
 
     def costs(
-        self, phases: Sequence[Phase], messages: Sequence[Messages], memory_bytes: float = 0.0
+        self, phases: Sequence[Phase], messages: Sequence[MessageCount], memory_bytes: float = 0.0
     ) -> Cost:
         """Returns the cost of these phases and messages.
 

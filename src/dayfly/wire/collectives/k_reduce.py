@@ -29,7 +29,7 @@ from collections.abc import Set
 from functools import partial
 
 from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, split
 
 PART, SUM = "part", "sum"
@@ -126,7 +126,7 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     )
 
 
-def traffic(one: AllReduce, parts: int, sums: int) -> tuple[Messages, Messages]:
+def traffic(one: AllReduce, parts: int, sums: int) -> tuple[MessageCount, MessageCount]:
     """Returns the messages of a reduction: a contribution to each part, and the sums.
 
     Args:
@@ -137,8 +137,8 @@ def traffic(one: AllReduce, parts: int, sums: int) -> tuple[Messages, Messages]:
     n, s = one.members, one.nbytes
     read = sums * (n - 1)
     return (
-        Messages(parts * (n - 1), parts * (n - 1), (n - 1) * s, (n - 1) * s),
-        Messages(sums, read, s, (n - 1) * s, everyone=True),
+        MessageCount(parts * (n - 1), parts * (n - 1), (n - 1) * s, (n - 1) * s),
+        MessageCount(sums, read, s, (n - 1) * s, everyone=True),
     )
 
 

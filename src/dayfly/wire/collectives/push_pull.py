@@ -22,7 +22,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from dayfly.wire.collectives.base import Collective, no_sums
-from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.keys import SERVER
 from dayfly.wire.schedule import (
     Draft,
@@ -94,7 +94,7 @@ def cost(one: AllReduce) -> Cost:
         return push_pull_s(one.nbytes, n, first, rate, late_s / 2, server)
 
     whole_s, carried_s = length_s(row_s, link.late_s), length_s(busy_s, 0.0)
-    messages = Messages(n * count, n * count, n * one.nbytes, n * one.nbytes)
+    messages = MessageCount(n * count, n * count, n * one.nbytes, n * one.nbytes)
     return one.costs(
         (Phase(whole_s, up_s=busy_s, down_s=busy_s, late_s=whole_s - carried_s),), (messages,)
     )

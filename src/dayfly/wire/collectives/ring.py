@@ -1,6 +1,6 @@
 """Reduce-scatter, then all-gather, around the ring (Hydrozoa section 3.4; for direct channels).
 
-n ranks cut the buffer into n splits, modulo n. Messages go from a rank to the next one only.
+n ranks cut the buffer into n splits, modulo n. MessageCount go from a rank to the next one only.
 
     round t of 0 to n-2    rank r sends `part` of split r-1-t to r+1; what comes from r-1 is split
                            r-2-t, to which it adds its own
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dayfly.wire.collectives.base import Collective, no_sums
-from dayfly.wire.collectives.cost import AllReduce, Cost, Messages, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -100,7 +100,7 @@ def cost(one: AllReduce) -> Cost:
     requests = 2 * (n - 1) * whole
     return one.costs(
         (Phase(long_s + add_s, up_s=busy_s, down_s=busy_s, late_s=long_s - short_s),),
-        (Messages(requests, requests, moved, moved),),
+        (MessageCount(requests, requests, moved, moved),),
         one.held_bytes(chunk),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, Messages, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import EVERYONE, SERVER
 from dayfly.wire.schedule import CompiledSchedule, Kind, Schedule, width
@@ -104,7 +104,7 @@ def _direction(line: DirectionModel, one: AllReduce, latency: bool) -> Direction
     )
 
 
-def _messages(one: AllReduce, schedules: Sequence[Schedule]) -> list[Messages]:
+def _messages(one: AllReduce, schedules: Sequence[Schedule]) -> list[MessageCount]:
     """All that members put and get, by number of readers."""
     found = []
     for everyone in (False, True):
@@ -119,7 +119,7 @@ def _messages(one: AllReduce, schedules: Sequence[Schedule]) -> list[Messages]:
             gets = [one.travelling(len(op.span)) for op in ops if op.kind is not Kind.PUT]
             theirs = any(op.name is not None and op.name.source == SERVER for op in ops)
             found.append(
-                Messages(len(puts), len(gets), sum(puts), sum(gets), everyone and not theirs)
+                MessageCount(len(puts), len(gets), sum(puts), sum(gets), everyone and not theirs)
             )
     return found
 
