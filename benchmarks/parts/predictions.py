@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
 from dayfly.wire.channels.kind import Abilities
-from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective, most_chunks
-from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
-from dayfly.wire.collectives.overlapped import bound_s, overlapped_s
-from dayfly.wire.collectives.pipelined import pipelined_s
-from dayfly.wire.collectives.push_pull import push_pull_s, serve
-from dayfly.wire.collectives.ring import chunked_ring_s
-from dayfly.wire.schedule import MOST_CHUNKS, Kind, Schedule
+from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective
+from dayfly.wire.collectives.cost import AllReduce as Asked
+from dayfly.wire.collectives.cost import DirectionModel, LinkModel
+from dayfly.wire.collectives.overlapped import bound_s
+from dayfly.wire.collectives.push_pull import serve
+from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.schedule import Kind, Schedule
+from dayfly.wire.streams import Direction
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 #: Element size of the buffers that are summed: float32.
@@ -63,26 +63,18 @@ class AllReduce:
         return finish_s(simulate(schedules, links, itemsize=ITEM_BYTES))
 
     @property
-    def formula_s(self) -> float | None:
-        """Seconds by the closed form that stands beside the algorithm: its paper's, or ours.
-
-        Over direct channels the ring's alone; the others are for a store, which a message for
-        everyone enters once.
-        """
-        if self.abilities.direct and self.name != "ring":
-            return None
-        return CLOSED_FORMS[self.name](self)
-
-    @property
-    def chunk_bytes(self) -> float:
-        """Of a chunk of a split, in algorithms that cut splits into chunks."""
-        return self.size_bytes / self.world_size / self.chunks
-
-    @property
-    def chunks(self) -> int:
-        """Of a split."""
-        split = self._length // self.world_size
-        return max(1, min(most_chunks(self.name), split // self._chunk))
+    def formula_s(self) -> float:
+        """Seconds by the closed form that the algorithm states."""
+        line = DirectionModel(
+            direction=Direction(
+                occupied_s=lambda nbytes: nbytes / self.bytes_per_s, latency_s=self.latency_s
+            ),
+            in_flight=self.abilities.in_flight,
+            chunk_bytes=self.abilities.chunk_bytes,
+        )
+        link = LinkModel(up=line, down=line, direct=self.abilities.direct)
+        asked = Asked(members=self.world_size, length=self._length, link=link)
+        return cost_of(self.name, algorithm(self.name, self.world_size), asked).seconds
 
     def schedules(self) -> list[Schedule]:
         """Every rank's, as an engine makes them."""
@@ -122,34 +114,6 @@ def aggregators(world_size: int) -> int:
 def algorithm(name: str, world_size: int) -> Collective:
     """By its name."""
     return collective(name, aggregators(world_size) if name == K_REDUCE else None, world_size)
-
-
-def _plain(form: Callable[[float, int, float, float], float]) -> Callable[[AllReduce], float]:
-    """A closed form of (s, n, w, latency_s)."""
-    return lambda one: form(one.size_bytes, one.world_size, one.bytes_per_s, one.latency_s)
-
-
-#: Seconds by formula.
-CLOSED_FORMS: dict[str, Callable[[AllReduce], float]] = {
-    "all-reduce": _plain(all_reduce_s),
-    "scatter-reduce": _plain(scatter_reduce_s),
-    "pipelined": _plain(pipelined_s),
-    "k-reduce": _plain(lambda s, n, w, latency_s: k_reduce_s(s, n, aggregators(n), w, latency_s)),
-    "ring": lambda one: chunked_ring_s(
-        one.size_bytes, one.world_size, one.chunk_bytes, one.bytes_per_s, one.latency_s
-    ),
-    "push-pull": lambda one: push_pull_s(
-        one.size_bytes,
-        one.world_size,
-        # Of the whole buffer, which is not split.
-        one.size_bytes / max(1, min(MOST_CHUNKS, one.size_bytes // one.abilities.chunk_bytes)),
-        one.bytes_per_s,
-        one.latency_s,
-    ),
-    "overlapped": lambda one: overlapped_s(
-        one.size_bytes, one.world_size, one.chunks, one.bytes_per_s, one.latency_s
-    ),
-}
 
 
 def fitting(asked: list[str] | None, like: AllReduce) -> list[str]:

@@ -78,7 +78,7 @@ def _case(
             "seconds": so_far,
             **spread("ratio", [one / bound_s for one in so_far]),
             "virtual_ratio": ratios[name],
-            "formula_ratio": None if (by := each[name].formula_s) is None else by / bound_s,
+            "formula_ratio": each[name].formula_s / bound_s,
         }
         for name, so_far in took_s.items()
     ]

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,20 +15,14 @@ from dayfly.planning.ranks import left_of_bandwidth
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
-from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.streams import Direction
+from tests.collectives.timing import direction
 
 UP, DOWN, LATENCY_S = 40e6, 70e6, 0.02
 
 
-def line(bytes_per_s: float, store: float = math.inf, chunk_bytes: int = 1) -> DirectionModel:
-    """Without headers, and with as many messages in flight as one likes."""
-    way = Direction(
-        occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) / bytes_per_s, latency_s=LATENCY_S
-    )
-    return DirectionModel(
-        direction=way, in_flight=10**9, store_bytes_per_s=store, chunk_bytes=chunk_bytes
-    )
+def line(bytes_per_s: float, **more: Any) -> DirectionModel:
+    """Without headers."""
+    return direction(bytes_per_s, LATENCY_S, **more)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
@@ -59,7 +53,7 @@ def test_lengths_are_those_of_virtual_time(
 
 def test_a_store_that_is_shared_is_as_slow_as_the_bytes_of_all() -> None:
     slow, length = 100e6, 25_000_000
-    link = LinkModel(up=line(70e6, slow), down=line(70e6, slow))
+    link = LinkModel(up=line(70e6, store=slow), down=line(70e6, store=slow))
     one = AllReduce(members=50, length=length, link=link, groups=2)
     # n s up, 2 (n - 1) s down, of two groups, and 49 / 50 of what is uploaded is not one's own.
     carried_s = 2 * (50 + 2 * 49) * 4 * length / slow

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.k_reduce import scatter_reduce_s
 from dayfly.wire.collectives.overlapped import (
     bound_s,
     lag,
     overlapped,
-    overlapped_requests,
-    overlapped_s,
     sums,
 )
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Span
 from dayfly.wire.virtual import Link, simulate
-from tests.collectives.timing import RATE, link, seconds
+from tests.collectives.timing import RATE, link, seconds, stated
 
 PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
@@ -146,7 +143,9 @@ def test_virtual_time_is_the_closed_form(size: int, count: int, latency_s: float
     length = 480 * size * count
     q = 4 * 480 / RATE
     took_s = seconds(schedules(size, length, 480), link(latency_s=latency_s))
-    expected_s = overlapped_s(4 * length, size, count, RATE, latency_s)
+    expected_s = stated(
+        "overlapped", size, length, latency_s=latency_s, chunk_bytes=4 * 480
+    ).seconds
     hidden = (lag(count) - 1) * (size - 1) * q >= q + 2 * latency_s
     if hidden or lag(count) == count:
         assert took_s == pytest.approx(expected_s, rel=1e-9)
@@ -177,16 +176,3 @@ def test_over_direct_links_it_is_as_fast() -> None:
         made = schedules(size, 2_000_000, 2**14)
         direct = seconds(made, link(10e6, 0.02, direct=True, in_flight=8))
         assert direct == pytest.approx(seconds(made, link(10e6, 0.02)), rel=1e-9)
-
-
-@pytest.mark.parametrize(("length", "chunk"), [(25, 5), (26, 5), (28, 5), (22, 4), (12, 4)])
-def test_requests_are_those_of_the_schedules(length: int, chunk: int) -> None:
-    """Where a split that is an element longer takes as many messages as the others, or more."""
-    ops = [
-        op
-        for rank in range(3)
-        for op in COLLECTIVES["overlapped"].schedule(rank, 3, length, frozenset(), chunk=chunk)
-    ]
-    gets = sum(op.kind in (Kind.GET, Kind.FETCH) for op in ops)
-    puts = sum(op.kind is Kind.PUT for op in ops)
-    assert overlapped_requests(3, length, chunk) == (puts, gets)

@@ -8,7 +8,7 @@ from dayfly.wire.collectives.push_pull import PUSH_PULL, push_pull, push_pull_s,
 from dayfly.wire.keys import EVERYONE, SERVER
 from dayfly.wire.schedule import Kind, Name, Op, Span
 from dayfly.wire.virtual import Link, finish_s, simulate
-from tests.collectives.timing import LATENCY_S, RATE, link
+from tests.collectives.timing import LATENCY_S, RATE, link, stated
 
 PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
@@ -63,3 +63,7 @@ def test_virtual_time(size: int, count: int, server: float, latency_s: float) ->
     took_s = finish_s(simulate([*schedules, serve(size, length, chunk=chunk)], [*ends, its]))
     expected_s = push_pull_s(4 * length, size, 4 * chunk, RATE, latency_s, server)
     assert took_s == pytest.approx(expected_s, rel=1e-12)
+    cost = stated(
+        "push-pull", size, length, latency_s=latency_s, store=server, chunk_bytes=4 * chunk
+    )
+    assert cost.seconds == pytest.approx(expected_s, rel=1e-12)

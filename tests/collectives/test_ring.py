@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.wire.collectives.ring import RING, chunked_ring_s, ring, ring_s
+from dayfly.wire.collectives.ring import RING, ring, ring_s
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
-from tests.collectives.timing import LATENCY_S, RATE, link, seconds
+from tests.collectives.timing import LATENCY_S, RATE, link, seconds, stated
 
 PUT, GET, FETCH, REDUCE, DROP = Kind.PUT, Kind.GET, Kind.FETCH, Kind.REDUCE, Kind.DROP
 
@@ -77,12 +77,13 @@ def test_without_chunks_virtual_time_is_hydrozoas_form(size: int, latency_s: flo
 def test_virtual_time_with_chunks(size: int, count: int, latency_s: float) -> None:
     chunk = 240_000 // size // count
     took_s = seconds(schedules(size, 240_000, chunk), link(latency_s=latency_s))
-    expected_s = chunked_ring_s(960_000, size, 4 * chunk, RATE, latency_s)
-    assert took_s == pytest.approx(expected_s, rel=1e-12)
+    expected = stated("ring", size, 240_000, latency_s=latency_s, chunk_bytes=4 * chunk)
+    assert took_s == pytest.approx(expected.seconds, rel=1e-12)
 
 
 def test_chunks_hide_the_latencies() -> None:
     """Then it is Hydrozoa's with neither alpha nor beta, and a chunk and two latencies."""
     s, n, chunk = 8e6, 4, 80_000
     form_s = ring_s(s, n, 10e6, 0.0, 0.0) + chunk / 10e6 + 2 * 0.02
-    assert chunked_ring_s(s, n, chunk, 10e6, 0.02) == pytest.approx(form_s)
+    cost = stated("ring", n, 2_000_000, rate=10e6, latency_s=0.02, chunk_bytes=chunk)
+    assert cost.seconds == pytest.approx(form_s)

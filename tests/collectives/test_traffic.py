@@ -1,4 +1,4 @@
-"""What really goes through a channel is what the closed forms say, with a header a message."""
+"""What really goes through a channel is what its collective states, with a header a message."""
 
 from __future__ import annotations
 
@@ -6,43 +6,18 @@ import pytest
 import torch
 
 from dayfly.wire.collectives.conformance_world import world
+from dayfly.wire.collectives.cost import AllReduce, LinkModel
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
-from dayfly.wire.collectives.overlapped import overlapped_bytes, overlapped_requests
-from dayfly.wire.collectives.push_pull import push_pull_bytes, push_pull_requests
-from dayfly.wire.collectives.ring import ring_bytes, ring_requests
-from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.schedule import Span, chunks, split
+from dayfly.wire.collectives.virtual_cost import cost_of
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
-from tests.collectives.timing import without_looks
+from tests.collectives.timing import direction, without_looks
 
 CHUNK = 10
 
 
-def forms(algorithm: Algorithm, size: int, length: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Puts and gets of all ranks, and payload bytes up and down, by the closed forms."""
-    s = 4 * length
-    count = len(chunks(split(length, size)[0], CHUNK))
-    match algorithm.name:
-        case "overlapped":
-            return overlapped_requests(size, length, CHUNK), overlapped_bytes(s, size)
-        case "ring":
-            return ring_requests(size, count), ring_bytes(s, size)
-        case "push-pull":
-            messages = len(chunks(Span(0, length), CHUNK))
-            return push_pull_requests(size, messages), push_pull_bytes(s, size)
-        case "all-reduce":
-            return k_reduce_requests(size, 1), k_reduce_bytes(s, size)
-        case "scatter-reduce" | "pipelined":
-            return k_reduce_requests(size, size), k_reduce_bytes(s, size)
-        case "k-reduce":
-            aggregators = min(size, algorithm.aggregators or size)
-            return k_reduce_requests(size, aggregators), k_reduce_bytes(s, size)
-    raise AssertionError(f"{algorithm} has no closed forms here")
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 @pytest.mark.parametrize(("size", "length"), [(1, 60), (2, 60), (3, 120), (4, 480), (5, 0)])
-def test_traffic_is_the_closed_form(
+def test_traffic_is_what_is_stated(
     algorithm: Algorithm, size: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all ranks; lengths that are cut evenly."""
@@ -51,11 +26,12 @@ def test_traffic_is_the_closed_form(
         here.all_reduce([torch.ones(length)] * size)
         counted = [channel.traffic.counters() for channel in here.channels]
     moved = {name: sum(one[name] for one in counted) for name in counted[0]}
-    (puts, gets), (up, down) = forms(algorithm, size, length)
-    assert (moved["puts"], moved["gets"]) == (puts, gets)
-    assert moved["requests"] == puts + gets
-    assert moved["bytes_up"] == up + puts * HEADER_BYTES
-    assert moved["bytes_down"] == down + gets * HEADER_BYTES
+    link = LinkModel(up=direction(chunk_bytes=4 * CHUNK), down=direction())
+    one = AllReduce(members=size, length=length, link=link)
+    cost = cost_of(algorithm.name, algorithm.of(size), one)
+    for what in ("puts", "gets", "bytes_up", "bytes_down"):
+        assert moved[what] == getattr(cost, what), what
+    assert moved["requests"] == cost.puts + cost.gets
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8])

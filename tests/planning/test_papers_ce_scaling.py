@@ -20,8 +20,9 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.models import MODELS, on_meta, parameters_of
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.k_reduce import k_reduce_requests
-from dayfly.wire.collectives.push_pull import push_pull_bytes
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.virtual import Link, finish_s, simulate
+from tests.collectives.timing import stated
 
 RATE = 10.0
 functions = st.integers(2, 12)
@@ -46,7 +47,8 @@ def test_equation_3_is_all_transfers_of_all_reduce_one_after_another(
 @given(functions)
 def test_a_server_moves_two_models_more_than_equation_3_says(n: int) -> None:
     """One function's model is at the paper's server already; ours is nobody's."""
-    models = sum(push_pull_bytes(60, n)) / 60
+    cost = stated("push-pull", n, 15)
+    models = (cost.bytes_up + cost.bytes_down - HEADER_BYTES * (cost.puts + cost.gets)) / 60
     assert models - server_sync_s(n, 60, 60.0, 0.0) == pytest.approx(2)
     assert server_sync_s(n, 60, RATE, 0.1) < stateless_sync_s(n, 60, RATE, 0.1)
 

@@ -20,11 +20,10 @@ from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
-from dayfly.wire.collectives.overlapped import overlapped_s
 from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.collectives.push_pull import push_pull_s
-from dayfly.wire.collectives.ring import chunked_ring_s
 from dayfly.wire.shaping import Rates
+from tests.collectives.timing import stated
 from tests.planning.by_hand import given, layer, profile, size, transfer
 
 KNOWN = Catalogue()
@@ -54,14 +53,19 @@ def over(latency_s: float, **more: Any) -> Profile:
     return profile([ONE], size(1, up=way, down=way, rates=rates, **more))
 
 
+def _stated(name: str, n: int, latency_s: float) -> float:
+    line = {"rate": RATE, "latency_s": latency_s, "chunk_bytes": 2**16}
+    return stated(name, n, 240_000, **line).seconds
+
+
 S = 4 * 240_000.0
 FORMS: Mapping[str, Callable[[int, float], float]] = {
     "all-reduce": lambda n, lat: all_reduce_s(S, n, RATE, lat),
     "scatter-reduce": lambda n, lat: scatter_reduce_s(S, n, RATE, lat),
     "k-reduce": lambda n, lat: k_reduce_s(S, n, 2, RATE, lat),
     "pipelined": lambda n, lat: pipelined_s(S, n, RATE, lat),
-    "overlapped": lambda n, lat: overlapped_s(S, n, 14 // n, RATE, lat),
-    "ring": lambda n, lat: chunked_ring_s(S, n, S / n / (14 // n), RATE, lat),
+    "overlapped": lambda n, lat: _stated("overlapped", n, lat),
+    "ring": lambda n, lat: _stated("ring", n, lat),
     "push-pull": lambda n, lat: push_pull_s(S, n, S / 14, RATE, lat),
 }
 

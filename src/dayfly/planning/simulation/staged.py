@@ -19,7 +19,7 @@ import numpy as np
 
 from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, Work, of_windows, summed
 from dayfly.planning.simulation.scenario import Floats, Ints
-from dayfly.wire.collectives.cost import LinkModel, Phase
+from dayfly.wire.collectives.cost import DirectionModel, LinkModel, Phase
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, MakeOrder
 from dayfly.wire.schedule import MOST_CHUNKS
 from dayfly.wire.schedule import Work as Pass
@@ -139,14 +139,14 @@ class Stages:
     def _chunks(self, nbytes: float) -> int:
         return int(max(1, min(MOST_CHUNKS, nbytes // max(1.0, self.chunk_bytes))))
 
-    def _lane_s(self, line: Any, nbytes_R: Floats) -> Floats:
+    def _lane_s(self, line: DirectionModel, nbytes_R: Floats) -> Floats:
         """How long each replica's message occupies a line; replicas are of two sizes at most."""
         at_once = self.replicas * max(1, len(self.works) - 1)
         sizes, which_R = np.unique(nbytes_R, return_inverse=True)
         found = []
         for size in sizes:
             count = self._chunks(float(size))
-            found.append(count * line.occupied_s(float(size) / count, at_once))
+            found.append(line.row_s(float(size) / count, count, at_once))
         return np.array(found)[which_R]
 
     def _came(

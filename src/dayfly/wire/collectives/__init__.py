@@ -17,7 +17,6 @@ from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.push_pull import PUSH_PULL
 from dayfly.wire.collectives.ring import RING
-from dayfly.wire.schedule import MOST_CHUNKS
 
 __all__ = [
     "COLLECTIVES",
@@ -25,7 +24,6 @@ __all__ = [
     "Collective",
     "collective",
     "default_collective",
-    "most_chunks",
     "names",
 ]
 
@@ -77,11 +75,6 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
             f"--aggregators {aggregators}: give 1 to {world_size}, as there are workers"
         )
     return k_reduce(aggregators)
-
-
-def most_chunks(name: str) -> int:
-    """Chunks that the all-reduce algorithm of this name cuts a split into, at most."""
-    return COLLECTIVES[name].most_chunks if name in COLLECTIVES else MOST_CHUNKS
 
 
 def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dayfly.wire.collectives.cost import AllReduce, Cost
-from dayfly.wire.schedule import MOST_CHUNKS, Name, Schedule
+from dayfly.wire.schedule import Name, Schedule
 
 
 class MakeSchedule(Protocol):
@@ -58,14 +58,12 @@ class Collective:
         cost: what it takes, in closed form. None: it is found in virtual time, for few members;
             see `virtual_cost.cost_of`.
         server: whether it needs a channel that sums.
-        most_chunks: chunks that it cuts a split into, at most.
     """
 
     schedule: MakeSchedule
     sums: Sums
     cost: MakeCost | None = None
     server: bool = False
-    most_chunks: int = MOST_CHUNKS
 
 
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:

@@ -111,12 +111,13 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     n, k = one.members, aggregators or one.members
     shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
     alike = k == n or (one.link.direct and k > 1)
-    u_s, v_s = one.up(shard, n).up_s, one.down(shard, k).down_s
+    later_s = one.up(shard, n, k).length_s - one.up(shard, n, k - 1).length_s
+    later_s -= k * one.down(shard, k).down_s
     return one.costs(
         (
             one.up(shard, n, k - (k > 1)),
             one.down(shard, k, n - 1),
-            Phase(max(0.0, u_s - k * v_s) if 1 < k < n else 0.0),
+            Phase(max(0.0, later_s) if 1 < k < n else 0.0),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
             one.up(shard, k, everyone=True),
             one.down(shard, n, k - alike),

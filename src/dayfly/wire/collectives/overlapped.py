@@ -181,71 +181,40 @@ def _sum(owner: int, c: int) -> Name:
 def cost(one: AllReduce) -> Cost:
     """Returns the cost: the link that is busy longer, a chunk, and two latencies.
 
-    See `overlapped_s`, which it is where uplink and downlink are alike. Where the uplink has more
-    to do than the downlink, it decides: all of it, and the last chunks of the others.
+    Over equal links that is  2(n-1)/n s/w + q + 2 t_lat,  q the time of a chunk: a contribution has
+    to be up before the first download, and the last download takes its latency. In between the
+    downlink is busy throughout if the lag hides the way of a sum: (lag - 1)(n - 1) q is at least
+    q + 2 t_lat; what is missing there comes on top. Where the uplink has more to do, it decides:
+    all of it, and the last chunks of the others. Sums cannot leave before the contributions to the
+    first chunk were read.
     """
     n = one.members
     count, whole = one.chunks_of_splits(MOST_CHUNKS)
     chunk = one.nbytes / (n * count)
     up, down = one.up(chunk, n, n * count), one.down(chunk, n, 2 * (n - 1) * count)
+    parts, sums_up = one.up(chunk, n, n - 1), one.up(chunk, n, count)
     up_q, down_q = up.up_s / (n * count), down.down_s / (2 * (n - 1) * count)
     copies_s = (one.copies - 1) * count * up_q
     add_s = (n - 1) * chunk * one.link.reduce_s_per_byte
-
-    def length_s(up_s: float, down_s: float, late_s: float) -> float:
-        hidden_s = (lag(count) - 1) * down_s / (2 * count)
-        by_down_s = up_q + down_s + max(0.0, up_q + late_s + add_s - hidden_s)
-        return late_s + max(by_down_s, up_s + copies_s + (n - 1) * down_q)
-
-    late_s = one.link.late_s
-    whole_s = length_s(
-        up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s, late_s
+    hidden_s = (lag(count) - 1) * down.down_s / (2 * count)
+    up_late_s, down_late_s = one.link.up.latency_s, one.link.down.latency_s
+    missing_s = max(0.0, up_q + one.link.late_s + add_s - hidden_s)
+    by_down_s = up_q + up_late_s + max(down.length_s, down.down_s + missing_s + down_late_s)
+    ready_s = parts.length_s + down_q + down_late_s + add_s
+    last_s = max((n - 1) * down_q, copies_s + down_q)
+    by_up_s = max(up.length_s, ready_s + sums_up.length_s) + last_s + down_late_s
+    whole_s = max(by_down_s, by_up_s)
+    carried_s = max(
+        up_q + down.down_s + max(0.0, up_q + add_s - hidden_s),
+        max(up.up_s, parts.up_s + down_q + add_s + sums_up.up_s) + last_s,
     )
-    carried_s = length_s(up.up_s, down.down_s, 0.0)
     phase = Phase(whole_s, up_s=up.up_s + copies_s, down_s=down.down_s, late_s=whole_s - carried_s)
     return one.costs((phase,), traffic(one, whole, whole), one.held_bytes(chunk, waiting=n))
 
 
-OVERLAPPED = Collective(schedule=overlapped, sums=sums, cost=cost, most_chunks=MOST_CHUNKS)
+OVERLAPPED = Collective(schedule=overlapped, sums=sums, cost=cost)
 
 
 def bound_s(size_bytes: float, world_size: int, bytes_per_s: float) -> float:
     """Least seconds over a store that only keeps: 2(n-1)/n s/w, downlink-bound (papers' errata)."""
     return 2 * (world_size - 1) / world_size * size_bytes / bytes_per_s
-
-
-def overlapped_s(
-    size_bytes: float, world_size: int, count: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds of this schedule: the bound, a chunk, and two latencies: 2(n-1)/n s/w + q + 2 t_lat.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, t_lat = latency_s, q = s/(nCw) the
-    time of a chunk, C = count. A contribution has to be up before the first download, and the last
-    download takes its latency; in between the downlink is busy throughout if the lag hides the way
-    of a sum: (lag - 1)(n - 1) q >= q + 2 t_lat. If lag = C, what is missing there comes on top.
-    Exact if the chunks are equal, and one of both conditions holds.
-    """
-    n = world_size
-    if n == 1:
-        return 0.0
-    q = size_bytes / (n * count) / bytes_per_s
-    missing_s = q + 2 * latency_s - (lag(count) - 1) * (n - 1) * q
-    return bound_s(size_bytes, n, bytes_per_s) + q + 2 * latency_s + max(0.0, missing_s)
-
-
-def overlapped_requests(world_size: int, length: int, chunk: int) -> tuple[int, int]:
-    """Puts and gets of all ranks: n and 2(n-1) for every chunk of every split."""
-    if world_size == 1:
-        return 0, 0
-    # The first splits may have an element more than the others, so two kinds are enough to look at.
-    least, larger = divmod(length, world_size)
-    sizes = (Span(0, least + 1), Span(0, least))
-    of_larger, of_least = (len(chunks(span, chunk, MOST_CHUNKS)) for span in sizes)
-    count = larger * of_larger + (world_size - larger) * of_least
-    return world_size * count, 2 * (world_size - 1) * count
-
-
-def overlapped_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
-    """Payload bytes of all ranks, up and down: n s and 2(n-1) s, as scatter-reduce's."""
-    s, n = size_bytes, world_size
-    return (s * n, 2 * s * (n - 1)) if n > 1 else (0, 0)

@@ -22,7 +22,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from dayfly.wire.collectives.base import Collective, no_sums
-from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
 from dayfly.wire.keys import SERVER
 from dayfly.wire.schedule import (
     Draft,
@@ -73,31 +73,38 @@ def serve(world_size: int, length: int, *, chunk: int = 1) -> Schedule:
 
 
 def cost(one: AllReduce) -> Cost:
-    """Returns the cost: `push_pull_s`, where the server's link is the store's, if that is limited.
+    """Returns the cost: `push_pull_s`, with an uplink and a downlink of their own.
 
-    A member's own link does not share that. Large messages share it in pieces with those that are
-    in flight beside them, so the first is through when all of these are.
+    The server's link is the store's, if that is limited, and a member's own link does not share it.
+    Large messages share a link in pieces with those that are in flight beside them, so the first is
+    through when all of these are.
     """
     n, link = one.members, one.link
     count = len(chunks(Span(0, one.length), one.chunk))
     chunk = one.nbytes / count
     up, down = (replace(line, store_bytes_per_s=math.inf) for line in (link.up, link.down))
-    row_s = max(line.row_s(chunk, count) for line in (up, down))
-    busy_s = count * max(line.occupied_s(chunk) for line in (up, down))
-    first = chunk
-    if busy_s > count * link.up.direction.piece_s:
-        first *= min(count, width(link.up.in_flight, link.up.chunk_bytes, round(chunk)))
-    server = link.up.store_bytes_per_s / one.groups
+    at_server_s = n * chunk * one.groups / link.up.store_bytes_per_s
+    first_up_s, first_down_s = (_first_s(line, chunk, count) for line in (up, down))
 
-    def length_s(line_s: float, late_s: float) -> float:
-        rate = one.nbytes / line_s if line_s else math.inf
-        return push_pull_s(one.nbytes, n, first, rate, late_s / 2, server)
+    def length_s(up_s: float, down_s: float) -> float:
+        served_s = first_up_s + (count - 1) * at_server_s + first_down_s
+        return max(up_s + first_down_s, first_up_s + down_s, served_s) + 2 * at_server_s
 
-    whole_s, carried_s = length_s(row_s, link.late_s), length_s(busy_s, 0.0)
-    messages = MessageCount(n * count, n * count, n * one.nbytes, n * one.nbytes)
+    busy_up_s, busy_down_s = (count * line.occupied_s(chunk) for line in (up, down))
+    carried_s = length_s(busy_up_s, busy_down_s)
+    rows_s = (line.row_s(chunk, count) for line in (up, down))
+    whole_s = length_s(*rows_s) + link.late_s
     return one.costs(
-        (Phase(whole_s, up_s=busy_s, down_s=busy_s, late_s=whole_s - carried_s),), (messages,)
+        (Phase(whole_s, up_s=busy_up_s, down_s=busy_down_s, late_s=whole_s - carried_s),),
+        (MessageCount(n * count, n * count, n * one.nbytes, n * one.nbytes),),
     )
+
+
+def _first_s(line: DirectionModel, chunk_bytes: float, count: int) -> float:
+    each_s = line.occupied_s(chunk_bytes)
+    if each_s <= line.direction.piece_s:
+        return each_s
+    return each_s * min(count, width(line.in_flight, line.chunk_bytes, round(chunk_bytes)))
 
 
 PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, cost=cost, server=True)
@@ -124,15 +131,3 @@ def push_pull_s(
         return 0.0
     q, at_server = c / w, n / server_bytes_per_s
     return max(s / w, q + (s - c) * at_server) + 2 * c * at_server + q + 2 * latency_s
-
-
-def push_pull_requests(world_size: int, count: int) -> tuple[int, int]:
-    """Puts and gets of all workers, in `count` chunks: n count of each."""
-    each = world_size * count if world_size > 1 else 0
-    return each, each
-
-
-def push_pull_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
-    """Payload bytes of all workers, up and down: n s each."""
-    each = world_size * size_bytes if world_size > 1 else 0
-    return each, each

@@ -85,16 +85,27 @@ def ring(
 
 
 def cost(one: AllReduce) -> Cost:
-    """Returns the cost: `chunked_ring_s` over the slower of both directions."""
+    """Returns the cost: 2(n-1) rounds, of which each takes its bytes, or a chunk's way if longer.
+
+    A round carries s/n over the slower direction. A chunk takes q up, q down and two latencies to
+    the next rank; a round that is shorter than that lasts so long instead, but for the last. So it
+    is `ring_s` with alpha = beta = 0 where chunks hide the latencies, and with alpha = 1/D and
+    beta = 2 latencies without chunks. Exact if the chunks are equal.
+    """
     n = one.members
     count, whole = one.chunks_of_splits()
     chunk = one.nbytes / (n * count)
-    hops = 2 * (n - 1) * count
-    up, down = one.up(chunk, n, hops), one.down(chunk, n, hops)
-    busy_s = max(up.up_s, down.down_s)
+    up, down = one.up(chunk, n, count), one.down(chunk, n, count)
+
+    def length_s(split_s: float, hop_s: float, first_s: float) -> float:
+        return (2 * (n - 1) - 1) * max(split_s, hop_s) + split_s - first_s + hop_s
+
+    late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
+    round_s = max(up.up_s, down.down_s)
     row_s = max(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
-    long_s = chunked_ring_s(one.nbytes, n, chunk, hops * chunk / row_s, one.link.late_s / 2)
-    short_s = chunked_ring_s(one.nbytes, n, chunk, hops * chunk / busy_s, 0.0)
+    long_s = length_s(row_s, hop_s + late_s, round_s / count)
+    short_s = length_s(round_s, hop_s, round_s / count)
+    busy_s = 2 * (n - 1) * round_s
     add_s = (n - 1) / n * one.nbytes * one.link.reduce_s_per_byte
     moved = 2 * (n - 1) * one.nbytes
     requests = 2 * (n - 1) * whole
@@ -106,18 +117,6 @@ def cost(one: AllReduce) -> Cost:
 
 
 RING = Collective(schedule=ring, sums=no_sums, cost=cost)
-
-
-def ring_requests(world_size: int, count: int) -> tuple[int, int]:
-    """Puts and gets of all ranks, in `count` chunks a split: 2n(n-1) count of each."""
-    each = 2 * world_size * (world_size - 1) * count
-    return each, each
-
-
-def ring_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
-    """Payload bytes of all ranks, up and down: 2(n-1) s each, 2(n-1)/n s a rank."""
-    each = 2 * (world_size - 1) * size_bytes
-    return each, each
 
 
 def ring_s(
@@ -132,25 +131,7 @@ def ring_s(
     |p| = size_bytes, A = world_size (replicas of the shard; the paper prints B, its number of
     shards, and B-1 rounds: see the papers' errata), D = bytes_per_s; alpha = alpha_s_per_byte and
     beta = beta_s are fitted to what else a round takes. In virtual time a message goes up, and then
-    down: without chunks alpha = 1/D and beta = 2 latencies are exact. See `chunked_ring_s`.
+    down: without chunks alpha = 1/D and beta = 2 latencies are exact.
     """
     p, a, d = size_bytes, world_size, bytes_per_s
     return 2 * (a - 1) * (p / (a * d) + alpha_s_per_byte * p / a + beta_s)
-
-
-def chunked_ring_s(
-    size_bytes: float, world_size: int, chunk_bytes: float, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds of this schedule: 2(n-1)/n s/w + q + 2 t_lat, if chunks hide the way of one.
-
-    s = size_bytes, n = world_size, w = bytes_per_s each way, q = chunk_bytes / w, t_lat =
-    latency_s. A round of s/(nw) that is shorter than 2q + 2 t_lat, which is how long a chunk takes
-    to the next rank, lasts so long instead, but for the last: 2(n-1) times that and the rest of the
-    chunks. So it is `ring_s` with alpha = beta = 0 where chunks hide the latencies, and with
-    alpha = 1/D and beta = 2 latencies without chunks. Exact if the chunks are equal.
-    """
-    n, q = world_size, chunk_bytes / bytes_per_s
-    if n == 1:
-        return 0.0
-    split_s, hop_s = size_bytes / n / bytes_per_s, 2 * q + 2 * latency_s
-    return (2 * (n - 1) - 1) * max(split_s, hop_s) + split_s - q + hop_s
