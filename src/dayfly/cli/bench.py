@@ -72,7 +72,14 @@ def measure(name: str, args: Sequence[str], *, as_json: bool) -> int:
 def _module(name: str, known: Mapping[str, str]) -> Any:
     if name not in known:
         raise RequestError(f"there is no bench {name!r}: give one of {', '.join(known)}")
-    sys.path.insert(0, str(Path(dayfly.__file__).resolve().parents[2]))
+    return checkout_module(name)
+
+
+def checkout_module(name: str) -> Any:
+    """`benchmarks.NAME` of the checkout that dayfly runs from. Raises RequestError for none."""
+    checkout = Path(dayfly.__file__).resolve().parents[2]
+    benches(checkout)
+    sys.path.insert(0, str(checkout))
     return importlib.import_module(f"benchmarks.{name}")
 
 

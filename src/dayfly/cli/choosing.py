@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number
 from dayfly.planning.profile import read_profile
-from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
+from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, choice_of, tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of
 from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
@@ -60,7 +61,7 @@ def plan(
     choice = choice_of(_targets(files, flags, asked), asked)
     if output is not None:
         write_plan(choice.chosen.plan.plan, output)
-    written = [] if plot is None else write_plot(choice, plot)
+    written = [] if plot is None else write_plot(choice, plot, _papers(choice))
     if as_json:
         whole = tree(choice, None if output is None else str(output))
         print(json.dumps({**whole, "plots": list(map(str, written))}, allow_nan=False))
@@ -69,6 +70,15 @@ def plan(
     for name, file in (("plan", output), *(("plot", one) for one in written)):
         if file is not None:
             print(f"{name:<12}{file}")
+
+
+def _papers(choice: Choice) -> list[PaperChoice]:
+    """What the papers' methods choose; none where dayfly was installed without its benches."""
+    try:
+        methods = checkout_module("parts.choosing.on_jobs")
+    except RequestError:
+        return []
+    return list(methods.beside(choice))
 
 
 def asked_of(flags: Mapping[str, Any]) -> PlanQuery:

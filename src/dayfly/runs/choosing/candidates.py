@@ -232,6 +232,11 @@ def over(candidate: Candidate, target: Target) -> Candidate:
     return replace(candidate, target=target, settings=_settings(target, candidate.own))
 
 
+def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:
+    """The same job at the same target with these settings. Raises RequestError for what is none."""
+    return replace(candidate, own=own, settings=_settings(candidate.target, own))
+
+
 def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
     asked = dict(own)
     if target.own is not None:

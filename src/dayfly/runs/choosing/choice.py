@@ -19,7 +19,7 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
 from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
-from dayfly.runs.choosing.candidates import PIPELINE, over, proposed
+from dayfly.runs.choosing.candidates import PIPELINE, Candidate, over, proposed
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (
     MESSAGES_PER_S,
@@ -37,6 +37,16 @@ class Beside:
     """A plan's functions over another store. option: None: they cannot; why says so."""
 
     store: str
+    option: Option | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperChoice:
+    """What a paper's method chooses for the same job. option: as dayfly predicts it; None: it
+    chooses nothing; why says so."""
+
+    method: str
     option: Option | None = None
     why: str = ""
 
@@ -94,10 +104,11 @@ _SEARCHING = 0.7
 class Choice:
     """What was found.
 
-    front: of all targets together. chosen: of it. considered: plans that the planners proposed;
-    predicted: of these, as `dayfly predict` does. gap: certified, of the search for pipelines
-    within its model; 0: exact. stores: the chosen one's functions over each other store. notes:
-    what a person should know, a sentence each.
+    front: of all targets together. chosen: of it. others: plans that are not on it, as one of the
+    front is faster and cheaper. considered: plans that the planners proposed; predicted: of these,
+    as `dayfly predict` does. gap: certified, of the search for pipelines within its model; 0:
+    exact. stores: the chosen one's functions over each other store. notes: what a person should
+    know, a sentence each.
     """
 
     job: str
@@ -105,6 +116,7 @@ class Choice:
     asked: PlanQuery
     front: Front[Option]
     chosen: Point[Option]
+    others: tuple[Point[Candidate], ...]
     considered: int
     predicted: int
     gap: float
@@ -190,6 +202,7 @@ def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
         asked=asked,
         front=best.front,
         chosen=best.chosen,
+        others=best.others,
         considered=len(candidates),
         predicted=best.predicted,
         gap=gap,

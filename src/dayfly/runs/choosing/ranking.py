@@ -102,11 +102,13 @@ def shorthand(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """front: of those that were predicted. chosen: of it. too_large: candidates that did not fit
-    into memory when they were predicted. predicted: how many were."""
+    """front: of those that were predicted. chosen: of it. others: all that are not on the front, as
+    predicted, or expected where they were not. too_large: candidates that did not fit into memory
+    when they were predicted. predicted: how many were."""
 
     front: Front[Option]
     chosen: Point[Option]
+    others: tuple[Point[Candidate], ...]
     predicted: int
     too_large: int
 
@@ -145,6 +147,7 @@ def ranked(
     return Ranked(
         front=final,
         chosen=goal.choose(final),
+        others=search.others(final),
         predicted=len(options),
         too_large=search.too_large,
     )
@@ -175,6 +178,16 @@ class _Search:
         said = option.prediction
         ratios = (said.run_s / candidate.seconds, said.cost_usd / candidate.usd)
         self._apart.setdefault(_like(candidate), []).append(ratios)
+
+    def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
+        """All that are not on this front, as predicted, or expected if they are still open."""
+        on = {id(point.plan.candidate) for point in front.points}
+        known = [
+            Point(one.prediction.run_s, one.prediction.cost_usd, one.candidate)
+            for one in self.options
+            if id(one.candidate) not in on
+        ]
+        return (*known, *(Point(*self._expected(at), one) for at, one in self.open.items()))
 
     def needed(self, *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""

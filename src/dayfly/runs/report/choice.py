@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Point, dollars, number, seconds
-from dayfly.runs.choosing.choice import Choice, certainty
-from dayfly.runs.choosing.ranking import Option
+from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
+from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty
+from dayfly.runs.choosing.knobs import knobs
+from dayfly.runs.choosing.ranking import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
 from dayfly.runs.report.markup import folded, pairs, table, text
 
@@ -27,35 +30,38 @@ def check_plot(path: Path) -> None:
         choice_picture.check()
 
 
-def write_plot(choice: Choice, path: Path) -> list[Path]:
+def write_plot(choice: Choice, path: Path, papers: Sequence[PaperChoice] = ()) -> list[Path]:
     """Write a page, a picture, or both into a directory; returns what was written.
 
-    Raises RequestError as `check_plot` does, and if it cannot be written.
+    papers: what the papers' methods choose, for the page. Raises RequestError as `check_plot` does,
+    and if it cannot be written.
     """
     check_plot(path)
     try:
         if path.suffix == ".html":
-            return [_written(path, page(choice).encode())]
+            return [_written(path, page(choice, papers).encode())]
         if path.suffix == ".png":
             return [_written(path, choice_picture.png(choice))]
         path.mkdir(parents=True, exist_ok=True)
         return [
-            _written(path / PAGE, page(choice).encode()),
+            _written(path / PAGE, page(choice, papers).encode()),
             _written(path / PICTURE, choice_picture.png(choice)),
         ]
     except OSError as error:
         raise RequestError(f"--plot {path} cannot be written: {error.strerror}") from error
 
 
-def page(choice: Choice) -> str:
-    """All of it, in the reader's light or dark."""
+def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
+    """All of it, in the reader's light or dark. papers: what the papers' methods choose."""
     return Template(_asset("choice.html")).substitute(
         title=text(f"{choice.job}: how to run it"),
         style=_style(),
         lead=text(f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}"),
         words=text(f"{choice.words} {choice.store_words}".strip()),
         tiles=_tiles(choice),
-        front=choice_drawings.front_chart(choice),
+        front=choice_drawings.front_chart(choice, papers),
+        knobs=_knobs(choice),
+        papers=_papers(choice, papers),
         plans=_plans(choice),
         bars=choice_drawings.bar_chart(choice),
         cuts=_cuts(choice),
@@ -73,7 +79,11 @@ def _tiles(choice: Choice) -> str:
     )
     step = option.prediction.step_s
     tiles = [
-        ("run", _clock(point.seconds), _times(point.seconds, fastest.seconds, "the fastest")),
+        (
+            "total time",
+            _clock(point.seconds),
+            _times(point.seconds, fastest.seconds, "the fastest"),
+        ),
         ("cost", dollars(point.usd), _times(point.usd, cheapest.usd, "the cheapest")),
         (
             "functions",
@@ -94,7 +104,17 @@ def _times(value: float, least: float, what: str) -> str:
 
 def _plans(choice: Choice) -> str:
     rows = [_row(choice, at, point) for at, point in enumerate(choice.front.points, 1)]
-    heads = ("", "plan", "where", "run (s)", "USD", "step (s)", "peak (MiB)", "by", "what it is")
+    heads = (
+        "",
+        "plan",
+        "where",
+        "total time (s)",
+        "USD",
+        "step (s)",
+        "peak (MiB)",
+        "by",
+        "what it is",
+    )
     return table("Plans of the front", heads, rows)
 
 
@@ -111,6 +131,58 @@ def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
         option.by,
         ", ".join(choice.marks(point)),
     )
+
+
+def _knobs(choice: Choice) -> str:
+    """Each setting of the chosen plan changed alone."""
+    rows = [
+        (one.setting, one.chosen, one.other, *_changed(choice, one.option, one.why))
+        for one in knobs(choice)
+    ]
+    heads = ("setting", "chosen", "instead", "total time (s)", "USD", "so it is")
+    return table("What each setting would change", heads, rows)
+
+
+def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
+    """What the papers' methods choose."""
+    if not papers:
+        return (
+            "<p class=\"note\">The papers' methods are in dayfly's repository, and not installed "
+            "with it: plan from a checkout, and their choices stand here.</p>"
+        )
+    rows = [
+        (
+            letter,
+            one.method,
+            "" if one.option is None else one.option.short,
+            *_changed(choice, one.option, one.why),
+        )
+        for letter, one in zip(choice_drawings.LETTERS, papers, strict=False)
+    ]
+    heads = ("", "method", "plan", "total time (s)", "USD", "beside dayfly's choice")
+    return table("The papers' choices", heads, rows)
+
+
+def _changed(choice: Choice, option: Option | None, why: str) -> tuple[object, object, str]:
+    """Seconds and dollars of another plan, and what it is beside the chosen one."""
+    if option is None:
+        return "", "", why
+    chosen, said = choice.chosen, option.prediction
+    words = [
+        _beside(chosen.seconds, said.run_s, "faster", "slower"),
+        _beside(chosen.usd, said.cost_usd, "cheaper", "dearer"),
+    ]
+    memory = "" if fits(option) else "; it needs more memory than its functions have"
+    return said.run_s, number(said.cost_usd), ", ".join(filter(None, words)) + memory or "the same"
+
+
+def _beside(mine: float, its: float, less: str, more: str) -> str:
+    """How much less or more; empty: the same to a tenth of a per cent."""
+    if math.isclose(mine, its, rel_tol=1e-3):
+        return ""
+    if its > 2 * mine:
+        return f"{its / mine:.1f} times as {'slow' if more == 'slower' else 'dear'}"
+    return f"{per_cent(abs(its - mine), mine)} {less if its < mine else more}"
 
 
 def _cuts(choice: Choice) -> str:

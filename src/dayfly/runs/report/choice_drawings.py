@@ -1,7 +1,8 @@
 """The drawings of a choice's page, as SVG: the front, the seconds of each plan, and its cut.
 
-front   seconds to the right, dollars upwards, a numbered mark for each plan
-bars    seconds of the run by what they are spent on, a bar a plan
+front   total time to the right, dollars upwards: a numbered mark for each plan of the front, a
+        faint one for each other plan, a square with a letter for what a paper's method chooses
+bars    total time by what they are spent on, a bar a plan
 cut     a plan's stages over the model's layers:
 
 stage 0            stage 1         stage 2
@@ -20,15 +21,19 @@ from dataclasses import dataclass
 from typing import Self
 
 from dayfly.planning.choose.front import Point, dollars, number, seconds
-from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE
-from dayfly.runs.choosing.choice import Choice
+from dayfly.runs.choosing.candidates import K_REDUCE, PIPELINE, Candidate
+from dayfly.runs.choosing.choice import Choice, PaperChoice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of
 from dayfly.runs.report.markup import drawing, element, key, text
 
 # Pixels.
 _WIDE, _HIGH = 1000, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 20, 46
-_MARK, _RING, _APART = 6.0, 11.0, 17.0
+_MARK, _RING, _APART, _FAINT = 6.0, 11.0, 17.0, 3.0
+#: Names of papers' choices in the drawing and the table.
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: Plans that are not on the front: so many at most, and no further than so many times its ends.
+_MOST_OTHERS, _FAR = 1500, 1.5
 _NAME = 130  # of a limit; there is nothing below a front, so it stands at the bottom left
 #: Beyond such a ratio of the largest to the smallest an axis is logarithmic.
 _WIDE_RATIO = 6.0
@@ -88,19 +93,57 @@ class Axis:
         return [step * n for n in range(first, math.floor(self.high / step) + 1)]
 
 
-def front_chart(choice: Choice) -> str:
-    """The drawing with its key."""
+def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
+    """The drawing with its key. papers: what the papers' methods choose."""
     points = choice.front.points
     goal = choice.asked.goal
-    run_s, usd = [one.seconds for one in points], [one.usd for one in points]
-    x = Axis.over(run_s + _near(goal.deadline_s, run_s), _LEFT, _WIDE - _RIGHT)
+    theirs = [
+        (letter, one.option.point)
+        for letter, one in zip(LETTERS, papers, strict=False)
+        if one.option
+    ]
+    shown = [*points, *(point for _, point in theirs)]
+    total_s, usd = [one.seconds for one in shown], [one.usd for one in shown]
+    # Others are drawn where they are near enough not to press the front into a corner.
+    others = [
+        one
+        for one in choice.others
+        if one.seconds <= _FAR * max(total_s) and one.usd <= _FAR * max(usd)
+    ][:_MOST_OTHERS]
+    total_s += [one.seconds for one in others]
+    usd += [one.usd for one in others]
+    x = Axis.over(total_s + _near(goal.deadline_s, total_s), _LEFT, _WIDE - _RIGHT)
     y = Axis.over(usd + _near(goal.budget_usd, usd), _HIGH - _BOTTOM, _TOP)
-    parts = [*_axes(x, y), _steps(points, x, y), *_limits(choice, x, y)]
+    parts = [*_axes(x, y), *(_faint(one, x, y) for one in others)]
+    parts += [_steps(points, x, y), *_limits(choice, x, y)]
     taken: list[tuple[float, float]] = []
     for at, point in enumerate(points, 1):
         parts.append(_mark(choice, at, point, x, y, taken))
-    label = f"{len(points)} plans, by seconds and dollars"
-    return f"{drawing(_WIDE, _HIGH, label, parts)}{_keys(choice)}"
+    parts += _theirs(theirs, x, y)
+    label = f"{len(points)} plans, by total time and dollars"
+    keys = _keys(choice, others=bool(others), papers=bool(theirs))
+    return drawing(_WIDE, _HIGH, label, parts) + keys
+
+
+def _faint(point: Point[Candidate], x: Axis, y: Axis) -> str:
+    """A plan that is not on the front."""
+    title = element("title", text(str(point)))
+    at = {"cx": x.at(point.seconds), "cy": y.at(point.usd), "r": _FAINT}
+    return element("circle", title, look="other", **at)
+
+
+def _theirs(points: Sequence[tuple[str, Point[Option]]], x: Axis, y: Axis) -> list[str]:
+    """A square for each plan that papers' methods choose, with the letters of all that do."""
+    letters: dict[tuple[float, float], list[str]] = {}
+    for letter, point in points:
+        letters.setdefault((x.at(point.seconds), y.at(point.usd)), []).append(letter)
+    parts = []
+    for (px, py), these in letters.items():
+        box = {"x": px - _RING, "y": py - _RING, "width": 2 * _RING, "height": 2 * _RING, "rx": 2}
+        parts.append(element("rect", look="paper", **box))
+        below = {"x": px - _RING, "y": py + _RING + 13}
+        parts.append(element("text", text(" ".join(these)), look="paper-name", **below))
+    return parts
 
 
 def place_of(choice: Choice, option: Option) -> int:
@@ -129,7 +172,7 @@ def _axes(x: Axis, y: Axis) -> list[str]:
         parts.append(element("text", dollars(value), x=left - 9, y=at + 4, text_anchor="end"))
     parts.append(element("line", look="base", x1=left, x2=right, y1=bottom, y2=bottom))
     scale = " (logarithmic)" if x.log else ""
-    name = f"seconds of the run{scale}"
+    name = f"total time in seconds{scale}"
     parts.append(element("text", name, x=right, y=_HIGH - 8, text_anchor="end"))
     return parts
 
@@ -199,7 +242,7 @@ def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
     return element("circle", *inside, look=look, cx=x, cy=y, r=r)
 
 
-def _keys(choice: Choice) -> str:
+def _keys(choice: Choice, *, others: bool, papers: bool) -> str:
     options = [point.plan for point in choice.front.points]
     used = {str(one.candidate.target): place_of(choice, one) for one in options}
     places = [f'<span class="place-{at}"><i></i>{text(name)}</span>' for name, at in used.items()]
@@ -207,10 +250,17 @@ def _keys(choice: Choice) -> str:
     shapes = [key(shape(kind, 7, 7, "point place-6"), kind, 14) for kind in kinds]
     rough = any(one.by == CLOSED_FORMS for one in options)
     hollow = ["<span>hollow: predicted by closed forms</span>"] if rough else []
+    if others:
+        faint = element("circle", look="other", cx=7, cy=7, r=_FAINT)
+        shapes.append(key(faint, "another plan: one of the front is faster and cheaper", 14))
+    if papers:
+        square = element("rect", look="paper", x=1, y=1, width=12, height=12, rx=2)
+        shapes.append(key(square, "a paper's choice, see below", 14))
     return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'
 
 
-#: Parts of a run, as `Option.run_breakdown` has them, their class, and their names in the key.
+#: Parts of the total time, as `Option.run_breakdown` has them: their class, and their names in the
+#: key.
 PARTS = {
     "compute": ("part-compute", "compute"),
     "transfer": ("part-transfer", "transfer"),
