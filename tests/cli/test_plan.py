@@ -102,7 +102,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     assert written.prediction.run_s == chosen["seconds"]
     assert written.settings["imitate"] == "aws-lambda"
     assert found["plots"] == ["plan.html"]
-    assert "Seconds against dollars" in (tmp_path / "plan.html").read_text()
+    assert "Time against dollars" in (tmp_path / "plan.html").read_text()
 
 
 @pytest.mark.long

@@ -8,11 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from benchmarks.parts.choosing.on_jobs import beside
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile
-from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
+from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.report import choice_picture
@@ -68,10 +70,7 @@ def test_it_is_whole_and_needs_nothing_else(choice: Choice) -> None:
 def test_each_plan_is_in_all_its_parts(choice: Choice) -> None:
     made = page(choice)
     count = len(choice.front.points)
-    front, bars = (
-        made.partition(f'<h2 id="{name}-title">')[2].partition("</section>")[0]
-        for name in ("front", "bars")
-    )
+    front, bars = section(made, "front"), section(made, "bars")
     assert len(re.findall(r'class="point[^"]*place-0"', front)) == count
     assert front.count('class="ring"') == 1
     assert "chosen" in front
@@ -81,6 +80,64 @@ def test_each_plan_is_in_all_its_parts(choice: Choice) -> None:
     for point in choice.front.points:
         assert f"{point.plan.candidate.kind}: {point.plan.candidate.words}" in made
     assert choice.words.split(".")[0] in made
+
+
+def section(made: str, name: str) -> str:
+    return made.partition(f'<h2 id="{name}-title">')[2].partition("</section>")[0]
+
+
+def test_plans_that_are_not_on_the_front_are_faint(choice: Choice) -> None:
+    shown = {id(point.plan.candidate) for point in choice.front.points}
+    assert choice.others
+    assert not any(id(other.plan) in shown for other in choice.others)
+    # Each was left out for one that is no worse.
+    for other in choice.others:
+        assert any(
+            one.seconds <= other.seconds * 1.25 and one.usd <= other.usd * 1.25
+            for one in choice.front.points
+        )
+    front = section(page(choice), "front")
+    assert 0 < front.count('class="other"') <= len(choice.others) + 1  # and the key's
+
+
+def test_each_setting_changed_alone(choice: Choice) -> None:
+    found = knobs(choice)
+    own = choice.chosen.plan.candidate.own
+    assert {one.setting for one in found} >= {"memory", "micro-batches"}
+    for one in found:
+        assert (one.option is None) == bool(one.why)
+        if one.option is not None:
+            # As `dayfly predict` has it, and of the chosen plan's settings all but one.
+            changed = one.option.candidate.own
+            keys = {*own, *changed} - {"collective", "aggregators"}
+            names = {"workers", "replicas", "micro_batches"} if one.setting == "replicas" else None
+            differ = {key for key in keys if own.get(key) != changed.get(key)}
+            assert differ <= (names or differ)
+            assert names or len(differ) <= 1
+    made = section(page(choice), "knobs")
+    assert made.count("<tr>") == len(found) + 1
+
+
+def test_what_papers_choose_is_shown_beside(choice: Choice) -> None:
+    option = choice.front.points[0].plan
+    papers = [
+        PaperChoice(method="a program", option=option),
+        PaperChoice(method="another", why="it finds <no> plan"),
+    ]
+    made = page(choice, papers)
+    assert 'class="paper"' in section(made, "front")
+    listed = section(made, "papers")
+    assert option.short in listed
+    assert "it finds &lt;no&gt; plan" in listed
+    assert "plan from a checkout" in section(page(choice), "papers")
+
+
+def test_papers_methods_answer_the_question_of_the_choice(choice: Choice) -> None:
+    found = {one.method: one for one in beside(choice)}
+    assert {"two-stage search (FasDL)", "greedy (CE-scaling)", "TPDMP, grid"} <= set(found)
+    exactly = found["FuncPipe, solved exactly"]
+    assert exactly.option is not None
+    assert exactly.option.candidate.target is choice.chosen.plan.candidate.target
 
 
 def test_a_layer_is_drawn_for_each(choice: Choice) -> None:

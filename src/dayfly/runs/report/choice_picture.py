@@ -118,7 +118,7 @@ def _front(choice: Choice, axis: Any) -> None:
             name.set_major_locator(LogLocator(subs=(1, 2, 5)))
             name.set_major_formatter(lambda value, _: f"{value:g}")
             name.set_minor_formatter(lambda value, _: "")
-    axis.set(xlabel="seconds of the run", ylabel="dollars")
+    axis.set(xlabel="total time in seconds", ylabel="dollars")
     axis.grid(alpha=0.25, which="both")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, frameon=False)
@@ -138,7 +138,7 @@ def _bars(choice: Choice, axis: Any) -> None:
     for tick, point in zip(axis.get_yticklabels(), points, strict=True):
         tick.set_fontweight("bold" if point is choice.chosen else "normal")
     axis.invert_yaxis()
-    axis.set_xlabel("seconds of the run")
+    axis.set_xlabel("total time in seconds")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
