@@ -20,7 +20,7 @@ from rich.table import Table
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.papers import FIGURES
 from benchmarks.parts.papers.drawing import draw
-from benchmarks.parts.papers.figure import WORDS, Figure
+from benchmarks.parts.papers.figure import Fact, Figure
 from dayfly.errors import RequestError
 
 
@@ -46,12 +46,12 @@ def run(args: Sequence[str]) -> dict[str, Any]:
 def table(result: Mapping[str, Any]) -> Table:
     """The facts for a person."""
     shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), show_edge=False)
-    for title in ("", "the paper", "here", "agrees"):
+    for title in ("", "the paper", "here", "agrees", "why not"):
         shown.add_column(title)
     for figure in result["figures"]:
         shown.add_row(f"[bold]{figure['what']}[/bold]")
         for fact in figure["facts"]:
-            shown.add_row(f"  {fact['what']}", fact["theirs"], fact["ours"], WORDS[fact["agrees"]])
+            shown.add_row(f"  {fact['what']}", *Fact(**fact).cells[1:])
     return shown
 
 

@@ -11,7 +11,7 @@ import random
 
 from benchmarks.parts.choosing.answer import cheapest_within
 from benchmarks.parts.choosing.cases import Case
-from benchmarks.parts.papers.fasdl.costs import epochs_of, s3_latency_s
+from benchmarks.parts.papers.fasdl.costs import USUAL, epochs_of
 from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, MIB, WORKLOADS, Workload
 from benchmarks.parts.papers.rows import given, platform, prices, store
 from dayfly.planning.choose.k_reduce import plan_k_reduce
@@ -56,7 +56,7 @@ def _problem_of(load: Workload) -> KReduceProblem:
         epochs=float(epochs_of(load)),
         most=load.most_samples,
         sample_mib=load.sample_mib,
-        ways=_way(s3_latency_s(), rate),
+        ways=_way(USUAL.latency_s("S3"), rate),
     )
 
 

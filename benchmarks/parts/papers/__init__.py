@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.parts.papers import ce_scaling
+from benchmarks.parts.papers.fasdl import comparisons
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
 from benchmarks.parts.papers.funcpipe import bandwidth, overall, scaling
@@ -22,7 +23,10 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "funcpipe-10": overall.figure_10,
     "funcpipe-11": bandwidth.figure_11,
     "fasdl-3": fasdl.figure_3,
+    "fasdl-10": comparisons.figure_10,
+    "fasdl-11": comparisons.figure_11,
     "fasdl-13": fasdl.figure_13,
+    "fasdl-14": comparisons.figure_14,
     "ce-scaling-table-2": ce_scaling.table_2,
     "ce-scaling-18": ce_scaling.figure_18,
     "hydrozoa-4": hydrozoa.figure_4,

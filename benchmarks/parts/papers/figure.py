@@ -57,17 +57,25 @@ class Panel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What the paper's text says, and ours. agrees: None where ours was fitted to it, or
-    the paper says nothing."""
+    the paper says nothing. why: of a no, which assumption was changed, and whether the paper's
+    number follows then; shown only if it does not agree."""
 
     what: str
     theirs: str
     ours: str
     agrees: bool | None
+    why: str = ""
 
     @property
     def row(self) -> str:
         """As a line of a table in Markdown."""
-        return f"| {self.what} | {self.theirs} | {self.ours} | {WORDS[self.agrees]} |"
+        return f"| {' | '.join(self.cells)} |"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What, the paper, here, agrees, why not."""
+        why = self.why if self.agrees is False else ""
+        return self.what, self.theirs, self.ours, WORDS[self.agrees], why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +95,7 @@ class Figure:
     @property
     def table(self) -> str:
         """The facts in Markdown, as docs/papers.md has them."""
-        head = ["| what | the paper | here | agrees |", "|---|---|---|---|"]
+        head = ["| what | the paper | here | agrees | why not |", "|---|---|---|---|---|"]
         return "\n".join([*head, *(fact.row for fact in self.facts)])
 
 

@@ -15,7 +15,8 @@ of its table II, and its limits those of table IV. What it does not print, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.parts.papers.fasdl.workloads import BASE_MIB, Setup, Workload, make_setup
-from benchmarks.parts.papers.formulas.fasdl import transfer_usd
+from benchmarks.parts.papers.formulas.fasdl import printed_communication_s, transfer_usd
 from benchmarks.parts.papers.rows import given, platform, prices, store
 from dayfly.planning.choose.formulas import (
     aggregate_s,
@@ -40,25 +41,46 @@ MIB, GB = 2**20, 2**30
 FAST_LATENCY_S = 0.001  # of ElastiCache, and of a server
 
 
-_SERVER_BYTES_PER_S, _USD_PER_GB_MOVED = 1.25e9, 0.01
+_SERVER_BYTES_PER_S = 1.25e9
 
 
-_MEMORY_STEP_MIB, _MOST_MIB = 128, 10240
+_MEMORY_STEP_MIB, MOST_MIB = 128, 10240
 
 
 _GAMMA = 0.6  # least part of the greatest training rate (equation 14; the paper: 0.6 to 0.8)
 
 
-def throughput(size_bytes: float, latency_s: float) -> float:
-    """tp of a message, in bytes a second; see the module."""
-    rate = given(platform("aws-lambda").uplink_bytes_per_s, "rate of aws-lambda")
-    return size_bytes / (latency_s + size_bytes / rate)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """What the paper does not print, to be changed one by one.
+
+    bytes_per_s: of a worker's link, each way; None: the catalogue's. s3_latency_s: of a message;
+    None: the catalogue's. printed: sums take equation 3 as printed, not as a schedule of K-REDUCE
+    takes them. move_usd_per_gb: of what a server sends or gets.
+    """
+
+    bytes_per_s: float | None = None
+    s3_latency_s: float | None = None
+    printed: bool = False
+    move_usd_per_gb: float = 0.01
+
+    def latency_s(self, channel: str) -> float:
+        """Of a message through a channel."""
+        if channel != "S3":
+            return FAST_LATENCY_S
+        if self.s3_latency_s is not None:
+            return self.s3_latency_s
+        return given(store("s3").latency_s, "latency of s3")
+
+    def throughput(self, size_bytes: float, channel: str) -> float:
+        """tp of a message, in bytes a second; see the module."""
+        rate = self.bytes_per_s
+        if rate is None:
+            rate = given(platform("aws-lambda").uplink_bytes_per_s, "rate of aws-lambda")
+        return size_bytes / (self.latency_s(channel) + size_bytes / rate)
 
 
-def s3_latency_s() -> float:
-    return given(store("s3").latency_s, "latency of s3")
-
-
+USUAL = Assumed()
 CHANNELS = ("S3", "ElastiCache", "server")
 
 
@@ -76,21 +98,17 @@ class Taken:
         return self.functions_usd + self.channel_usd
 
 
-def taken(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
+def taken(
+    load: Workload, setup: Setup, channel: str, epochs: float, assumed: Assumed = USUAL
+) -> Taken:
     """Equations 5 to 11 (9 corrected); `setup.memory_mib` and `others` may be arrays."""
     size, workers = load.size_bytes, setup.workers
     steps = load.samples / setup.samples
-    latency_s = s3_latency_s() if channel == "S3" else FAST_LATENCY_S
-    rate = throughput(size, latency_s)
+    rate = assumed.throughput(size, channel)
     most = np.maximum(setup.own, setup.others)
     load_s = loading_s(size, load.data_bytes, most, setup.samples, rate)
     train_s = load.fit.a * (setup.own + load.fit.b) / (setup.memory_mib + load.fit.m)
-    if channel == "server":
-        pushed_s = max(size / rate, workers * size / _SERVER_BYTES_PER_S)
-        sync_s = 2 * (pushed_s + FAST_LATENCY_S)
-    else:
-        shard_rate = throughput(size / setup.aggregators, latency_s)
-        sync_s = communication_s(size, workers, setup.aggregators, shard_rate, shard_rate, 0.0)
+    sync_s = summed_s(load, setup, channel, assumed)
     seconds = run_s(load_s, train_s, sync_s, steps, epochs)
     usd = functions_usd(
         prices("aws-lambda").usd_per_gb_s, seconds, setup.memory_mib / 1024, workers
@@ -108,13 +126,28 @@ def taken(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
         machine = prices("vm-m5-large")
         moved = 2 * workers * size * steps * epochs
         # Each byte is billed as it leaves a zone, and as it comes into the other.
-        other = machine.usd_per_s * seconds + 2 * _USD_PER_GB_MOVED * moved / GB
+        other = machine.usd_per_s * seconds + 2 * assumed.move_usd_per_gb * moved / GB
     return Taken(seconds=seconds, functions_usd=usd, channel_usd=other)
 
 
-def alone(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
+def summed_s(load: Workload, setup: Setup, channel: str, assumed: Assumed = USUAL) -> float:
+    """T_comm: equation 3, or push and pull through a server."""
+    size, workers = load.size_bytes, setup.workers
+    if workers == 1:
+        return 0.0
+    if channel == "server":
+        own_s = size / assumed.throughput(size, channel)
+        return 2 * (max(own_s, workers * size / _SERVER_BYTES_PER_S) + FAST_LATENCY_S)
+    shard_rate = assumed.throughput(size / setup.aggregators, channel)
+    links = (size, workers, setup.aggregators, shard_rate, shard_rate)
+    return printed_communication_s(*links) if assumed.printed else communication_s(*links, 0.0)
+
+
+def alone(
+    load: Workload, setup: Setup, channel: str, epochs: float, assumed: Assumed = USUAL
+) -> Taken:
     """Of one configuration, in plain numbers."""
-    one = taken(load, setup, channel, epochs)
+    one = taken(load, setup, channel, epochs, assumed)
     return Taken(
         seconds=float(one.seconds),
         functions_usd=float(one.functions_usd),
@@ -123,29 +156,46 @@ def alone(load: Workload, setup: Setup, channel: str, epochs: float) -> Taken:
 
 
 @cache
-def epochs_of(load: Workload) -> int:
+def epochs_of(load: Workload, assumed: Assumed = USUAL) -> int:
     """E: the paper's configuration then costs, by our formulas, what its table III says."""
-    each_usd: float = alone(load, load.theirs, "S3", 1.0).usd
+    each_usd: float = alone(load, load.theirs, "S3", 1.0, assumed).usd
     return max(1, round(load.usd / each_usd))
 
 
 @cache
-def cheapest(load: Workload, channel: str) -> tuple[Setup, Taken]:
+def cheapest(load: Workload, channel: str, assumed: Assumed = USUAL) -> tuple[Setup, Taken]:
     """Of the least dollars within T_con and B^g_max (equation 12), by enumeration.
 
     Memory in steps of 128 MiB, samples of aggregators in steps of 16; B^n by equation 16. A server
     has no aggregators: all workers have equal samples.
     """
+    return _least(load, channel, assumed, load.limit_s, lambda many: many.usd)
+
+
+@cache
+def fastest(load: Workload, channel: str, assumed: Assumed = USUAL) -> tuple[Setup, Taken]:
+    """Of the least seconds within B^g_max, by the same enumeration."""
+    return _least(load, channel, assumed, math.inf, lambda many: many.seconds)
+
+
+def _least(
+    load: Workload,
+    channel: str,
+    assumed: Assumed,
+    limit_s: float,
+    value: Callable[[Taken], Any],
+) -> tuple[Setup, Taken]:
     best: tuple[Setup, Taken] | None = None
-    for setup in _candidates(load, channel):
-        many = taken(load, setup, channel, epochs_of(load))
-        fits = np.array(many.seconds) <= load.limit_s
-        fits &= _needed_mib(load, np.maximum(setup.own, setup.others)) <= setup.memory_mib
+    epochs = epochs_of(load, assumed)
+    for setup in _candidates(load, channel, assumed):
+        many = taken(load, setup, channel, epochs, assumed)
+        fits = np.array(many.seconds) <= limit_s
+        fits &= needed_mib(load, np.maximum(setup.own, setup.others)) <= setup.memory_mib
         fits &= setup.others >= 1
         if not fits.any():
             continue
-        place = int(np.where(fits, many.usd, np.inf).argmin())
-        if best is None or many.usd[place] < best[1].usd:
+        place = int(np.where(fits, value(many), np.inf).argmin())
+        if best is None or value(many)[place] < value(best[1]):
             one = make_setup(
                 setup.workers,
                 int(setup.memory_mib[place]),
@@ -153,15 +203,15 @@ def cheapest(load: Workload, channel: str) -> tuple[Setup, Taken]:
                 setup.aggregators,
                 int(setup.others[place]),
             )
-            best = one, alone(load, one, channel, epochs_of(load))
+            best = one, alone(load, one, channel, epochs, assumed)
     if best is None:
-        raise ValueError(f"{load.title} over {channel} cannot be done in {load.limit_s} s")
+        raise ValueError(f"{load.title} over {channel} cannot be done in {limit_s} s")
     return best
 
 
-def _candidates(load: Workload, channel: str) -> Iterator[Setup]:
+def _candidates(load: Workload, channel: str, assumed: Assumed) -> Iterator[Setup]:
     """Workers, aggregators and their samples, each with all memory sizes at once."""
-    memory: Any = np.arange(_MEMORY_STEP_MIB, _MOST_MIB + 1, _MEMORY_STEP_MIB)
+    memory: Any = np.arange(_MEMORY_STEP_MIB, MOST_MIB + 1, _MEMORY_STEP_MIB)
     least = load.fit.b / (1 / _GAMMA - 1)  # equation 14
     for workers in range(2, int(load.most_samples / least) + 1):
         for own in range(16, load.most_samples // workers + 1, 16):
@@ -173,22 +223,30 @@ def _candidates(load: Workload, channel: str) -> Iterator[Setup]:
                     memory_mib=memory,
                     aggregators=k,
                     own=own,
-                    others=_others(load, workers, own, k, memory, channel),
+                    others=_others(load, workers, own, k, memory, channel, assumed),
                 )
 
 
-def _others(load: Workload, workers: int, own: int, k: int, memory_mib: Any, channel: str) -> Any:
+def _others(
+    load: Workload,
+    workers: int,
+    own: int,
+    k: int,
+    memory_mib: Any,
+    channel: str,
+    assumed: Assumed,
+) -> Any:
     """B^n by equation 16, the least of it and of what memory and B^g allow, rounded down."""
     if k == workers:
         return np.full(memory_mib.shape, own)
-    latency_s = s3_latency_s() if channel == "S3" else FAST_LATENCY_S
-    rate = throughput(load.size_bytes / k, latency_s)
+    rate = assumed.throughput(load.size_bytes / k, channel)
     aggregated_s = aggregate_s(load.size_bytes, workers, k, rate, rate)
     by_time = own + aggregated_s * (memory_mib + load.fit.m) / load.fit.a
-    by_memory = (memory_mib - _needed_mib(load, 0)) / load.sample_mib
+    by_memory = (memory_mib - needed_mib(load, 0)) / load.sample_mib
     by_batch = (load.most_samples - k * own) / (workers - k)
     return np.maximum(0, np.floor(np.minimum(np.minimum(by_time, by_memory), by_batch)))
 
 
-def _needed_mib(load: Workload, samples: Any) -> Any:
+def needed_mib(load: Workload, samples: Any) -> Any:
+    """Memory of a worker with so many samples; see the module."""
     return BASE_MIB + 4 * load.size_mib + samples * load.sample_mib

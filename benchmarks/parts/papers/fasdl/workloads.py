@@ -38,8 +38,9 @@ class Workload:
     """A row of tables II, III and IV.
 
     title: as the paper writes it. size_mib: S_m. fit: a, b, m. samples, data_bytes: D and S_d.
-    limit_s, most_samples: T_con and B^g_max. theirs, server: its configurations of K-REDUCE and of
-    lambda-DNN. usd, best_usd: predicted cost of its two searches.
+    limit_s, most_samples: T_con and B^g_max. theirs, server, scatter, to_one: its configurations
+    of K-REDUCE, of lambda-DNN, of ScatterReduce and of AllReduce (None: no fit). usd, best_usd:
+    predicted cost of its two searches.
     """
 
     title: str
@@ -51,6 +52,8 @@ class Workload:
     most_samples: int
     theirs: Setup
     server: Setup
+    scatter: Setup
+    to_one: Setup | None
     usd: float
     best_usd: float
 
@@ -94,6 +97,8 @@ WORKLOADS = (
         most_samples=640,
         theirs=make_setup(10, 10240, 32, 4, 84),
         server=make_setup(10, 10240, 32, 10, 32),
+        scatter=make_setup(15, 10240, 32, 15, 32),
+        to_one=None,
         usd=3.42,
         best_usd=3.02,
     ),
@@ -107,6 +112,8 @@ WORKLOADS = (
         most_samples=1024,
         theirs=make_setup(7, 1536, 128, 4, 170),
         server=make_setup(2, 3328, 512, 2, 512),
+        scatter=make_setup(8, 1664, 128, 8, 128),
+        to_one=None,
         usd=1.49,
         best_usd=1.30,
     ),
@@ -120,6 +127,8 @@ WORKLOADS = (
         most_samples=512,
         theirs=make_setup(3, 1920, 128, 1, 192),
         server=make_setup(2, 2304, 256, 2, 256),
+        scatter=make_setup(4, 2048, 128, 4, 128),
+        to_one=make_setup(4, 1920, 128, 1, 128),
         usd=0.38,
         best_usd=0.37,
     ),
@@ -133,6 +142,8 @@ WORKLOADS = (
         most_samples=384,
         theirs=make_setup(2, 768, 128, 1, 201),
         server=make_setup(2, 768, 192, 2, 192),
+        scatter=make_setup(2, 1792, 128, 2, 128),
+        to_one=make_setup(3, 640, 128, 1, 128),
         usd=0.104,
         best_usd=0.098,
     ),
