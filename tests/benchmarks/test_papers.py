@@ -205,7 +205,7 @@ def test_fasdls_headline_is_a_mean_by_its_equation_3_as_printed() -> None:
 
 
 def test_most_of_both_is_asked_of_time_and_of_cost() -> None:
-    """Figure 5: each case has its speedup and its cost, and one may be best at one of them alone."""
+    """Figure 5: each case has its speedup and its cost, and may be best at one of them alone."""
     cases = {("bert_large", 64): (1.7, 0.3), ("amoebanet_d36", 256): (2.2, 0.4)}
     assert overall._most(cases) == ("AmoebaNet-D36, 256", "BERT-Large, 64")
 
