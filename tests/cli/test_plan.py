@@ -99,7 +99,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     written = Plan.parse((tmp_path / "plan.json").read_text())
     assert dict(written.settings) == chosen["settings"]
     assert written.prediction is not None
-    assert written.prediction.run_s == chosen["seconds"]
+    assert written.prediction.total_s == chosen["seconds"]
     assert written.settings["imitate"] == "aws-lambda"
     assert found["plots"] == ["plan.html"]
     assert "Time against dollars" in (tmp_path / "plan.html").read_text()
@@ -109,10 +109,10 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
 def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> None:
     done = plan(profile, *SMALL, "--deadline", "1m")
     assert done.exit_code == 0, done.stderr
-    heads = next(line for line in done.stdout.splitlines() if "run s" in line).split()
-    assert heads == ["run", "s", "USD", "plan", "compute", "transfer", "sync", "other", "start"]
+    heads = next(line for line in done.stdout.splitlines() if "total s" in line).split()
+    assert heads == ["total", "s", "USD", "plan", "compute", "transfer", "sync", "other", "start"]
     assert "\n \N{BLACK RIGHT-POINTING TRIANGLE} " in done.stdout
-    for name in ("choice", "run", "bill", "certainty"):
+    for name in ("choice", "total time", "bill", "certainty", "how sure"):
         assert any(line.startswith(f"{name} ") for line in done.stdout.splitlines()), name
     assert "The cheapest within the deadline of 60 s." in done.stdout
 

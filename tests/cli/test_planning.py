@@ -65,8 +65,9 @@ def test_a_prediction_says_all_of_it_and_a_plan_is_written(profile: Path, tmp_pa
     assert done.returncode == 0, done.stderr
     names = [line[:17].strip() for line in done.stdout.splitlines()]
     assert names == [
-        *("job", "functions", "step", "epoch", "run", "bill", "", "memory"),
-        *("step's traffic", "run's traffic", "plan"),
+        *("job", "functions", "step", "epoch"),
+        *("start-up time", "training time", "total time", "bill", "", "memory"),
+        *("step's traffic", "run's traffic", "how sure", "plan"),
     ]
     written = Plan.parse((tmp_path / "p.json").read_text())
     assert written.profile == profile_of_fast()

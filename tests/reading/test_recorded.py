@@ -92,6 +92,8 @@ def test_a_plan_and_a_profile() -> None:
     plan = Plan.read(RECORDED / "plan.json")
     assert configuration_of(plan).workers == 2
     assert plan.prediction is not None
+    assert plan.prediction.total_s == plan.prediction.run_s > 0
+    assert plan.prediction.interval is None
     assert compared_in(RECORDED / "planned") is not None
 
 

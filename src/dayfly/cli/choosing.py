@@ -16,7 +16,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import own_catalogue
 from dayfly.cli.flags import numbers
-from dayfly.cli.outcome import kind_in_words, narrow_table
+from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number
 from dayfly.planning.profile import read_profile
@@ -240,7 +240,7 @@ def print_choice(choice: Choice) -> None:
         for name, part in option.run_breakdown.items()
         if part
     )
-    _say(console, "run", parts)
+    _say(console, "total time", parts)
     bill = ", ".join(
         f"{kind_in_words(kind)} {dollars(usd)}"
         for kind, usd in option.prediction.by_kind.items()
@@ -252,6 +252,7 @@ def print_choice(choice: Choice) -> None:
         for line in drawn(option):
             console.print(Text(f"{'':<12}{line}"), soft_wrap=True)
     _say(console, "certainty", certainty(choice))
+    _say(console, "how sure", how_sure(option.prediction))
     for warning in option.prediction.warnings:
         _say(console, "warning", warning)
     for note in choice.notes:
@@ -293,7 +294,7 @@ def _table(choice: Choice) -> Table:
         f"{', '.join(dict.fromkeys(str(place) for place in choice.targets))}",
     )
     table.add_column("")
-    table.add_column("run s", justify="right", no_wrap=True)
+    table.add_column("total s", justify="right", no_wrap=True)
     table.add_column("USD", justify="right", no_wrap=True)
     if several:
         table.add_column("where")

@@ -26,10 +26,21 @@ from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 
 if TYPE_CHECKING:
+    from dayfly.planning.plan import Prediction
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.record import ScriptRun
 
 T = TypeVar("T")
+#: Sources of uncertainty (`planning.intervals`) as people read them.
+SOURCES = {
+    "passes": "how far measured passes differ",
+    "pace": "how even the machine was while it was profiled",
+    "batch": "batches that were not measured",
+    "messages": "how far measured messages differ",
+    "overhead": "how far steps differ beside their passes",
+    "start": "start-up, which was measured once",
+    "model": "what predictions leave out",
+}
 DONE, FAILED, WRONG = 0, 1, 2
 
 
@@ -79,6 +90,22 @@ def narrow_table(title: str | None = None, **more: Any) -> Table:
 def kind_in_words(kind: str) -> str:
     """Returns a kind of dollars of a bill as people read it."""
     return "invocations" if kind == "invocation_requests" else kind.replace("_", " ")
+
+
+def how_sure(said: Prediction) -> str:
+    """Returns the intervals of a prediction in a sentence, and what would make them narrower."""
+    found = said.interval
+    if found is None:
+        return "unknown, as the profile was not measured: dayfly profile measures"
+    (step_low, step_high), (low, high) = found.step_s, found.total_s
+    cheapest, dearest = found.cost_usd
+    main = next(iter(found.sources), None)
+    due = f"; {found.sources[main]:.0%} of that is due to {SOURCES[main]}" if main else ""
+    narrower = f"; to know better, {found.to_measure}" if found.to_measure else ""
+    return (
+        f"9 of 10 runs within: step {1000 * step_low:.4g} to {1000 * step_high:.4g} ms, total "
+        f"{low:.4g} to {high:.4g} s, ${cheapest:.4g} to ${dearest:.4g}{due}{narrower}"
+    )
 
 
 def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:

@@ -209,6 +209,9 @@ def profile(
     quick: Annotated[
         bool, option("Measure less often: sooner done, and less sure.", True, "--quick")
     ] = False,
+    repeat: Annotated[
+        int | None, option("Measure so many times as often: later done, and surer.", "1")
+    ] = None,
     from_catalogue: Annotated[
         bool,
         option(
@@ -236,6 +239,7 @@ def profile(
             lambda: function_settings(context, resumed=False),
             batch_size=batch_size,
             quick=quick,
+            repeat=repeat or 1,
             force=force,
             as_json=as_json,
             catalogued=context.params,

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from dayfly.cli.flags import function_settings, numbers, training_settings
-from dayfly.cli.outcome import kind_in_words, narrow_table
+from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.plan import Plan, Prediction, Volume
 from dayfly.planning.profile import Profile, memory_label, read_profile
@@ -158,14 +158,17 @@ def _print_one(plan: Plan, store: str | None) -> None:
         "functions": _functions(plan),
         "step": f"{_ms(said.step_s)}: {parts}",
         "epoch": f"{said.epoch_s:.4g} s, {steps} steps",
-        "run": f"{said.run_s:.4g} s, {asked.epochs} epoch{'s' * (asked.epochs > 1)}, "
-        f"{said.invocations} invocations",
+        "start-up time": _seconds(said.startup_s),
+        "training time": f"{_seconds(said.train_s)}, {asked.epochs} "
+        f"epoch{'s' * (asked.epochs > 1)}",
+        "total time": f"{said.total_s:.4g} s, {said.invocations} invocations",
         "bill": f"${said.cost_usd:.8f} as on {said.price_list}, store {store or 'free'}: "
         f"{said.billed_s:.1f} s billed, {said.gb_s:.1f} GB-s",
         "": dollars,
         "memory": _memory(said, limits),
         "step's traffic": _moved(said.step_volume),
         "run's traffic": _moved(said.run_volume),
+        "how sure": how_sure(said),
     }
     for name, value in rows.items():
         print(f"{name:<17}{value}")
@@ -207,7 +210,7 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
     assert rows[0].prediction is not None
     title = f"{rows[0].profile.job}, prices of {rows[0].prediction.price_list}"
     table = narrow_table(title)
-    heads = ("step ms", "run s", "USD", "peak MiB", "fits")
+    heads = ("step ms", "total s", "USD", "peak MiB", "fits")
     for head in (*(_HEADS[name] for name in names), *heads):
         table.add_column(head, justify="right", no_wrap=True)
     for plan in rows:
@@ -221,7 +224,7 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
         table.add_row(
             *(asked[name] for name in names),
             f"{said.step_s * 1000:.4g}",
-            f"{said.run_s:.4g}",
+            f"{said.total_s:.4g}",
             f"{said.cost_usd:.7f}",
             ",".join(f"{peak:.0f}" for peak in said.memory_mib),
             "no" if _misfits(said, limits) else "yes",
@@ -230,6 +233,10 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
     said_of_all = [plan.prediction.warnings for plan in rows if plan.prediction is not None]
     for warning in dict.fromkeys(one for said in said_of_all for one in said):
         print(f"warning: {warning}")
+
+
+def _seconds(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds:.4g} s"
 
 
 def _ms(seconds: float) -> str:

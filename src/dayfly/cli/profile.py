@@ -41,6 +41,7 @@ def measure(
     *,
     batch_size: int | None,
     quick: bool,
+    repeat: int = 1,
     force: bool,
     as_json: bool,
     catalogued: Mapping[str, Any],
@@ -72,6 +73,7 @@ def measure(
                     name=job_file.stem,
                     code=job_file.resolve().parent,
                     quick=quick,
+                    repeat=repeat,
                     told=told,
                     note=note,
                 )
@@ -264,7 +266,7 @@ _ASSUMED = {
 
 #: Flags of a platform that is looked up, and of one that is measured, alone.
 _OF_ROWS = ("store", "flops_per_vcpu", "threads", "beta", "cold_start", "base_memory")
-_OF_MEASURING = ("channel", "imitate", "wait_timeout", "quick")
+_OF_MEASURING = ("channel", "imitate", "wait_timeout", "quick", "repeat")
 
 
 def check_flags(flags: Mapping[str, Any]) -> bool:

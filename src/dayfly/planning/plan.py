@@ -32,13 +32,39 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """How sure a prediction is: low and high ends, between which so many of all runs are to lie.
+
+    Attributes:
+        level: the share of runs, 0.9.
+        step_s: of the median step.
+        total_s: of the total time.
+        cost_usd: of the bill.
+        sources: what the uncertainty of the total time is due to, as shares of its variance.
+        to_measure: what would make it smaller, a sentence; None: nothing that is measured.
+    """
+
+    level: float
+    step_s: tuple[float, float]
+    total_s: tuple[float, float]
+    cost_usd: tuple[float, float]
+    sources: Mapping[str, float]
+    to_measure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What one configuration takes.
 
     Attributes:
         step_s: the median step, on rank 0's clock, as a run measures it.
         epoch_s: all steps and the validation.
-        run_s: from the first invocation to the end of the last function.
+        startup_s: start-up time: from the first invocation to the first step. None: an earlier
+            version predicted it.
+        train_s: training time: from the first step to the end of the last one or of the last
+            validation, hand-overs included. None as above.
+        total_s: total time: from the first invocation to the end of the last function.
+        run_s: deprecated name of total_s.
         billed_s: billed seconds of all functions.
         gb_s: GB-seconds of all functions.
         cost_usd: dollars under `price_list`, as a bill has them.
@@ -51,6 +77,7 @@ class Prediction:
         breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
             sync, overhead. They add up to `step_s`.
         invocations: of the run, hand-overs included.
+        interval: how sure it is; None: the profile was not measured.
         warnings: what speaks against the profile's figures of these functions, a sentence each.
     """
 
@@ -68,7 +95,15 @@ class Prediction:
     run_volume: Volume
     breakdown: Mapping[str, float]
     invocations: int
+    startup_s: float | None = None
+    train_s: float | None = None
+    total_s: float = 0.0
+    interval: Interval | None = None
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.total_s:  # an earlier version wrote it
+            object.__setattr__(self, "total_s", self.run_s)
 
 
 VERSION = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayfly.batches import Batches, Rounds
 from dayfly.catalogue.metering import Moved, Used, bill
@@ -25,6 +25,7 @@ from dayfly.planning.configuration import (
     stage_size,
     start_s,
 )
+from dayfly.planning.intervals import interval_of
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
@@ -176,10 +177,13 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lives:
-    """of_stage: the lives of each worker of a stage. moved: by each worker, what its steps and
-    validations do. told: by each worker beside that: its reports, and looks for a wish to stop.
+    """ready_s: from the first invocation to the first step. ending_s: after the last one. run_s:
+    all of it. of_stage: the lives of each worker of a stage. moved: by each worker, what its steps
+    and validations do. told: by each worker beside that: its reports, and looks for a wish to stop.
     """
 
+    ready_s: float
+    ending_s: float
     run_s: float
     of_stage: Sequence[Sequence[Life]]
     moved: Sequence[Moved]
@@ -217,7 +221,14 @@ def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Li
     ]
     run_s = sum(ready_s + span + ending_s for span in spans)
     told = [told_by(c, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
-    return Lives(run_s=run_s, of_stage=of_stage, moved=moved, told=told)
+    return Lives(
+        ready_s=ready_s,
+        ending_s=ending_s,
+        run_s=run_s,
+        of_stage=of_stage,
+        moved=moved,
+        told=told,
+    )
 
 
 def pace_of(
@@ -306,9 +317,12 @@ def predict(
             )
         moved[name] = together((lives.moved[rank], lives.told[rank]))
     billed = bill(used, platform, store, moved)
-    return Prediction(
+    said = Prediction(
         step_s=epoch.step_s,
         epoch_s=epoch.epoch_s,
+        startup_s=lives.ready_s,
+        train_s=lives.run_s - lives.ready_s - lives.ending_s,
+        total_s=lives.run_s,
         run_s=lives.run_s,
         billed_s=billed.billed_s,
         gb_s=billed.gb_s,
@@ -325,6 +339,8 @@ def predict(
         invocations=len(used),
         warnings=warnings_of(profile, c),
     )
+    simulated = c.workers <= most_simulated
+    return replace(said, interval=interval_of(profile, c, said, simulated=simulated))
 
 
 def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ def profile(
     memory_mib: int | Sequence[int] = (),
     batch_size: int | None = None,
     quick: bool = False,
+    repeat: int = 1,
     progress: bool = True,
     **settings: Unpack[ProfileKeywords],
 ) -> Profile:
@@ -42,6 +43,7 @@ def profile(
         memory_mib: memory sizes in MiB, one or several; empty: memory is not limited.
         batch_size: samples of a step, in place of the job's.
         quick: measure less often: sooner done, and less sure.
+        repeat: times as often: later done, and surer.
         progress: say on standard error what is being measured.
         settings: of functions and channel, such as `cpu_cores`, `uplink_mb_per_s` or `imitate`; see
             `dayfly.runs.settings.Settings`.
@@ -71,6 +73,7 @@ def profile(
         sizes,
         code=main_directory(),
         quick=quick,
+        repeat=repeat,
         told=say,
         note=say,
     )

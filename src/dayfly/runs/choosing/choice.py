@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
 from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
@@ -277,6 +278,7 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
         "usd_by_kind": dict(option.prediction.by_kind),
         "memory_mib": list(option.prediction.memory_mib),
         "invocations": option.prediction.invocations,
+        "interval": dump(option.prediction.interval),
         "warnings": list(option.prediction.warnings),
         "by": option.by,
         "limits": list(point.limits),

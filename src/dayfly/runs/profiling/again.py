@@ -1,4 +1,4 @@
-"""Measures functions again whose figures are in doubt, and keeps the better measurement.
+"""How often functions are measured, and again if their figures are in doubt; the better ones count.
 
     all sizes once  ->  doubts  ->  those in doubt again  ->  doubts  ->  ...  at most `most` times
 
@@ -9,14 +9,52 @@ profile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from dayfly.errors import RequestError
 from dayfly.planning.conditions import Conditions, Pace, contradictions, disturbances
 from dayfly.planning.profile import SizeProfile, memory_label
 from dayfly.runs.profiling.neighbours import TooSmall
 
-#: How many times functions of one size are measured, at most.
-MOST_ATTEMPTS = 3
+#: Messages of which sizes are sent.
+_SIZES = tuple(2**power for power in range(10, 25, 2))
+_QUICK_SIZES = tuple(2**power for power in (10, 14, 18, 22, 24))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How often all is measured.
+
+    Attributes:
+        attempts: times that functions of one size are measured, at most.
+        idle: functions that do nothing.
+        life_s: seconds in which steps and their parts are timed.
+        messages: sizes of messages; rows: of each; sums: of the collective.
+        beside_s: seconds in which passes are timed beside messages.
+    """
+
+    attempts: int
+    idle: int
+    life_s: float
+    messages: tuple[int, ...]
+    rows: int
+    sums: int
+    beside_s: float
+
+    @classmethod
+    def of(cls, *, quick: bool, repeat: int) -> Effort:
+        """Returns that of a request. repeat: times as much of everything. Raises RequestError."""
+        if repeat < 1:
+            raise RequestError(f"repeat is {repeat}: give 1 or more")
+        return cls(
+            attempts=1 if quick else 3,
+            idle=repeat * (3 if quick else 7),
+            life_s=repeat * (3.0 if quick else 8.0),
+            messages=_QUICK_SIZES if quick else _SIZES,
+            rows=repeat * (3 if quick else 5),
+            sums=repeat * (10 if quick else 30),
+            beside_s=repeat * (0.7 if quick else 1.5),
+        )
 
 
 def doubts(sizes: Sequence[SizeProfile], cores: int) -> list[tuple[str, ...]]:

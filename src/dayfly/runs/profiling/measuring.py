@@ -37,7 +37,7 @@ from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
-from dayfly.runs.profiling.again import MOST_ATTEMPTS, measured_again
+from dayfly.runs.profiling.again import Effort, measured_again
 from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
@@ -64,9 +64,7 @@ _EXCHANGE = "dayfly.runs.profiling.exchange:main"
 _MOST_PIECES = 8
 #: Neighbours compute what a worker of so many would have of the batch.
 _CROWD = 4
-#: Messages: sizes, and what they may take in the channel.
-_SIZES = tuple(2**power for power in range(10, 25, 2))
-_QUICK_SIZES = tuple(2**power for power in (10, 14, 18, 22, 24))
+#: What messages may take in the channel.
 _CHANNEL_BYTES, _AHEAD_BYTES = 512 * 2**20, 80 * 2**20
 
 
@@ -78,15 +76,17 @@ def profile(
     name: str = "job",
     code: Path | None = None,
     quick: bool = False,
+    repeat: int = 1,
     told: Callable[[str], None] = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Profile:
     """Measure a job by functions of each memory size; none: that of the settings.
 
-    quick: less often. told: what is being measured. note: what is to be known of the profile.
-    Raises RequestError for what cannot be, leaving nothing, and RunFailed if a function fails.
+    quick: less often. repeat: times as often. told: what is being measured. note: what is to be
+    known of the profile. Raises RequestError for what cannot be, leaving nothing, and RunFailed if
+    a function fails.
     """
-    began = time.monotonic()
+    began, effort = time.monotonic(), Effort.of(quick=quick, repeat=repeat)
     sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
@@ -96,7 +96,7 @@ def profile(
         StopSignals() as signals,
         Workplace.open(None, preloads.PROFILE, signals, variables(made), settings) as workplace,
     ):
-        bench = _Bench(job, each[0], workplace, name, code, quick=quick)
+        bench = _Bench(job, each[0], workplace, name, code, effort)
         found: list[SizeProfile] = []
         measures: list[Callable[[], SizeProfile]] = []
         failed: list[str] = []
@@ -116,7 +116,7 @@ def profile(
             found,
             measures,
             cores=os.cpu_count() or 1,
-            most=1 if quick else MOST_ATTEMPTS,
+            most=effort.attempts,
             note=note,
         )
     facts = bench.facts
@@ -162,12 +162,11 @@ class _Bench:
         workplace: Workplace,
         name: str,
         code: Path | None,
-        *,
-        quick: bool,
+        effort: Effort,
     ) -> None:
         self._workplace = workplace
         self._job = job
-        self._quick = quick
+        self._effort = effort
         self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
         self._generation = 0
@@ -247,7 +246,7 @@ class _Bench:
         platform = self._workplace.platform
         return [
             call(platform, [invocation(f"idle-{number}", _NOTHING, {}, spec)], channel)[0]
-            for number in range(3 if self._quick else 7)
+            for number in range(self._effort.idle)
         ]
 
     def _live(
@@ -270,7 +269,7 @@ class _Bench:
             request = life.Request(
                 samples=samples,
                 each=next((count for count in samples if count <= few), samples[-1]),
-                budget_s=3.0 if self._quick else 8.0,
+                budget_s=self._effort.life_s,
                 name="measured/life",
                 neighbours=self._neighbours(settings, resources.spec),
             )
@@ -298,15 +297,15 @@ class _Bench:
         """Two functions that send each other messages; smaller ones, if memory is short."""
         cores = resources.spec.cpu_cores
         at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
-        known = _QUICK_SIZES if self._quick else _SIZES
+        known = self._effort.messages
         for sizes in (known, known[:-2]):
             request = exchange.Request(
                 sizes=sizes,
-                rows=3 if self._quick else 5,
-                sums=10 if self._quick else 30,
+                rows=self._effort.rows,
+                sums=self._effort.sums,
                 at_once_s=at_once_s,
                 samples=samples[0],
-                budget_s=0.7 if self._quick else 1.5,
+                budget_s=self._effort.beside_s,
                 name="measured/exchange",
             )
             pair = replace(settings, workers=2)
