@@ -34,7 +34,7 @@ from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, travelling_bytes
 from dayfly.planning.timing import Steps, moved_by, timed, together
-from dayfly.wire.collectives import collective
+from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
 
@@ -187,8 +187,8 @@ def _one_replica(c: Configuration) -> Configuration:
 
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
-    whole = sum_of("k-reduce", 1, c.workers, length, means, size, itemsize=8)
-    part = sum_of("k-reduce", 1, c.stages, length, means, size, itemsize=8)
+    whole = sum_of(*SMALL_SUM, c.workers, length, means, size, itemsize=8)
+    part = sum_of(*SMALL_SUM, c.stages, length, means, size, itemsize=8)
     return Cost(
         puts=whole.puts - c.replicas * part.puts,
         gets=whole.gets - c.replicas * part.gets,

@@ -13,6 +13,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 
@@ -225,6 +226,7 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"
         )
     members = c.replicas if c.cut else c.workers
+    collective(c.collective, c.aggregators, members)
     if c.batch_size < members:
         raise RequestError(
             f"a batch of {c.batch_size} cannot be shared by {members} workers: raise batch_size"

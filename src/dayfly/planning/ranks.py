@@ -44,23 +44,14 @@ from dayfly.wire.schedule import (
 from dayfly.wire.shaping import IN_FLIGHT, PIECE_S
 from dayfly.wire.streams import Direction, Rank, Shared, Stream
 
-#: Stores of the catalogue, by the scheme of the channel that runs use over them.
-_SCHEMES = {
-    "s3": "s3",
-    "s3-express": "s3",
-    "alibaba-oss": "s3",
-    "azure-storage": "s3",
-    "elasticache": "redis",
-    "dynamodb": "dynamodb",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelModel:
     """What a run's workers talk through.
 
     immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
-    channel's `Abilities`. lends: whether contributions are added where they lie, all at the end.
+    channel's `Abilities`. zero_copy: whether contributions are added where they lie, all at the
+    end.
     shared: what all workers have together. store: whose prices requests have; None: they are free.
     """
 
@@ -68,7 +59,7 @@ class ChannelModel:
     immediate: bool
     in_flight: int
     chunk_bytes: int
-    lends: bool
+    zero_copy: bool
     shared: Shared
     store: StoreFacts | None
 
@@ -77,15 +68,17 @@ class ChannelModel:
         """Of a profile's channel. Raises RequestError if it is none that dayfly has."""
         kind = channel_of(profile.channel)
         abilities = kind.abilities
+        channel = profile.channel
+        named = channel if channel in kind.stores else kind.priced_as(channel)
         limited = any(size.rates is not None for size in profile.sizes)
         return cls(
             kind=kind,
             immediate=kind.immediate and not limited,
             in_flight=in_flight(kind, limited=limited),
             chunk_bytes=abilities.chunk_bytes,
-            lends=kind.immediate,
+            zero_copy=kind.zero_copy,
             shared=Shared(cores=profile.shared_cores, store=profile.store),
-            store=None if (named := _priced_as(profile.channel)) is None else _store(named),
+            store=None if named is None else _store(named),
         )
 
     @property
@@ -114,7 +107,7 @@ class ChannelModel:
                 part=part,
                 store_bytes_per_s=store_bytes_per_s,
                 speed=size.speed,
-                in_flight=self.in_flight,
+                in_flight=1 if self.immediate else self.in_flight,
                 chunk_bytes=self.chunk_bytes,
             )
             for transfer in (size.up, size.down)
@@ -123,10 +116,11 @@ class ChannelModel:
             up=up,
             down=down,
             direct=self.direct,
-            zero_copy=self.lends,
+            alone=self.immediate,
+            zero_copy=self.zero_copy,
             begin_s=size.sum_cpu_s / size.speed,
             # Where contributions come one by one, adding one is hidden behind the next.
-            reduce_s_per_byte=size.reduce_s_per_byte if self.lends else 0.0,
+            reduce_s_per_byte=size.reduce_s_per_byte if self.zero_copy else 0.0,
             reduce_cpu_s_per_byte=size.reduce_s_per_byte * size.speed,
             message=self.kind.cost,
         )
@@ -136,11 +130,6 @@ class ChannelModel:
         # Over links that are measured and not limited, runs know of no rates, either.
         worth = worthwhile_bytes((size.rates for size in sizes), self.kind.abilities.in_flight)
         return message_bytes(self.chunk_bytes, worth, immediate=self.immediate)
-
-
-def _priced_as(channel: str) -> str | None:
-    """The store of the catalogue whose prices a channel's requests have, by name."""
-    return channel if channel in _SCHEMES else channel_of(channel).priced_as(channel)
 
 
 @cache
@@ -160,9 +149,11 @@ def channel_of(channel: str) -> ChannelKind:
     Raises RequestError for what is neither.
     """
     scheme = channel.partition("://")[0]
-    kind = CHANNELS.get(_SCHEMES.get(scheme, scheme))
+    kinds = CHANNELS.values()
+    kind = CHANNELS.get(scheme) or next((one for one in kinds if channel in one.stores), None)
     if kind is None:
-        known = ", ".join((*CHANNELS, *_SCHEMES))
+        stores = (store for one in kinds for store in one.stores)
+        known = ", ".join(dict.fromkeys((*CHANNELS, *stores)))
         raise wrong_url(
             "the profile's channel",
             channel,
@@ -234,7 +225,7 @@ def limited(size: SizeProfile, means: ChannelModel, rank: int, streams: Sequence
         direct=means.direct,
         held=True,
         reduce_s_per_byte=size.reduce_s_per_byte * size.speed,
-        early=not means.lends,
+        early=not means.zero_copy,
     )
 
 

@@ -33,6 +33,7 @@ from dayfly.planning.ranks import (
     limited,
     taking,
 )
+from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
@@ -172,8 +173,7 @@ class _Stage:
     ) -> Stream:
         """A small sum over all ranks, at one aggregator, by a thread of its own."""
         return all_reduce(
-            "k-reduce",
-            1,
+            *SMALL_SUM,
             self._rank,
             self._layout.world_size,
             length,

@@ -36,9 +36,8 @@ from dayfly.planning.ranks import ChannelModel, left_of_bandwidth
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
-from dayfly.wire.collectives import collective
+from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
-from dayfly.wire.collectives.k_reduce import ALL_REDUCE
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS
 
@@ -268,12 +267,14 @@ class _Builder:
         c = self._c
         parts = [shares(int(one), c.micro_batches) for one in shares(batch, self._members)]
         data = self._sizes[0].data
-        tail = AllReduce(members=c.workers, length=staged.TAIL, itemsize=8, link=links[0])
+        tail = AllReduce(
+            members=c.workers, length=staged.TAIL, itemsize=staged.TAIL_BYTES, link=links[0]
+        )
         return Staged(
             self._stages(np.array(parts), links),
             [self._sums(stage, links) for stage in range(c.stages)],
             (data.fixed, data.each),
-            cost_of("", ALL_REDUCE, tail).seconds,
+            cost_of(SMALL_SUM[0], collective(*SMALL_SUM, c.workers), tail).seconds,
             max(size.step_s.value for size in self._sizes),
             over_s,
         )

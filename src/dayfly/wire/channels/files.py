@@ -63,7 +63,7 @@ class FileChannel(Channel):
 
     abilities = Files.abilities
     immediate = Files.immediate
-    zero_copy = True
+    zero_copy = Files.zero_copy
 
     def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
         super().__init__(namespace)

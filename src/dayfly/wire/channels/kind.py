@@ -161,7 +161,8 @@ class ChannelKind(ABC):
         schemes: of its URLs.
         usage: a URL of it, for help texts.
         abilities: of its channels.
-        immediate: as of `Channel`.
+        immediate, zero_copy: as of `Channel`.
+        stores: stores of the catalogue that it stands for, by name.
         factory_path: its `ChannelFactory`, as `module:Class`, which takes no arguments. It is
             imported at its first use: moving messages needs torch, which takes a second to import,
             and plans do without.
@@ -171,6 +172,8 @@ class ChannelKind(ABC):
     usage: ClassVar[str]
     abilities: ClassVar[Abilities]
     immediate: ClassVar[bool] = False
+    zero_copy: ClassVar[bool] = False
+    stores: ClassVar[tuple[str, ...]] = ()
     factory_path: ClassVar[str]
 
     @abstractmethod

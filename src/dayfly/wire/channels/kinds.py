@@ -57,6 +57,7 @@ class Files(ChannelKind):
     factory_path = "dayfly.wire.channels.files:FileFactory"
     abilities = Abilities(authenticated=False)
     immediate = True
+    zero_copy = True
 
     def check(self, url: str) -> None:
         self.directory(url)
@@ -83,6 +84,7 @@ class Redis(ChannelKind):
     """Messages in a Redis or Valkey server."""
 
     schemes = tuple(REDIS_SCHEMES)
+    stores = ("elasticache",)
     usage = USAGE
     factory_path = "dayfly.wire.channels.redis:RedisFactory"
     # Where requests share a link, more of them make each chunk later; fewer leave gaps of latency.
@@ -104,6 +106,7 @@ class Objects(ChannelKind):
     """Messages as objects in S3, Google Cloud Storage or Azure, or as files in a directory."""
 
     schemes = OBJECT_SCHEMES
+    stores = ("s3", "s3-express", "alibaba-oss", "azure-storage")
     usage = "s3://bucket/prefix"
     factory_path = "dayfly.wire.channels.objects:ObjectFactory"
     abilities = Abilities(
@@ -141,6 +144,7 @@ class DynamoDB(ChannelKind):
     """Messages as items of a table: for models of a few megabytes."""
 
     schemes = ("dynamodb",)
+    stores = ("dynamodb",)
     usage = "dynamodb://table"
     factory_path = "dayfly.wire.channels.dynamodb:DynamoDBFactory"
     abilities = Abilities(

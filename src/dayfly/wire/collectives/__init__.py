@@ -21,6 +21,7 @@ from dayfly.wire.collectives.ring import RING
 __all__ = [
     "COLLECTIVES",
     "K_REDUCE",
+    "SMALL_SUM",
     "Collective",
     "collective",
     "default_collective",
@@ -43,6 +44,8 @@ COLLECTIVES: Registry[Collective] = Registry(
 
 #: The one that also takes a number of aggregators; see `collective`.
 K_REDUCE = "k-reduce"
+#: Name and aggregators of sums of a few numbers: fewest requests count, and not bytes.
+SMALL_SUM = (K_REDUCE, 1)
 
 
 def names() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dayfly.wire.channels.kind import MessageCost, one_request
@@ -93,6 +93,7 @@ class LinkModel:
         up, down: its directions.
         direct: messages go from member to member, so one for everyone leaves its sender once a
             reader.
+        alone: one transfer at a time, up or down, as it is work of the member's processor.
         zero_copy: contributions are added where the channel keeps them, so they take no memory.
         begin_s: time before the first message.
         reduce_s_per_byte: time to add a contribution that nothing hides.
@@ -103,6 +104,7 @@ class LinkModel:
     up: DirectionModel
     down: DirectionModel
     direct: bool = False
+    alone: bool = False
     zero_copy: bool = False
     begin_s: float = 0.0
     reduce_s_per_byte: float = 0.0
@@ -250,7 +252,7 @@ class AllReduce:
     def _phase(self, line: DirectionModel, nbytes: float, members: int, count: int) -> Phase:
         at_once = members * self.groups
         length_s = line.row_s(nbytes, count, at_once) + line.latency_s
-        busy_s = count * line.occupied_s(nbytes, at_once)
+        busy_s = length_s if self.link.alone else count * line.occupied_s(nbytes, at_once)
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
     def held_bytes(self, message_bytes: float, waiting: int = 1) -> float:
@@ -295,6 +297,8 @@ class AllReduce:
             ):
                 cpu_s += way.cpu_s * count + way.cpu_s_per_byte * nbytes
         adding = self.link.reduce_cpu_s_per_byte * (self.members - 1) * self.nbytes
+        if self.link.alone:
+            phases = [_one_at_a_time(phase) for phase in phases]
         return Cost(
             phases=(*((Phase(begin_s, late_s=begin_s),) if begin_s else ()), *phases),
             puts=puts,
@@ -304,3 +308,8 @@ class AllReduce:
             cpu_s=cpu_s + adding,
             memory_bytes=min(memory_bytes, float((self.members - 1) * self.nbytes)),
         )
+
+
+def _one_at_a_time(phase: Phase) -> Phase:
+    """Returns the phase with its uplink and downlink busy one after the other."""
+    return replace(phase, length_s=max(phase.length_s, phase.up_s + phase.down_s))
