@@ -195,6 +195,7 @@ def _what(one: Chosen) -> Json:
         "batch_size": one.batch_size,
         "epochs": one.epochs,
         "settings": dict(one.settings),
+        "held_out": one.held_out,
     }
 
 

@@ -31,13 +31,13 @@ def settings(one: Chosen) -> Settings:
 
 
 def test_there_are_enough() -> None:
-    assert len(ALL) >= 24
+    assert (len(ALL), sum(one.held_out for one in ALL)) == (40, 12)
     assert {one.work for one in ALL} == set(WORKS)
     assert {one.channel for one in ALL} >= {"file", "redis"}
     assert sum(one.way == "unshaped" for one in ALL) >= 4
-    assert {one.workers for one in ALL} == {1, 2, 3, 4, 6}
+    assert {one.workers for one in ALL} == {1, 2, 3, 4, 5, 6}
     assert {settings(one).algorithm for one in ALL} >= set(COLLECTIVES) | {"k-reduce"}
-    assert {settings(one).round_steps for one in ALL} == {1, 4, None}
+    assert {settings(one).round_steps for one in ALL} == {1, 4, 8, None}
     assert {(one.stages, settings(one).members) for one in ALL if one.stages > 1} >= {
         (2, 1),
         (2, 2),
@@ -153,8 +153,28 @@ def test_a_summary() -> None:
     assert found["step_s"]["spread"] == pytest.approx(0.3)
 
 
+def test_what_intervals_hold() -> None:
+    """Measured were 0.1 s and $0.002."""
+    sharp = {"step_s": (0.105, 0.115), "cost_usd": (0.0018, 0.0021)}
+    wide = {**sharp, "step_s": (0.09, 0.13)}
+    rows = [
+        made_row("sharp", interval=sharp),
+        made_row("wide", interval=wide),
+        made_row("new", interval=wide) | {"held_out": True},
+    ]
+    assert [one["step_s"]["within"] for one in rows] == [False, True, True]
+    found = summary(rows)
+    assert found["step_s"]["within"] == {
+        "held_out": {"held": 1, "of": 1},
+        "others": {"held": 1, "of": 2},
+    }
+    assert found["cost_usd"]["within"]["others"] == {"held": 2, "of": 2}
+    assert "within" not in made_row("none", interval=None)["step_s"]
+
+
 def test_the_table_says_all() -> None:
-    rows = [made_row("high"), made_row("low", step_s=0.07)]
+    held = {"step_s": (0.09, 0.13), "cost_usd": (0.0018, 0.0021)}
+    rows = [made_row("high", interval=held), made_row("low", step_s=0.07)]
     result: dict[str, Any] = {
         "machine": {"cpu": "a CPU", "cores": 2, "torch": "2", "python": "3", "load": 0.1},
         "warnings": ["this machine is busy", "its host gave 16.0% to others"],
@@ -176,6 +196,7 @@ def test_the_table_says_all() -> None:
         "105/196",
         "100/200",
         "mean error 20.0%",
+        "90% intervals hold 1 of 1 steps",
         "20 s",
     )
     for said in (*said_of_all, *said_of_pace, *result["warnings"]):

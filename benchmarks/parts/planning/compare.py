@@ -58,6 +58,7 @@ def row(
             "at_pace": _at_pace([one[theirs] for one in paced], median(figures)),
             "runs": figures,
             **repeatability(figures),
+            **_within(predicted.get("interval"), theirs, median(figures)),
         }
     memory = [error(a, b) for a, b in zip(predicted["memory_mib"], peaks, strict=True)]
     return {
@@ -101,11 +102,31 @@ def summary(rows: Sequence[Json]) -> Json:
             "single": _of_known([row[name]["single"] for row in rows], fmean),
             "worst_single": _of_known([row[name]["single"] for row in rows], max),
         }
+    for name in ("step_s", "cost_usd"):
+        whole[name]["within"] = {
+            kind: _held([row for row in rows if row.get("held_out", False) is kind_of], name)
+            for kind, kind_of in (("held_out", True), ("others", False))
+        }
     whole["pace"] = {
         "least": min(row["pace"]["least"] for row in rows),
         "most": max(row["pace"]["most"] for row in rows),
     }
     return whole
+
+
+def _within(interval: Mapping[str, Any] | None, name: str, measured: float) -> Json:
+    """The 90% interval of a prediction, if it has one of this figure, and whether it holds what was
+    measured."""
+    if interval is None or name not in interval:
+        return {}
+    low, high = interval[name]
+    return {"interval": [low, high], "within": low <= measured <= high}
+
+
+def _held(rows: Sequence[Json], name: str) -> Json:
+    """How many intervals hold what was measured, and of how many."""
+    said = [row[name]["within"] for row in rows if "within" in row[name]]
+    return {"held": sum(said), "of": len(said)}
 
 
 def _at_pace(predicted: Sequence[float], measured: float) -> Json:

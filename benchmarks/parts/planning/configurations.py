@@ -34,7 +34,8 @@ class Chosen:
 
     work: a name of `WORKS`. way: of `WAYS`. batch_size: samples of a step, of all workers. epochs:
     of the run. memory_mib: of each function, or of each stage's. settings: further ones of
-    `dayfly.train`.
+    `dayfly.train`. held_out: the error of predictions was not found by it (`planning.intervals`),
+    so that it tests their intervals.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Chosen:
     workers: int
     memory_mib: tuple[int, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    held_out: bool = False
 
     @property
     def profile(self) -> str:
@@ -350,5 +352,147 @@ _GPT = (
         settings=_cut(3, replicas=1, micro=4, schedule="1f1b"),
     ),
 )
+#: Chosen after the others were measured, and before these were profiled. Each differs from all of
+#: the others in what its comment says, so that a model which was bent to the others fails here.
+_HELD_OUT = (
+    # Three quarters of a core, which no other function has.
+    Chosen(
+        name="cnn-2-three-quarters",
+        work="cnn",
+        batch_size=48,
+        epochs=4,
+        workers=2,
+        memory_mib=(1326,),
+        settings={"collective": "overlapped"},
+        held_out=True,
+    ),
+    # Workers with unequal shares of the batch: 7, 7, 6, 6, 6 samples.
+    Chosen(
+        name="cnn-5-unequal-shares",
+        work="cnn",
+        batch_size=32,
+        epochs=3,
+        workers=5,
+        memory_mib=(442,),
+        settings={"collective": "scatter-reduce"},
+        held_out=True,
+    ),
+    # Half as many bytes on a slow line: a codec takes CPU time, too.
+    Chosen(
+        name="cnn-3-slow-bf16",
+        work="cnn",
+        way="slow",
+        batch_size=24,
+        epochs=3,
+        workers=3,
+        memory_mib=(884,),
+        settings={"collective": "overlapped", "compress": "bf16"},
+        held_out=True,
+    ),
+    # Averages every 8 steps, over a server.
+    Chosen(
+        name="cnn-4-redis-local-sgd-8",
+        work="cnn",
+        channel="redis",
+        batch_size=16,
+        epochs=2,
+        workers=4,
+        memory_mib=(663,),
+        settings=_local(8),
+        held_out=True,
+    ),
+    # Sockets with little to send: latencies count.
+    Chosen(
+        name="cnn-3-sockets-all-reduce",
+        work="cnn",
+        channel="tcp",
+        batch_size=24,
+        epochs=3,
+        workers=3,
+        memory_mib=(884,),
+        settings={"collective": "all-reduce"},
+        held_out=True,
+    ),
+    # Three owners of six workers, over files.
+    Chosen(
+        name="mlp-6-k-reduce-3",
+        work="mlp",
+        batch_size=24,
+        epochs=1,
+        workers=6,
+        memory_mib=(442,),
+        settings={"collective": "k-reduce", "aggregators": 3},
+        held_out=True,
+    ),
+    # One rank sums all, where the sum is most of the step.
+    Chosen(
+        name="mlp-2-all-reduce",
+        work="mlp",
+        batch_size=40,
+        epochs=1,
+        workers=2,
+        memory_mib=(1326,),
+        settings={"collective": "all-reduce"},
+        held_out=True,
+    ),
+    # A long line that is used once an epoch.
+    Chosen(
+        name="mlp-3-slow-local-sgd-epoch",
+        work="mlp",
+        way="slow",
+        batch_size=48,
+        epochs=2,
+        workers=3,
+        memory_mib=(884,),
+        settings=_local("epoch"),
+        held_out=True,
+    ),
+    # Accumulation beside a parameter server.
+    Chosen(
+        name="mlp-2-server-4-pieces",
+        work="mlp",
+        channel="ps",
+        batch_size=48,
+        epochs=1,
+        workers=2,
+        memory_mib=(663,),
+        settings={"collective": "push-pull", "micro_batches": 4},
+        held_out=True,
+    ),
+    # More stages than any other.
+    Chosen(
+        name="gpt-4-stages-1f1b",
+        work="gpt",
+        batch_size=24,
+        epochs=2,
+        workers=4,
+        memory_mib=(663,),
+        settings=_cut(1, 3, 5, replicas=1, micro=6, schedule="1f1b"),
+        held_out=True,
+    ),
+    # Stages that talk directly, with half of a core and a quarter.
+    Chosen(
+        name="gpt-2-stages-sockets",
+        work="gpt",
+        channel="tcp",
+        batch_size=16,
+        epochs=2,
+        workers=2,
+        memory_mib=(884, 442),
+        settings=_cut(4, replicas=1, micro=4, schedule="fill-drain"),
+        held_out=True,
+    ),
+    # As many whole models as there are stages times replicas elsewhere.
+    Chosen(
+        name="gpt-6-ring",
+        work="gpt",
+        batch_size=24,
+        epochs=2,
+        workers=6,
+        memory_mib=(442,),
+        settings={"collective": "ring"},
+        held_out=True,
+    ),
+)
 #: All of them, by name.
-CHOSEN: Mapping[str, Chosen] = {one.name: one for one in (*_CNN, *_MLP, *_GPT)}
+CHOSEN: Mapping[str, Chosen] = {one.name: one for one in (*_CNN, *_MLP, *_GPT, *_HELD_OUT)}

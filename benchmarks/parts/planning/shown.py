@@ -30,6 +30,7 @@ def table(result: Json) -> Table:
         "and runs later, on a machine that meanwhile became faster or slower;",
         "at pace: the same, had the profile been made at each run's pace: what the model is worth;",
         "pace: time of the same computing beside the runs / beside the profile, above 1: slower;",
+        "!: outside the prediction's 90% interval;",
         "spread: (most - least) / median of the runs;",
         "single: how far a run is from the median of the others, on average",
         _dollars(rows),
@@ -38,6 +39,7 @@ def table(result: Json) -> Table:
         _parts(rows),
         "of rank 0's step: computing; transfers while it does not; only waiting; neither",
         *_summary(result["summary"]),
+        *_intervals(result["summary"]),
         f"The papers report of their own predictions: {papers}.",
     )
 
@@ -54,7 +56,7 @@ def _seconds(rows: Sequence[Json]) -> Table:
             str(row["steps"]),
             f"{1e3 * step['predicted']:.1f}",
             f"{1e3 * step['measured']:.1f}",
-            _signed(step["error"]),
+            _signed(step["error"]) + ("" if step.get("within", True) else "!"),
             _signed(step["at_pace"]["error"]),
             *_repeats(step),
             _range(row["pace"]),
@@ -72,7 +74,7 @@ def _dollars(rows: Sequence[Json]) -> Table:
             row["name"],
             f"{1e3 * cost['predicted']:.4f}",
             f"{1e3 * cost['measured']:.4f}",
-            _signed(cost["error"]),
+            _signed(cost["error"]) + ("" if cost.get("within", True) else "!"),
             _signed(cost["at_pace"]["error"]),
             *_repeats(cost),
         )
@@ -129,6 +131,19 @@ def _summary(summary: Json) -> Iterator[str]:
         f"{_signed(memory['most'])} (furthest: {memory['worst_of']})"
     )
     yield f"pace of the machine: {_range(summary['pace'])} of what it was beside the profiles"
+
+
+def _intervals(summary: Json) -> Iterator[str]:
+    """How many measured figures lie within the 90% intervals of their predictions."""
+    for name, words in (("step_s", "steps"), ("cost_usd", "costs")):
+        of = summary[name]["within"]
+        held, whole = (sum(one[what] for one in of.values()) for what in ("held", "of"))
+        if whole:
+            new = of["held_out"]
+            yield (
+                f"90% intervals hold {held} of {whole} {words}; of configurations held out when "
+                f"the model's error was found, {new['held']} of {new['of']}"
+            )
 
 
 def _repeats(one: Json) -> tuple[str, str]:
