@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
+from statistics import mean
+from typing import Any
+
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Prediction
-from dayfly.planning.predict import predict
-from dayfly.planning.profile import Profile
+from dayfly.planning.predict import predict, round_of
+from dayfly.planning.profile import Affine, Profile
+from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.timing import volume
+from dayfly.wire.collectives import names
+from tests.planning import by_hand
 from tests.planning.by_hand import layer, profile, size, transfer
 
 AWS = Catalogue().platform("aws-lambda")
@@ -72,6 +81,79 @@ def test_cut_models() -> None:
     assert formed.step_volume == exact.step_volume
 
 
+#: Closed forms of a round over virtual time, as docs/planning.md states it.
+MEAN_ERROR, WORST_ERROR = 0.05, 0.35
+
+
+def drawn(random: Random) -> tuple[Profile, Configuration]:
+    """A job of a few layers, functions and a channel, and a way to run it with up to 8 workers."""
+    layers = random.randint(2, 4)
+    rates = [random.choice([10e6, 40e6, 100e6])] * 2
+    if random.random() < 0.5:
+        rates[1] = random.choice([10e6, 40e6, 100e6])
+    message = random.choice([{}, {"cpu_s": 1e-4, "cpu_s_per_byte": 1e-9}])
+    up, down = (transfer(rate, random.choice([0.0, 0.001, 0.01]), **message) for rate in rates)
+    each_s = random.choice([0.0005, 0.005, 0.05])
+    functions = size(
+        layers,
+        up=up,
+        down=down,
+        cpu_cores=random.choice([None, 1.0, 0.5]),
+        forward=(Affine(0.0, each_s),) * layers,
+        backward=(Affine(0.0, 2 * each_s),) * layers,
+        reduce_s_per_byte=2e-10,
+        sum_cpu_s=1e-3,
+        step_s=by_hand.given(0.004),
+    )
+    channel = random.choice(["file:///dev/shm", "redis://there/0", "s3", "tcp://", "ps://"])
+    made = profile(
+        [layer(f"{n}", random.choice([1000, 10**5, 10**6, 4 * 10**6])) for n in range(layers)],
+        functions,
+        samples=2000,
+        channel=channel,
+    )
+    served = channel == "ps://"
+    name = "push-pull" if served else random.choice(sorted(set(names()) - {"push-pull"}))
+    how = random.choice(["bsp", "local-sgd"] if served else ["bsp", "local-sgd", "cut"])
+    members = random.randint(2, 4 if how == "cut" else 8)
+    settings: dict[str, Any] = {"workers": members, "replicas": members}
+    if how == "cut":
+        schedule = random.choice(["fill-drain", "1f1b"])
+        settings |= {"workers": 2 * members, "cut": (1,), "schedule": schedule}
+    if how == "local-sgd":
+        settings |= {"sync": how, "k": 4}
+    return made, Configuration(
+        **settings,
+        memory_mib=(1024,),
+        micro_batches=random.choice([1, 2]),
+        batch_size=12 * members,
+        collective=name,
+        aggregators=random.randint(1, members) if name == "k-reduce" else None,
+    )
+
+
+def test_closed_forms_are_as_near_to_virtual_time_as_the_docs_say() -> None:
+    """Over random jobs, channels, collectives and protocols. What they move is the same."""
+    errors = {}
+    for seed in range(60):
+        made, asked = drawn(Random(seed))
+        means, k = ChannelModel.of(made), asked.round_steps or 1
+        batches = (asked.batch_size,) * k
+        exact, moved = round_of(made, asked, means, batches)
+        formed, said = round_of(made, asked, means, batches, 1)
+        assert volume(said) == volume(moved), f"{asked} over {made.channel}"
+        errors[seed] = abs(formed.step_s / exact.step_s - 1)
+    assert max(errors.values()) <= WORST_ERROR, max(errors, key=lambda seed: errors[seed])
+    assert mean(errors.values()) <= MEAN_ERROR
+
+
+@pytest.mark.parametrize("most_simulated", [64, 1])
+def test_a_collective_that_is_not_known_is_refused(most_simulated: int) -> None:
+    asked = Configuration(workers=4, memory_mib=(1024,), batch_size=8, collective="tree")
+    with pytest.raises(RequestError, match="--collective 'tree' is not known: give one of"):
+        predict(known(0.0), asked, AWS, most_simulated=most_simulated)
+
+
 @pytest.mark.long
 def test_ten_thousand() -> None:
     made = profile([layer("a", 40_000), layer("b", 600_000)], samples=100_000)
@@ -82,3 +164,13 @@ def test_ten_thousand() -> None:
     # 2 x 10^4 puts of everybody, a hundred million a bucket, and the validation's.
     assert found.step_volume.puts == 2 * 10_000**2
     assert found.invocations == 10_000
+
+
+def test_a_step_of_stages_lasts_until_the_latest_is_through() -> None:
+    """Also where one step alone is simulated: the second stage sums 50 times as much."""
+    made = profile([layer("a", 10_000), layer("b", 500_000)])
+    asked = Configuration(
+        workers=16, memory_mib=(1024,), cut=(1,), replicas=8, batch_size=16, collective="ring"
+    )
+    # Around a ring of 8, 7/8 of 2 MB twice; at 10 MB/s.
+    assert predict(made, asked, AWS).step_s > 0.35

@@ -28,15 +28,17 @@ from dayfly.planning.configuration import (
     flat,
     stage_layers,
     stage_memory_mib,
+    stage_range,
     stage_size,
 )
 from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, travelling_bytes
-from dayfly.planning.timing import Steps, moved_by, timed, together
+from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.simulation import run
 
 #: Workers whose messages are gone through one by one.
 MOST_SIMULATED = 64
@@ -137,26 +139,32 @@ def many_validation(
 def _staged_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[Moved]]:
-    """One replica's pipeline, then the sums of the stage whose take longest."""
+    """One replica's pipeline; each stage's sums from when it has computed; the latest counts."""
     mine = [-(-batch // c.replicas) for batch in batches]
     ranks = staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
-    once = timed(ranks, 1, lambda number: number == len(ranks[0].streams) - 1)
-    sums, moved = [], []
-    for stage in range(c.stages):
-        size = stage_size(profile, c, stage)
+    took = run(ranks)
+    once = steps_of(ranks[0].streams, took[0], 1, lambda at: at == len(took[0]) - 1)
+    step_s, moved = once.step_s, []
+    for stage, (rank, moments) in enumerate(zip(ranks, took, strict=True)):
+        size, mine_of = stage_size(profile, c, stage), stage_range(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
         summed = [
             sum_of(c.collective, c.aggregators, c.replicas, elements, means, size, groups=c.stages)
             for elements in buffer.buckets
         ]
-        sums.append(sum(one.seconds for one in summed))
-        passing = moved_by(ranks[stage], means)
+        last = -(-mine[0] // c.micro_batches)
+        backward = size.backward[mine_of.start : mine_of.stop]
+        pieces = cut_backward(backward, last, buffer.whole_after)
+        *before_s, ended_s = (max(stream.done_s) for stream in moments)
+        applying_s = ended_s - max(before_s)
+        step_s = max(step_s, _reduced_s(before_s[0], pieces, summed) + applying_s)
+        passing = moved_by(rank, means)
         moved += [together((passing, one)) for one in _shared(summed, c.replicas)]
-    tail = _tail(3, c, means, stage_size(profile, c, 0))
+    tail = _tail(staged.TAIL, c, means, stage_size(profile, c, 0))
     moved = [together(pair) for pair in zip(moved, _shared([tail], c.workers), strict=True)]
-    took = dict(once.breakdown)
-    took["transfer"] += max(sums)
-    return Steps(step_s=once.step_s + max(sums), breakdown=took), moved
+    breakdown = dict(once.breakdown)
+    breakdown["transfer"] += step_s - once.step_s
+    return Steps(step_s=step_s, breakdown=breakdown), moved
 
 
 def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:

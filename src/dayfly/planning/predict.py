@@ -137,7 +137,8 @@ def round_of(
     count = max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
     several = once if count == 1 else make(profile, c, means, batches * count)
     each = len(once[0].streams)
-    return timed(several, count, lambda number: number == each - 1, means.shared), moved
+    ends = timed(several, count, lambda at: at == each - 1, means.shared, apart=bool(c.cut))
+    return ends, moved
 
 
 def validation_of(

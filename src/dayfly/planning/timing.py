@@ -106,21 +106,45 @@ def timed(
     count: int,
     is_overhead: Callable[[int], bool],
     shared: Shared = ALONE,
+    *,
+    apart: bool = False,
 ) -> Steps:
-    """Run `count` steps, each the same number of streams, in virtual time.
+    """Returns the steps of rank 0 in virtual time.
 
-    is_overhead: whether a stream, by its number within a step, computes what is no pass. With
-    several steps the first, which all ranks begin at one moment, does not count.
+    Args:
+        ranks: whose streams are `count` steps, each the same number of streams. With several steps
+            the first, which all ranks begin at one moment, does not count.
+        count: steps.
+        is_overhead: whether a stream, by its number within a step, computes what is no pass.
+        shared: what all ranks have together.
+        apart: ranks do not wait for each other at the end of a step, as stages. Then rank 0 meets
+            the latest in the next step only, so a single step lasts until that is through.
     """
-    moments = run(ranks, shared)[0]
-    streams = ranks[0].streams
+    moments = run(ranks, shared)
+    until_s = 0.0
+    if apart and count == 1:
+        until_s = max(s for rank in moments for stream in rank for s in stream.done_s)
+    return steps_of(ranks[0].streams, moments[0], count, is_overhead, until_s)
+
+
+def steps_of(
+    streams: Sequence[Stream],
+    moments: Sequence[Moments],
+    count: int,
+    is_overhead: Callable[[int], bool],
+    until_s: float = 0.0,
+) -> Steps:
+    """Returns the steps of a rank whose streams have these moments; see `timed`.
+
+    until_s: when the last step ends, at least.
+    """
     each = len(streams) // count
     ends = [0.0]
     for step in range(count):
         mine = moments[step * each : (step + 1) * each]
         ends.append(max((s for one in mine for s in one.done_s), default=0.0))
     first = 1 if count > 1 else 0
-    began, ended, steps = ends[first], ends[count], count - first
+    began, ended, steps = ends[first], max(ends[count], until_s), count - first
     kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
     took = _split(kinds, began, ended)
     return Steps(
