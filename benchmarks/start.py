@@ -39,7 +39,7 @@ from benchmarks.parts.spread import columns, framed, say, shown, spread
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.sessions import Session
 from dayfly.runs.events import Events
-from dayfly.runs.report.reading import Phases, phases
+from dayfly.runs.phases import Phases, phases
 
 #: Phases of a run, in their order.
 PHASES = tuple(one.name.removesuffix("_s") for one in fields(Phases))

@@ -19,6 +19,6 @@ def test_a_bill_that_is_not_known_is_not_shown(
     code = conclude(lambda: ScriptRun(tmp_path, result, lives=2), as_json=False)
     assert code == FAILED
     said = capsys.readouterr()
-    names = [line.split()[0] for line in said.out.splitlines()]
-    assert names == ["status", "time", "lives", "restarts", "files"]
+    names = [line[:17].strip() for line in said.out.splitlines()]
+    assert names == ["status", "total time", "lives", "restarts", "files"]
     assert "to start it again: dayfly run --resume" in said.err

@@ -89,6 +89,8 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     for one in front:
         assert set(one["breakdown_s"]) == PARTS
         assert sum(one["breakdown_s"].values()) == pytest.approx(one["seconds"], rel=0.02)
+        assert one["total_s"] == one["seconds"]  # its old name
+        assert 0 < one["startup_s"] < one["startup_s"] + one["train_s"] <= one["total_s"]
         assert one["by"] in ("virtual time", "closed forms")
         assert max(one["memory_mib"]) < 4096
     chosen = front[found["chosen"]]
@@ -110,7 +112,17 @@ def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> Non
     done = plan(profile, *SMALL, "--deadline", "1m")
     assert done.exit_code == 0, done.stderr
     heads = next(line for line in done.stdout.splitlines() if "total s" in line).split()
-    assert heads == ["total", "s", "USD", "plan", "compute", "transfer", "sync", "other", "start"]
+    assert heads == [
+        "total",
+        "s",
+        "USD",
+        "plan",
+        "compute",
+        "transfer",
+        "sync",
+        "other",
+        "start+end",
+    ]
     assert "\n \N{BLACK RIGHT-POINTING TRIANGLE} " in done.stdout
     for name in ("choice", "total time", "bill", "certainty", "how sure"):
         assert any(line.startswith(f"{name} ") for line in done.stdout.splitlines()), name

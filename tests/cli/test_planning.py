@@ -135,7 +135,13 @@ def test_a_run_by_a_plan_ends_with_what_was_predicted(
     assert done.returncode == 0, done.stderr
     table = done.stdout.partition("predicted and measured")[2].splitlines()
     names = [line[:24].strip() for line in table]
-    for name in ("step (s)", "run (s)", "cost (USD)", "memory peak (MiB)"):
+    for name in (
+        "step (s)",
+        "start-up time (s)",
+        "total time (s)",
+        "cost (USD)",
+        "memory peak (MiB)",
+    ):
         assert name in names
     assert "not in the plan" not in done.stdout
     record = json.loads((tmp_path / "run" / "run.json").read_text())

@@ -27,6 +27,9 @@ KEYS = [
     "train_loss",
     "val_loss",
     "val_accuracy",
+    "startup_s",
+    "train_s",
+    "total_s",
     "wall_s",
     "step_s",
     "billed_s",
@@ -48,6 +51,8 @@ def test_a_run_has_all_of_its_results(fast: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1, "standard output has the JSON line, nothing else"
     result = command.last_json(done.stdout)
+    assert 0 < result["startup_s"] < result["startup_s"] + result["train_s"] < result["total_s"]
+    assert result["wall_s"] == result["total_s"]  # its old name
     assert list(result) == KEYS
     assert (result["status"], result["error"]) == ("done", None)
     assert (result["epochs"], result["steps"], result["workers"]) == (2, 26, 2)
@@ -100,7 +105,15 @@ def test_a_target_accuracy_ends_the_run_early(fast: Path, tmp_path: Path) -> Non
 def test_a_summary_for_people_says_where_the_files_are(fast: Path, tmp_path: Path) -> None:
     done = command.here("train", fast, "--run-dir", "here", cwd=tmp_path, COLUMNS="200")
     assert done.returncode == 0
-    for word in ("accuracy", "time", "restarts", "bill", str(tmp_path / "here")):
+    for word in (
+        "accuracy",
+        "start-up time",
+        "training time",
+        "total time",
+        "restarts",
+        "bill",
+        str(tmp_path / "here"),
+    ):
         assert word in done.stdout
 
 

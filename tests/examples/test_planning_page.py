@@ -56,7 +56,13 @@ def test_what_ran_by_the_plan_is_compared(followed: Followed) -> None:
     outputs = {command.line: output for command, _, output in followed.typed}
     (planned,) = (text for line, text in outputs.items() if line.endswith("--run-dir runs/planned"))
     table = planned.partition("predicted and measured")[2]
-    for name in ("step (s)", "run (s)", "cost (USD)", "memory peak (MiB)"):
+    for name in (
+        "step (s)",
+        "start-up time (s)",
+        "total time (s)",
+        "cost (USD)",
+        "memory peak (MiB)",
+    ):
         assert name in table
     plan = Plan.parse((followed.directory / "plan.json").read_text())
     record = json.loads((followed.directory / "runs" / "planned" / "run.json").read_text())

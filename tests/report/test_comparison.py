@@ -61,7 +61,9 @@ def test_a_run_as_planned() -> None:
     found = comparison(lives)
     assert found.totals == (
         Compared("step_s", 0.1, 0.08),
-        Compared("run_s", 2.0, 2.5),
+        Compared("startup_s", None, None),  # an earlier version planned it, and no step is told
+        Compared("train_s", None, None),
+        Compared("total_s", 2.0, 2.5),
         Compared("cost_usd", 0.001, 0.002),
         Compared("memory_peak_mib", 300.0, 310.0),
     )
@@ -70,11 +72,27 @@ def test_a_run_as_planned() -> None:
     assert found.differences == ()
 
 
+def test_times_count_from_the_first_invocation() -> None:
+    """Functions invoked at 10 s, the first step from 11.5 to 12, the last until 13.25."""
+    steps = [
+        {"kind": "step", "step": n, "computed": True, "step_s": s, "spans": {}, "began": at}
+        | {"at": at + s, "loss": 1.0}
+        for n, (at, s) in enumerate(((11.5, 0.5), (12.0, 1.25)))
+    ]
+    plan = replace(PLAN, prediction=replace(ONE, startup_s=1.0, train_s=2.0, total_s=4.0))
+    found = comparison([invoked(0, 10.0), ended(0, 14.0)], plan, steps)
+    assert found.totals[1:4] == (
+        Compared("startup_s", 1.0, 1.5),
+        Compared("train_s", 2.0, 1.75),
+        Compared("total_s", 4.0, 4.0),
+    )
+
+
 def test_each_stage_has_its_peak() -> None:
     plan = replace(PLAN, prediction=replace(ONE, memory_mib=(100.0, 200.0)))
     lives = [ended(rank, 1.0, peak) for rank, peak in enumerate((110.0, 120.0, 180.0, 190.0))]
     found = comparison(lives, plan, settings={"workers": 4, "cut": [1]})
-    assert found.totals[3:] == (
+    assert found.totals[5:] == (
         Compared("stage_0_memory_peak_mib", 100.0, 120.0),
         Compared("stage_1_memory_peak_mib", 200.0, 190.0),
     )

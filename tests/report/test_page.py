@@ -81,7 +81,9 @@ def test_where_the_seconds_went_is_on_the_page(tmp_path: Path) -> None:
     ended = max(one["began"] + one["step_s"] for one in workers[0] if one["kind"] == "step")
     coordinator.append({"kind": "over", "at": ended + 1.75})
     text = words(made_up.write(tmp_path / "run", coordinator, workers))
-    found = re.search(r": start-up ([0-9.]+) s, training ([0-9.]+) s, end ([0-9.]+) s", text)
+    found = re.search(
+        r": start-up time ([0-9.]+) s, training time ([0-9.]+) s, end ([0-9.]+) s", text
+    )
     assert found, text
     start_s, training_s, end_s = map(float, found.groups())
     assert start_s > 2.5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dayfly.runs.events import Events
-from dayfly.runs.report.reading import Phases, phases
+from dayfly.runs.phases import Phases, phases
 from dayfly.specs.events import (
     Begun,
     Event,

@@ -217,4 +217,12 @@ def test_times_of_the_profile_are_those_of_the_run(plan: Path, tmp_path: Path) -
         for name, one in (("usual", known), ("slower", changed))
     ]
     lives = len(runs[0].outcome.attempts) // 4
-    assert runs[1].result.wall_s - runs[0].result.wall_s == pytest.approx(3.0 * lives)
+    assert runs[1].result.total_s - runs[0].result.total_s == pytest.approx(3.0 * lives)
+    quick, slow = (run.result for run in runs)
+    assert quick.startup_s is not None
+    assert slow.startup_s is not None
+    assert quick.train_s is not None
+    assert slow.startup_s - quick.startup_s == pytest.approx(3.0), "the first life's"
+    end_s = known.profile.sizes[0].end_s.value
+    assert quick.startup_s + quick.train_s + end_s == pytest.approx(quick.total_s, rel=0.01)
+    assert quick.wall_s == quick.total_s  # its old name

@@ -216,12 +216,14 @@ def _floats(flag: str, text: str, such_as: str) -> list[float]:
 
 #: Letters of the longest drawing of layers.
 _WIDE = 48
+#: Parts of the total time as sentences have them.
+_IN_WORDS = {"start-up": "start-up, validation and end"}
 _PARTS = {
     "compute": "compute",
     "transfer": "transfer",
     "sync": "sync",
     "overhead": "other",
-    "start-up": "start",
+    "start-up": "start+end",
 }
 
 
@@ -236,7 +238,7 @@ def print_choice(choice: Choice) -> None:
         _say(console, "store", choice.store_words)
     option = choice.chosen.plan
     parts = ", ".join(
-        f"{name} {number(part)} s ({part / option.prediction.run_s:.0%})"
+        f"{_IN_WORDS.get(name, name)} {number(part)} s ({part / option.prediction.total_s:.0%})"
         for name, part in option.run_breakdown.items()
         if part
     )
@@ -304,7 +306,9 @@ def _table(choice: Choice) -> Table:
     for point in choice.front.points:
         option = point.plan
         where = [str(option.candidate.target)] if several else []
-        shares = [f"{option.run_breakdown[name] / option.prediction.run_s:.0%}" for name in _PARTS]
+        shares = [
+            f"{option.run_breakdown[name] / option.prediction.total_s:.0%}" for name in _PARTS
+        ]
         table.add_row(
             Text(_mark(choice, point)),
             Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),

@@ -171,7 +171,11 @@ def _summary(run: Run | ScriptRun) -> str:
         "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
         "loss": None if result.train_loss is None else f"{result.train_loss:.4f}",
         "validation loss": None if result.val_loss is None else f"{result.val_loss:.4f}",
-        "time": f"{result.wall_s:.1f} s{_steps(result)}",
+        "start-up time": _seconds(result.startup_s),
+        "training time": None
+        if result.train_s is None
+        else f"{_seconds(result.train_s)}{_steps(result)}",
+        "total time": _seconds(result.total_s),
         "lives": None if run.lives is None else str(run.lives),
         "restarts": str(result.restarts),
         "bill": f"${result.cost_usd:.6f} as on {result.price_list}: "
@@ -193,6 +197,10 @@ def _steps(result: Result) -> str:
     if result.step_s is None and not result.steps:
         return ""
     return f", {result.steps} steps of {_milliseconds(result.step_s)}"
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.1f} s"
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -101,7 +101,13 @@ def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
     predicted = run.request.plan.prediction
     rows = [
         ("workers", str(result.workers), ""),
-        ("time", f"{result.wall_s:.2f} s", f"{result.steps} steps in {result.epochs} epochs"),
+        ("start-up time", _seconds(result.startup_s), "until the first step"),
+        (
+            "training time",
+            _seconds(result.train_s),
+            f"{result.steps} steps in {result.epochs} epochs",
+        ),
+        ("total time", _seconds(result.total_s), "until the last function has ended"),
         ("step", step, "median of rank 0's"),
         ("cost", f"${result.cost_usd:.6f}", f"as on {result.price_list}: {kinds}"),
         ("billed", f"{result.billed_s:.1f} s", f"{result.gb_s:.1f} GB-s"),
@@ -123,9 +129,13 @@ def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
         rows.append(
             (
                 "the plan said",
-                f"{predicted.run_s:.2f} s",
-                f"${predicted.cost_usd:.6f}, steps of {predicted.step_s:.4f} s",
+                f"{predicted.total_s:.2f} s",
+                f"total time, ${predicted.cost_usd:.6f}, steps of {predicted.step_s:.4f} s",
             )
         )
     rows.append(("files", "", str(run.directory)))
     return rows
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2f} s"

@@ -39,8 +39,9 @@ def predict(
             out if the profile has one size.
 
     Returns:
-        A plan, whose `prediction` has `step_s`, `run_s`, `cost_usd`, `memory_mib` and more. It goes
-        to `dayfly.train(job, plan=...)` and `dayfly.simulate`; a file of one has `plan.text()`.
+        A plan, whose `prediction` has `step_s`, `total_s`, `cost_usd`, `memory_mib` and more. It
+        goes to `dayfly.train(job, plan=...)` and `dayfly.simulate`; a file of one has
+        `plan.text()`.
 
     Raises:
         RequestError: the profile or the catalogue lacks what is asked for, or settings do not go
@@ -48,7 +49,7 @@ def predict(
 
     Examples:
         >>> plan = dayfly.predict(profile, workers=2)
-        >>> plan.prediction.step_s < plan.prediction.run_s
+        >>> plan.prediction.step_s < plan.prediction.total_s
         True
         >>> dayfly.predict(profile, worker=2)
         Traceback (most recent call last):

@@ -90,7 +90,7 @@ class RunRecord:
             self,
             status=result.status,
             error=result.error,
-            wall_s=result.wall_s,
+            wall_s=result.total_s,
             result=result,
         )
 

@@ -34,9 +34,11 @@ from dayfly.runs.events import (
     is_cut,
     worker_files,
 )
+from dayfly.runs.phases import Phases, phases, step_s_of
 from dayfly.runs.step_ranges import StepRanges
 from dayfly.specs import events as event_records
 from dayfly.specs.events import (
+    EpochTold,
     Event,
     RolledBack,
     RoundTold,
@@ -96,6 +98,8 @@ class Recorder(Audience):
         self._lives_before: list[Used] = []
         self._asked_at = time.time()
         self._life: Used | None = None
+        self._spent_before = Phases() if before is None else phases(before)
+        self._stepped: tuple[float, float] | None = None  # in this life: first began, last ended
         if before is not None:
             self._take_up(before)
 
@@ -103,6 +107,19 @@ class Recorder(Audience):
     def median_step_s(self) -> float | None:
         """Median seconds of a step that rank 0 computed; of a round's, an equal share of it."""
         return median(self._step_s.values()) if self._step_s else None
+
+    @property
+    def startup_s(self) -> float:
+        """Start-up time of all lives: of each, until its first step."""
+        began = time.time() if self._stepped is None else self._stepped[0]
+        return self._spent_before.start_s + max(0.0, began - self._asked_at)
+
+    @property
+    def train_s(self) -> float:
+        """Training time of all lives: from the first step of each to the end of its last step, or
+        of its last validation."""
+        began, ended = self._stepped or (0.0, 0.0)
+        return self._spent_before.training_s + ended - began
 
     @property
     def checkpoint_age_s(self) -> float:
@@ -204,6 +221,7 @@ class Recorder(Audience):
         for event in self._append(name, records):
             assert isinstance(event, Told)
             self._note(report.rank, event)
+            self._note_time(event)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._committed_at = time.monotonic()
@@ -239,6 +257,16 @@ class Recorder(Audience):
                 self._note_step(rank, record)
             case RoundTold():
                 self._note_round(rank, record)
+
+    def _note_time(self, record: Told) -> None:
+        if (step_s := step_s_of(record)) is not None:
+            first, last = record.began_s, record.began_s + step_s
+        elif isinstance(record, EpochTold) and self._stepped is not None:
+            first = last = record.at
+        else:
+            return
+        began, ended = self._stepped or (first, last)
+        self._stepped = min(began, first), max(ended, last)
 
     def _note_step(self, rank: int, record: StepTold) -> None:
         step = record.step

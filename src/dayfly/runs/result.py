@@ -36,7 +36,12 @@ class Result:
         train_loss: of the last epoch.
         val_loss: of the last epoch.
         val_accuracy: of the last epoch, 0 to 1.
-        wall_s: from the command to its end, over all lives of the coordinator.
+        startup_s: start-up time: from the command to the first step, over all lives of the
+            coordinator. None: a script's steps are its own, or an earlier version ran it.
+        train_s: training time: from the first step of each life to the end of its last step, or of
+            its last validation. None as above.
+        total_s: total time: from the command to its end, over all lives of the coordinator.
+        wall_s: deprecated name of total_s.
         step_s: the median step.
         billed_s: billed seconds of all functions.
         gb_s: GB-seconds of all functions.
@@ -61,6 +66,9 @@ class Result:
     train_loss: Real | None = None
     val_loss: Real | None = None
     val_accuracy: float | None = None
+    startup_s: float | None = None
+    train_s: float | None = None
+    total_s: float = 0.0
     wall_s: float = 0.0
     step_s: float | None = None
     billed_s: float = 0.0
@@ -73,6 +81,10 @@ class Result:
     predicted_step_s: float | None = None
     predicted_cost_usd: float | None = None
     stop_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.total_s:  # an earlier version wrote it
+            object.__setattr__(self, "total_s", self.wall_s)
 
     def line(self) -> str:
         """The JSON object, on one line."""

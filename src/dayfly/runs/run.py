@@ -165,6 +165,8 @@ def write_results(
         val_loss=last.get("val_loss"),
         val_accuracy=last.get("val_accuracy"),
         step_s=recorder.median_step_s,
+        startup_s=recorder.startup_s,
+        train_s=recorder.train_s,
     )
 
 

@@ -304,13 +304,15 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
 
     def _summary(self, status: str, error: str | None) -> Result:
         """What is known of the run before its results are."""
+        total_s = self._record.wall_s + time.monotonic() - self._began
         return Result(
             run_id=self._record.run_id,
             status=status,
             error=error,
             stop_reason="signal" if status == "stopped" else None,
             workers=self._settings.workers,
-            wall_s=self._record.wall_s + time.monotonic() - self._began,
+            total_s=total_s,
+            wall_s=total_s,
         )
 
     def _write_results(self, summary: Result, recorder: AnyRecorder) -> Result:

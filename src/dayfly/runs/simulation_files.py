@@ -194,7 +194,7 @@ def write_files(
         status="failed" if outcome.status == "failed" else "simulated",
         error=result.error,
         began_at=ORIGIN_S,
-        wall_s=result.wall_s,
+        wall_s=result.total_s,
         result=result,
         samples=request.plan.profile.samples,
         job=request.wanted,

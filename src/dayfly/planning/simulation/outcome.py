@@ -61,6 +61,15 @@ class Simulated:
         return max((one.end_s for one in self.attempts), default=0.0)
 
     @property
+    def stepped(self) -> tuple[float, float] | None:
+        """When the first step began and the last step or validation ended, of the workers that are
+        watched; None: there was none."""
+        told = [one for records in self.story.workers.values() for one in records]
+        began = [one["began"] for one in told if one["kind"] in ("step", "round")]
+        ended = [one["at"] for one in told if one["kind"] in ("step", "round", "epoch")]
+        return (min(began), max(ended)) if began else None
+
+    @property
     def deaths(self) -> int:
         """Of functions, by chance or in their first step."""
         return sum(one.end in DEATHS for one in self.attempts)

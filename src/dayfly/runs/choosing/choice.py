@@ -76,7 +76,7 @@ def store_words(option: Option, others: Sequence[Beside]) -> str:
     if candidate.settings.workers == 1:
         return "A lone function needs no store."
     said = [
-        f"Over {candidate.target.profile.channel} it takes {seconds(run.run_s)} and "
+        f"Over {candidate.target.profile.channel} it takes {seconds(run.total_s)} and "
         f"{dollars(run.cost_usd)}"
     ]
     for one in others:
@@ -87,7 +87,7 @@ def store_words(option: Option, others: Sequence[Beside]) -> str:
         longer = difference(option.run_breakdown, one.option.run_breakdown)
         dearer = difference(_in_words(run.by_kind), _in_words(its.by_kind))
         said.append(
-            f"over {one.store} it would take {seconds(its.run_s)} ({longer}) and "
+            f"over {one.store} it would take {seconds(its.total_s)} ({longer}) and "
             f"{dollars(its.cost_usd)} ({dearer})"
         )
     return "; ".join(said) + "."
@@ -253,7 +253,8 @@ def _beside(one: Beside) -> dict[str, Any]:
     said = None if one.option is None else one.option.prediction
     return {
         "store": one.store,
-        "seconds": None if said is None else said.run_s,
+        "total_s": None if said is None else said.total_s,
+        "seconds": None if said is None else said.total_s,  # its old name
         "usd": None if said is None else said.cost_usd,
         "breakdown_s": None if one.option is None else one.option.run_breakdown,
         "usd_by_kind": None if said is None else dict(said.by_kind),
@@ -265,7 +266,10 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
     option, one = point.plan, point.plan.candidate
     plan = option.plan
     return {
-        "seconds": point.seconds,
+        "startup_s": option.prediction.startup_s,
+        "train_s": option.prediction.train_s,
+        "total_s": option.prediction.total_s,
+        "seconds": point.seconds,  # the old name of total_s
         "usd": point.usd,
         "words": one.words,
         "kind": one.kind,

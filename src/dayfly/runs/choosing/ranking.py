@@ -76,13 +76,13 @@ class Option:
         one = self.candidate
         steps = one.wanted.epochs * one.target.profile.samples / one.wanted.batch_size
         parts = {name: steps * part for name, part in self.prediction.breakdown.items()}
-        return {**parts, "start-up": max(0.0, self.prediction.run_s - sum(parts.values()))}
+        return {**parts, "start-up": max(0.0, self.prediction.total_s - sum(parts.values()))}
 
     @property
     def point(self) -> Point[Option]:
         """On a front."""
         said = self.prediction
-        return Point(said.run_s, said.cost_usd, self, self.candidate.limits)
+        return Point(said.total_s, said.cost_usd, self, self.candidate.limits)
 
 
 def shorthand(settings: Settings) -> str:
@@ -176,14 +176,14 @@ class _Search:
             return
         self.options.append(option)
         said = option.prediction
-        ratios = (said.run_s / candidate.seconds, said.cost_usd / candidate.usd)
+        ratios = (said.total_s / candidate.seconds, said.cost_usd / candidate.usd)
         self._apart.setdefault(_like(candidate), []).append(ratios)
 
     def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
         """All that are not on this front, as predicted, or expected if they are still open."""
         on = {id(point.plan.candidate) for point in front.points}
         known = [
-            Point(one.prediction.run_s, one.prediction.cost_usd, one.candidate)
+            Point(one.prediction.total_s, one.prediction.cost_usd, one.candidate)
             for one in self.options
             if id(one.candidate) not in on
         ]

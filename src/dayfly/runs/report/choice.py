@@ -169,11 +169,15 @@ def _changed(choice: Choice, option: Option | None, why: str) -> tuple[object, o
         return "", "", why
     chosen, said = choice.chosen, option.prediction
     words = [
-        _beside(chosen.seconds, said.run_s, "faster", "slower"),
+        _beside(chosen.seconds, said.total_s, "faster", "slower"),
         _beside(chosen.usd, said.cost_usd, "cheaper", "dearer"),
     ]
     memory = "" if fits(option) else "; it needs more memory than its functions have"
-    return said.run_s, number(said.cost_usd), ", ".join(filter(None, words)) + memory or "the same"
+    return (
+        said.total_s,
+        number(said.cost_usd),
+        ", ".join(filter(None, words)) + memory or "the same",
+    )
 
 
 def _beside(mine: float, its: float, less: str, more: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.runs.directory import PLAN
-from dayfly.runs.events import coordinator_events, worker_events
+from dayfly.runs.events import Events, coordinator_events, worker_events
+from dayfly.runs.phases import phases
 from dayfly.runs.records import JobFacts, read_any
 from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 from dayfly.runs.report.reading import RunFiles, read_bill
@@ -42,8 +43,9 @@ class Compared:
 class Comparison:
     """A run by a plan. Names of figures end with their unit, as keys of results do.
 
-    totals: step, run, cost, memory of each stage. kinds: dollars of the bill. traffic: of all
-    workers. parts: of a step, by what rank 0 did. differences: what was not in the plan, in words.
+    totals: step, start-up, training and total time, cost, memory of each stage. kinds: dollars of
+    the bill. traffic: of all workers. parts: of a step, by what rank 0 did. differences: what was
+    not in the plan, in words.
     unpredicted: why there is no prediction; None if there is one.
     """
 
@@ -69,10 +71,16 @@ class Comparison:
         said = plan.prediction
         foreseen = {} if said is None else _foreseen(said)
         parts = step_parts(rank_0)
+        spent = phases(Events(coordinator=tuple(coordinator), workers={0: tuple(rank_0)}))
+        stepped = spent.training_s > 0
         return cls(
             totals=(
                 Compared("step_s", foreseen.get("step_s"), result.step_s),
-                Compared("run_s", foreseen.get("run_s"), lived_s(coordinator)),
+                Compared(
+                    "startup_s", foreseen.get("startup_s"), spent.workers_s if stepped else None
+                ),
+                Compared("train_s", foreseen.get("train_s"), spent.training_s if stepped else None),
+                Compared("total_s", foreseen.get("total_s"), lived_s(coordinator)),
                 Compared("cost_usd", foreseen.get("cost_usd"), result.cost_usd),
                 *_memory(said, record.settings, coordinator),
             ),
@@ -164,12 +172,14 @@ def _by_kind(said: Prediction | None, bill: Json | None) -> tuple[Compared, ...]
     )
 
 
-def _foreseen(said: Prediction) -> dict[str, float]:
+def _foreseen(said: Prediction) -> dict[str, float | None]:
     """Figures of a prediction by their names."""
     volume = said.run_volume
     return {
         "step_s": said.step_s,
-        "run_s": said.run_s,
+        "startup_s": said.startup_s,
+        "train_s": said.train_s,
+        "total_s": said.total_s,
         "cost_usd": said.cost_usd,
         "bytes_up": volume.bytes_up,
         "bytes_down": volume.bytes_down,
@@ -275,8 +285,9 @@ def _words(compared: Comparison) -> str:
 
 
 _NOTE = (
-    "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. The run "
-    "is the time in which functions lived. Of a step, each moment counts once: for computing; else "
+    "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. Start-up "
+    "and total time count from the first invocation; total time is that in which functions lived. "
+    "Of a step, each moment counts once: for computing; else "
     "for overhead, which is applying the sum and what no span tells of; else for transfers; else "
     "for waiting (sync). Measured parts are medians of their own, and need not add up."
 )

@@ -10,7 +10,13 @@ from typing import Any
 
 #: How a value that was never measured is shown.
 NOTHING = "\N{EN DASH}"
-_NAMES = {"gb_s": "GB-s", "vcpu_s": "vCPU-s"}
+_NAMES = {
+    "gb_s": "GB-s",
+    "vcpu_s": "vCPU-s",
+    "startup_s": "start-up time (s)",
+    "train_s": "training time (s)",
+    "total_s": "total time (s)",
+}
 #: Endings of names that are units, as a reader writes them.
 _UNITS = {
     "usd": "USD",

@@ -14,12 +14,13 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
+from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
-from dayfly.runs.report.reading import History, Phases, RunFiles, phases
+from dayfly.runs.report.reading import History, RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
 from dayfly.runs.scripts.record import ScriptRecord
@@ -182,14 +183,18 @@ def _tiles(
     """The figures that one looks for first."""
     tiles = lives.tiles(lived) if run.of_script else _of_training(run, times, epochs)
     # A life whose coordinator was killed is in the events only.
-    wall_s = max(run.record.wall_s, times.length_s)
+    total_s = max(run.record.wall_s, times.length_s)
     simulated = run.record if isinstance(run.record, SimulationRecord) else None
     workers = simulated.settings.workers if simulated is not None else len(times.bands)
     of_it = f"{workers} workers"
     if (spent := _spent(run)) is not None:
-        named = {"start-up": spent.start_s, "training": spent.training_s, "end": spent.end_s}
+        named = {
+            "start-up time": spent.start_s,
+            "training time": spent.training_s,
+            "end": spent.end_s,
+        }
         of_it += ": " + ", ".join(f"{part} {_duration(part_s)}" for part, part_s in named.items())
-    tiles.append(("wall time", _duration(wall_s), of_it))
+    tiles.append(("total time", _duration(total_s), of_it))
     if simulated is not None:
         tiles += lives.simulation_tiles(simulated)
     elif not run.of_script:
@@ -283,7 +288,7 @@ def _facts(run: RunFiles, times: Timeline, history: History, lived: Sequence[liv
     record = run.record
     what: dict[str, Any] = {"run_id": record.run_id, "status": run.status}
     if isinstance(record, ScriptRecord):
-        what |= {**lives.facts(record, lived), "wall_s": record.wall_s}
+        what |= {**lives.facts(record, lived), "total_s": record.wall_s}
     else:
         what |= _facts_of_training(run, times, history)
     if run.events.cut_lines:
@@ -304,7 +309,7 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
         "samples": record.samples,
         "round_bytes": dump(record.round_bytes) if isinstance(record, JobFacts) else None,
         "lives": record.generation - record.rollbacks + 1,
-        "wall_s": record.wall_s,
+        "total_s": record.wall_s,
         "deaths": times.ends("death"),
         "hand_overs": times.ends("hand-over"),
         "rollbacks": len(times.rollbacks),
@@ -313,8 +318,8 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
     }
     if (spent := _spent(run)) is not None:
         what |= {
-            "start_up_s": spent.start_s,
-            "training_s": spent.training_s,
+            "startup_s": spent.start_s,
+            "train_s": spent.training_s,
             "end_s": spent.end_s,
         }
     result = record.result
