@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.parts.papers import FIGURES, ce_scaling
+from benchmarks.parts.papers import FIGURES, ce_scaling, ce_workflows
 from benchmarks.parts.papers.fasdl import comparisons, costs, workloads
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series
@@ -43,6 +44,8 @@ QUICK = (
     "fasdl-13",
     "fasdl-14",
     "ce-scaling-table-2",
+    "ce-scaling-9",
+    "ce-scaling-12",
     "ce-scaling-18",
     "funcpipe-8",
     "hydrozoa-6",
@@ -220,6 +223,22 @@ def test_dynamodb_takes_a_small_model_only() -> None:
     assert ce_scaling.fits(regression, "DynamoDB")
     assert not ce_scaling.fits(mobilenet, "DynamoDB")
     assert ce_scaling.ratios(regression, "S3", 10) == (1, 1)
+
+
+def test_a_plan_by_stages_is_the_best_of_all() -> None:
+    """Of three stages with four allocations, all are tried: none that uses no more is better."""
+    dice = np.random.default_rng(0)
+    for _ in range(20):
+        value, used = dice.uniform(1, 9, (3, 4)), dice.uniform(1, 9, (3, 4))
+        every = list(itertools.product(range(4), repeat=3))
+        value_of, used_of = (
+            np.array([sum(table[range(3), plan]) for plan in every]) for table in (value, used)
+        )
+        limit = 1.3 * used.sum(axis=0).min()
+        found, spent = ce_workflows.by_stage(value, used, limit)
+        assert spent.sum() <= limit * (1 + 1e-9)
+        assert found.sum() <= value.sum(axis=0)[used.sum(axis=0) <= limit].min() + 1e-9
+        assert found.sum() <= value_of[used_of <= spent.sum() + 1e-9].min() + 1e-9
 
 
 def test_hydrozoas_prices_are_the_papers() -> None:

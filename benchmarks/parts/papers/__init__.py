@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.parts.papers import ce_scaling
+from benchmarks.parts.papers import ce_scaling, ce_workflows
 from benchmarks.parts.papers.fasdl import comparisons
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
-from benchmarks.parts.papers.funcpipe import bandwidth, overall, scaling
+from benchmarks.parts.papers.funcpipe import bandwidth, optimizers, overall, scaling
 from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
 from benchmarks.parts.papers.hydrozoa import hybrid
 
@@ -20,6 +20,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "funcpipe-5": overall.figure_5,
     "funcpipe-7": scaling.figure_7,
     "funcpipe-8": scaling.figure_8,
+    "funcpipe-9": optimizers.figure_9,
     "funcpipe-10": overall.figure_10,
     "funcpipe-11": bandwidth.figure_11,
     "fasdl-3": fasdl.figure_3,
@@ -28,6 +29,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "fasdl-13": fasdl.figure_13,
     "fasdl-14": comparisons.figure_14,
     "ce-scaling-table-2": ce_scaling.table_2,
+    "ce-scaling-9": ce_workflows.figure_9,
+    "ce-scaling-12": ce_workflows.figure_12,
     "ce-scaling-18": ce_scaling.figure_18,
     "hydrozoa-4": hydrozoa.figure_4,
     "hydrozoa-5": hydrozoa.figure_5,

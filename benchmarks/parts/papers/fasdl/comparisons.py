@@ -46,7 +46,7 @@ def error(load: Workload, assumed: Assumed = USUAL) -> float:
     rate = assumed.throughput(size / one.aggregators, "S3")
     own_s, other_s = (load.fit.step_s(batch, one.memory_mib) for batch in (one.own, one.others))
     real_s = hybrid_step_s(own_s, other_s, size, one.workers, one.aggregators, rate, rate, 0.0)
-    return (own_s + summed_s(load, one, "S3", assumed)) / real_s - 1
+    return float((own_s + summed_s(load, one, "S3", assumed)) / real_s - 1)
 
 
 def figure_10() -> Figure:
