@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from dayfly.planning import memory
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.planning import configuration, memory
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.memory import Holding, between_passes, holding, peak_mib
+from dayfly.planning.predict import predict
 from dayfly.planning.profile import Pass, Profile
+from dayfly.registry import Registry
+from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescription
 from tests.planning import by_hand
 from tests.planning.by_hand import layer, profile
 
@@ -276,3 +280,28 @@ def test_1f1b_never_takes_more_than_fill_drain(
     fewer = replace(drained, workers=3 * (replicas + 1), replicas=replicas + 1)
     before, after = (holding(made, one, stage).activations for one in (drained, fewer))
     assert after <= before
+
+
+def test_what_a_protocol_exchanges_and_holds_is_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that averages parameters alone, and holds those of the last round and their momentum."""
+    parts = frozenset({Part.PARAMETERS, Part.BUFFERS})
+    outer = ProtocolDescription(
+        name="outer",
+        exchanges=(Exchange(parts=parts),),
+        holds=(Part.PARAMETERS, Part.PARAMETERS),
+    )
+    known = Registry("protocol", "none", {"outer": outer, "local-sgd": PROTOCOLS["local-sgd"]})
+    monkeypatch.setattr(configuration, "PROTOCOLS", known)
+    local, other = (held(workers=2, sync=name, k=4) for name in ("local-sgd", "outer"))
+    # Of 7 MiB of parameters; the optimizer's state is as large, and stays with its worker.
+    assert other.average == local.average - local.state + 2 * 7 * MIB
+    far = profile(LAYERS, channel=FAR)
+    ways = (
+        Configuration(workers=2, batch_size=8, memory_mib=(1024,), sync=name, k=4)
+        for name in ("local-sgd", "outer")
+    )
+    moved = [predict(far, way, Catalogue().platform("aws-lambda")).step_volume for way in ways]
+    # Two workers put the buffer once each, in four steps.
+    assert moved[0].bytes_up - moved[1].bytes_up == pytest.approx(2 * local.state / 4, rel=1e-3)

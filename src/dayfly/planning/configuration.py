@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
-from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescription
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
@@ -113,11 +113,21 @@ def flat(
     return Flat(buckets=tuple(map(len, spans)), whole_after=tuple(after), trained=sum(sizes))
 
 
-def averaged(layers: Sequence[LayerBytes], state_per_trained_byte: float, losses: int) -> int:
-    """Elements that local SGD averages. losses: steps of the longest round."""
-    tensors = [size for layer in layers for size in elements(layer)]
-    state = round(sum(tensors) * state_per_trained_byte)
-    return sum(tensors) + sum(map(moving, layers)) + state + len(tensors) + losses + 2
+def part_elements(profile: Profile, layers: Sequence[LayerBytes], part: Part) -> int:
+    """Returns the elements of a part of these layers."""
+    if part is Part.BUFFERS:
+        return sum(map(moving, layers))
+    trained = sum(sum(elements(layer)) for layer in layers)
+    return round(trained * profile.state_per_trained_byte) if part is Part.OPTIMIZER else trained
+
+
+def averaged(profile: Profile, exchange: Exchange, steps: int) -> int:
+    """Returns the elements that a round of so many steps sums: parts, flags, losses and a tail."""
+    layers = profile.layers
+    tensors = sum(len(elements(layer)) for layer in layers)
+    return (
+        sum(part_elements(profile, layers, part) for part in exchange.parts) + tensors + steps + 2
+    )
 
 
 def elements(layer: LayerBytes) -> tuple[int, ...]:

@@ -55,10 +55,12 @@ def flat_of(profile: Profile, configuration: Configuration) -> Flat:
 
 
 def averaged_of(profile: Profile, configuration: Configuration) -> int:
-    """Elements of what a round of local SGD sums."""
+    """Returns the elements that the longest round sums at its end; 0: each step sums gradients."""
+    exchange = configuration.protocol.of_round
+    if exchange is None:
+        return 0
     epochs = Batches(profile.samples, configuration.batch_size)
-    losses = Rounds(epochs, configuration.round_steps).longest
-    return averaged(profile.layers, profile.state_per_trained_byte, losses)
+    return averaged(profile, exchange, Rounds(epochs, configuration.round_steps).longest)
 
 
 def ranks(

@@ -28,18 +28,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dayfly.batches import Batches, Rounds, block_samples
+from dayfly.batches import Batches, block_samples
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
-    averaged,
     elements,
     flat,
     moving,
+    part_elements,
     stage_layers,
     stage_memory_mib,
     stage_size,
 )
+from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.profile import LayerBytes, Pass, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
@@ -72,9 +73,9 @@ class Holding:
     """What one worker of a stage holds, in bytes, and where that is in the code.
 
     model: parameters and buffers (`training/replica.py`). gradients: the flat buffer
-    (`training/flat.py`), or the parameters' own under local SGD. average: local SGD's buffer
-    (`training/local_sgd.py`). state: the optimizer's. before: where buffers were when the step
-    began (`training/flat.py`).
+    (`training/flat.py`), or the parameters' own under local SGD. average: the buffer of a
+    round's exchange (`training/local_sgd.py`), and what else the protocol holds. state: the
+    optimizer's. before: where buffers were when the step began (`training/flat.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
     the backward pass, of all micro-batches between their passes. work: what one pass needs beside
     them; at least what a layer passes on and gets back. boundary: messages of a cut model that
@@ -151,14 +152,12 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
     limited = stage_memory_mib(c, stage) is not None
     work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
     buckets = flat(layers, tail=3, listed=profile.listed).buckets
-    residual, average = trained if c.compress == "int8" else 0, 0
-    if c.protocol.averages:
-        longest = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
-        average = averaged(layers, profile.state_per_trained_byte, longest)
+    residual, average = trained if c.compress == "int8" else 0, averaged_of(profile, c)
+    more = sum(part_elements(profile, layers, part) for part in c.protocol.holds)
     return Holding(
         model=model,
         gradients=trained if average else ITEM_BYTES * sum(buckets),
-        average=ITEM_BYTES * average,
+        average=ITEM_BYTES * (average + more),
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
         gradient=largest,

@@ -11,8 +11,38 @@ another package, whose value is a `ProtocolDescription`:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from dayfly.registry import Registry
+
+
+class Part(Enum):
+    """A part of a replica."""
+
+    GRADIENTS = "gradients"
+    PARAMETERS = "parameters"
+    BUFFERS = "buffers"
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A sum over all workers, or over all replicas of a stage.
+
+    Args:
+        parts: of the model that are summed, in one buffer.
+        every_step: at the end of each step, in buckets that leave while the backward pass still
+            runs, and as `--compress` says. Else once a round, after its steps, as it is.
+    """
+
+    parts: frozenset[Part]
+    every_step: bool = False
+
+
+#: The mean of the gradients, and what buffers moved by.
+OF_GRADIENTS = Exchange(parts=frozenset({Part.GRADIENTS, Part.BUFFERS}), every_step=True)
+#: The mean of the replicas, which were trained apart since the last one.
+OF_REPLICAS = Exchange(parts=frozenset({Part.PARAMETERS, Part.BUFFERS, Part.OPTIMIZER}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +51,10 @@ class ProtocolDescription:
 
     Args:
         name: as `--sync` has it.
-        averages: whether a round sums the models, which were trained apart since the last one. Else
-            a round is one step, whose gradients are summed.
+        exchanges: what is summed, and when: time, memory, requests and bytes of predictions follow
+            from it. One of every step, or one of a round.
+        holds: parts of which a worker holds one more beside all that, such as the parameters of the
+            last round.
         cuts: whether a model may be cut into stages.
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.
@@ -31,10 +63,21 @@ class ProtocolDescription:
     """
 
     name: str
-    averages: bool = False
+    exchanges: tuple[Exchange, ...] = (OF_GRADIENTS,)
+    holds: tuple[Part, ...] = ()
     cuts: bool = False
     hands_over_within: bool = False
     step: str = ""
+
+    @property
+    def of_round(self) -> Exchange | None:
+        """The exchange at the end of a round; None: each step sums its gradients."""
+        return next((one for one in self.exchanges if not one.every_step), None)
+
+    @property
+    def averages(self) -> bool:
+        """Whether replicas are trained apart between two exchanges."""
+        return self.of_round is not None
 
     def steps(self, k: int | None) -> int | None:
         """Steps of a round. k: what was asked for; None: an epoch's."""
@@ -70,6 +113,8 @@ PROTOCOLS: Registry[ProtocolDescription] = Registry(
     "dayfly.protocols",
     {
         "bsp": ProtocolDescription(name="bsp", cuts=True),
-        "local-sgd": ProtocolDescription(name="local-sgd", averages=True, hands_over_within=True),
+        "local-sgd": ProtocolDescription(
+            name="local-sgd", exchanges=(OF_REPLICAS,), hands_over_within=True
+        ),
     },
 )

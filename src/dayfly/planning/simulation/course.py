@@ -36,6 +36,7 @@ from dayfly.planning.ranks import ChannelModel, left_of_bandwidth
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.specs.protocols import Exchange
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
 from dayfly.wire.collectives.virtual_cost import cost_of
@@ -230,8 +231,8 @@ class _Builder:
         return kind
 
     def _round(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> Rounds:
-        if self._c.protocol.averages:
-            return self._local(batches, links, over_s)
+        if (exchange := self._c.protocol.of_round) is not None:
+            return self._local(exchange, batches, links, over_s)
         make = self._staged if self._c.cut else self._synchronous
         return make(batches[0], links, over_s)
 
@@ -247,7 +248,9 @@ class _Builder:
             over_s,
         )
 
-    def _local(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> LocalSteps:
+    def _local(
+        self, exchange: Exchange, batches: tuple[int, ...], links: list[LinkModel], over_s: float
+    ) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
         own = []
         for batch in batches:
@@ -255,13 +258,9 @@ class _Builder:
             forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
             beside_s = size.step_s.value + work.apply_s
             own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
-        length = self._averaged(len(batches))
+        length = averaged(self._profile, exchange, len(batches))
         phases = self._phases(0, length, ITEM_BYTES * length, links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
-
-    def _averaged(self, steps: int) -> int:
-        profile = self._profile
-        return averaged(profile.layers, profile.state_per_trained_byte, steps)
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
         c = self._c
@@ -337,8 +336,8 @@ class _Builder:
         return link.up.latency_s + link.up.occupied_s(state / writers, self._c.workers)
 
     def _summed_bytes(self, stage: int) -> float:
-        if self._c.protocol.averages:
-            return ITEM_BYTES * self._averaged(self._rounds.longest)
+        if length := data_parallel.averaged_of(self._profile, self._c):
+            return ITEM_BYTES * length
         return sum(bucket.nbytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:
