@@ -155,8 +155,8 @@ def figure_12() -> Figure:
                 ours=f"{len(quicker)} of {len(problems)} ({', '.join(quicker)})",
                 agrees=len(quicker) == len(problems),
                 why="by equation 3 a server moves two thirds of what a store does, so it is the "
-                f"quickest: {percent(dear)} less time if it cost ten times as much, {percent(late)} for "
-                "logistic regression if it had S3's latency",
+                f"quickest: {percent(dear)} less time if it cost ten times as much, "
+                f"{percent(late)} for logistic regression if it had S3's latency",
             ),
             Fact(
                 what="MobileNet, ResNet50, BERT: cost below Cirrus's, at most (figure 13)",
