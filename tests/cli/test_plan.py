@@ -121,7 +121,7 @@ def test_a_person_sees_a_table_and_reasons(profile: Path, tmp_path: Path) -> Non
         "transfer",
         "sync",
         "other",
-        "start+end",
+        "ends",
     ]
     assert "\n \N{BLACK RIGHT-POINTING TRIANGLE} " in done.stdout
     for name in ("choice", "total time", "bill", "certainty", "how sure"):

@@ -92,6 +92,7 @@ def _slow(latency: Figure) -> Transfer:
         ("passes", "--repeat", 1, {"passes": passes(0.5, 1.5)}),
         ("pace", "--force", 1, {"conditions": Conditions(stolen=0.3)}),
         ("pace", "--force", 1, {"conditions": Conditions(pace_s=(1.0, 1.4))}),
+        ("pace", "--force", 1, {"conditions": Conditions(spread=0.9)}),
         ("messages", "--repeat", 2, {"up": _slow(Figure(0.2, 0.1, 0.3, 5))}),
         ("overhead", "--repeat", 1, {"step_s": Figure(1.0, 0.5, 1.5, 5)}),
         ("start", "epochs", 1, {"start_s": Figure(99.0, 99.0, 99.0, 1)}),

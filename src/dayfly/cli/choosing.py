@@ -216,6 +216,10 @@ def _floats(flag: str, text: str, such_as: str) -> list[float]:
 
 #: Letters of the longest drawing of layers.
 _WIDE = 48
+_COLUMNS = (
+    "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
+    "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
+)
 #: Parts of the total time as sentences have them.
 _IN_WORDS = {"start-up": "start-up, validation and end"}
 _PARTS = {
@@ -223,7 +227,7 @@ _PARTS = {
     "transfer": "transfer",
     "sync": "sync",
     "overhead": "other",
-    "start-up": "start+end",
+    "start-up": "ends",
 }
 
 
@@ -231,6 +235,7 @@ def print_choice(choice: Choice) -> None:
     """Front, recommendation, breakdown, cut, and what else is to be known."""
     console = Console()
     console.print(_table(choice))
+    _say(console, "columns", _COLUMNS)
     _say(console, "choice", choice.words)
     if choice.knee is not choice.chosen and len(choice.front.points) > 2:
         _say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")

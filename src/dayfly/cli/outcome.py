@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Sources of uncertainty (`planning.intervals`) as people read them.
 SOURCES = {
-    "passes": "how far measured passes differ",
-    "pace": "how even the machine was while it was profiled",
-    "batch": "batches that were not measured",
-    "messages": "how far measured messages differ",
-    "overhead": "how far steps differ beside their passes",
-    "start": "start-up, which was measured once",
-    "model": "what predictions leave out",
+    "passes": "the spread of the measured passes",
+    "pace": "the machine's pace, which changed while it was profiled",
+    "batch": "a batch size that was not measured",
+    "messages": "the spread of the measured messages",
+    "overhead": "the spread of what steps take beside their passes",
+    "start": "start-up time, which was measured once",
+    "model": "what the prediction itself leaves out",
 }
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -100,11 +100,12 @@ def how_sure(said: Prediction) -> str:
     (step_low, step_high), (low, high) = found.step_s, found.total_s
     cheapest, dearest = found.cost_usd
     main = next(iter(found.sources), None)
-    due = f"; {found.sources[main]:.0%} of that is due to {SOURCES[main]}" if main else ""
-    narrower = f"; to know better, {found.to_measure}" if found.to_measure else ""
+    due = f" Largest source: {SOURCES[main]} ({found.sources[main]:.0%})." if main else ""
+    narrower = f" To narrow it: {found.to_measure}." if found.to_measure else ""
     return (
-        f"9 of 10 runs within: step {1000 * step_low:.4g} to {1000 * step_high:.4g} ms, total "
-        f"{low:.4g} to {high:.4g} s, ${cheapest:.4g} to ${dearest:.4g}{due}{narrower}"
+        f"9 of 10 runs should take a step of {1000 * step_low:.4g} to {1000 * step_high:.4g} ms, a "
+        f"total time of {low:.4g} to {high:.4g} s, and ${cheapest:.4g} to ${dearest:.4g}."
+        f"{due}{narrower}"
     )
 
 

@@ -192,14 +192,14 @@ def _sizes(profile: Profile) -> Table:
         "forward and backward": _computing,
         "reading samples": lambda size: _ms(size.data(_most(size))),
         "optimizer's step": lambda size: _ms(size.apply(trained)),
-        "else of a step": lambda size: _spread(size.step_s),
+        "rest of a step": lambda size: _spread(size.step_s),
         "computing beside messages": lambda size: f"x {size.beta.value:.2f}",
         "computing beside others": lambda size: (
             f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
         ),
         "spread of passes": lambda size: f"{100 * size.jitter:.1f}%",
-        "start": lambda size: _spread(size.init_s),
-        "to the first step": lambda size: _spread(size.start_s),
+        "start of a function": lambda size: _spread(size.init_s),
+        "then to the first step": lambda size: _spread(size.start_s),
         "from the last step": lambda size: _spread(size.end_s),
         "memory without a model": lambda size: f"{size.base_mib.value:.0f} MiB",
         "latency up": lambda size: _spread(size.up.latency_s),

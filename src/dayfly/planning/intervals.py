@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping
 from statistics import NormalDist
 
-from dayfly.planning.conditions import Conditions
+from dayfly.planning.conditions import MOST_SPREAD, Conditions
 from dayfly.planning.configuration import Configuration, micro_samples, stage_size
 from dayfly.planning.plan import Interval, Prediction
 from dayfly.planning.profile import Figure, Profile, SizeProfile
@@ -54,12 +54,12 @@ _QUARTILES, _MEDIAN = 2 * NormalDist().inv_cdf(0.75), math.sqrt(math.pi / 2)
 
 #: What would tell more of a source.
 REMEDIES = {
-    "passes": "profile longer: dayfly profile --repeat 3",
-    "pace": "profile again while nothing else runs on the machine: dayfly profile --force",
-    "batch": "profile with as many samples as a worker has: dayfly profile --batch-size",
-    "messages": "send more messages: dayfly profile --repeat 3",
-    "overhead": "take more steps: dayfly profile --repeat 3",
-    "start": "plan for more epochs: start-up is measured once a size, and counts less then",
+    "passes": "measure more passes (dayfly profile --repeat 3)",
+    "pace": "profile while nothing else runs on the machine (dayfly profile --force)",
+    "batch": "profile with as many samples as a worker has (dayfly profile --batch-size)",
+    "messages": "measure more messages (dayfly profile --repeat 3)",
+    "overhead": "measure more steps (dayfly profile --repeat 3)",
+    "start": "train longer: start-up is measured once, and counts less in a long run (--epochs)",
 }
 
 
@@ -157,8 +157,11 @@ def _pace(profile: Profile, found: Conditions | None) -> float:
         return _UNWATCHED
     cores = profile.shared_cores
     others = (found.other_cores or 0.0) / cores if math.isfinite(cores) else 0.0
+    # Passes that differ so much are of a machine that was sometimes slower, as it may be again.
+    uneven = found.spread / _QUARTILES if found.spread > MOST_SPREAD else 0.0
     # A range of three values is 1.7 standard deviations wide.
-    return math.hypot(max(_LEAST_PACE, (found.pace_change - 1) / 1.7), found.stolen or 0.0, others)
+    pace = max(_LEAST_PACE, (found.pace_change - 1) / 1.7)
+    return math.hypot(pace, found.stolen or 0.0, others, uneven)
 
 
 def _batch(size: SizeProfile, samples: int) -> float:
