@@ -43,6 +43,8 @@ QUICK = (
     "fasdl-11",
     "fasdl-13",
     "fasdl-14",
+    "kubeml-tables",
+    "kubeml-13",
     "ce-scaling-table-2",
     "ce-scaling-9",
     "ce-scaling-12",

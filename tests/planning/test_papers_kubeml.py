@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
-from benchmarks.parts.papers.formulas.kubeml import Reading, cluster_usd, functions_usd
+from benchmarks.parts.papers.formulas.kubeml import Reading
+from benchmarks.parts.papers.kubeml import COSTS, Cost
 
 from dayfly.catalogue.lookup import Catalogue
 
-
-@dataclass(frozen=True)
-class Table:
-    """Functions, their seconds and invocations, GB and price for its duration; the cluster's."""
-
-    model: str
-    functions: int
-    run_s: float
-    invocations: int
-    memory_gb: float
-    usd_per_duration: float
-    machine_usd_per_hour: float
-    cluster_run_s: float
-
-    def lambda_usd(self, reading: Reading) -> float:
-        """For time alone, as the tables have it."""
-        return self._lambda_usd(reading)[0]
-
-    def invocations_usd(self) -> float:
-        """What is left out."""
-        return self._lambda_usd(Reading.AS_PRINTED)[1]
-
-    def kubeml_usd(self) -> float:
-        """Two K80, and the cluster's fee."""
-        return cluster_usd(
-            self.cluster_run_s,
-            machine_usd_per_hour=self.machine_usd_per_hour,
-            gpus=2,
-            gpu_usd_per_hour=0.45,
-            cluster_usd_per_hour=0.1,
-        )
-
-    def _lambda_usd(self, reading: Reading) -> tuple[float, float]:
-        return functions_usd(
-            self.functions,
-            self.run_s,
-            self.invocations,
-            usd_per_duration=self.usd_per_duration,
-            usd_per_invocation=2e-7,
-            reading=reading,
-        )
-
-
-LENET = Table("LeNet", 8, 263.56, 240, 1.5, 2.5e-6, 0.38, 69.3)
-RESNET34 = Table("ResNet34", 8, 17_326, 320, 3.0, 5e-6, 0.76, 470.77)
-VGG16 = Table("VGG16", 4, 38_409, 160, 3.0, 5e-6, 0.76, 1035)
-TABLES = (LENET, RESNET34, VGG16)
+LENET, RESNET34, VGG16 = COSTS
 
 
 def test_as_printed() -> None:
     """$0.00527, $0.69 and $0.768; invocations are next to nothing."""
-    said = [f"{table.lambda_usd(Reading.AS_PRINTED):.3g}" for table in TABLES]
+    said = [f"{table.lambda_usd(Reading.AS_PRINTED):.3g}" for table in COSTS]
     assert said == ["0.00527", "0.693", "0.768"]
-    assert [table.invocations_usd() for table in TABLES] == pytest.approx([48e-6, 64e-6, 32e-6])
+    assert [table.functions_usd(Reading.AS_PRINTED)[1] for table in COSTS] == pytest.approx(
+        [48e-6, 64e-6, 32e-6]
+    )
 
 
 def test_as_aws_charges() -> None:
     """$0.0527, $6.93 and $7.68."""
-    said = [f"{table.lambda_usd(Reading.PER_100_MS):.3g}" for table in TABLES]
+    said = [f"{table.lambda_usd(Reading.PER_100_MS):.3g}" for table in COSTS]
     assert said == ["0.0527", "6.93", "7.68"]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=str)
-def test_the_catalogues_price_is_that_of_100_ms(table: Table) -> None:
+@pytest.mark.parametrize("table", COSTS, ids=lambda one: one.model)
+def test_the_catalogues_price_is_that_of_100_ms(table: Cost) -> None:
     """Lambda's price by the second, for this memory, is ten times the tables' figure."""
     prices = Catalogue().platform("aws-lambda").prices
     assert prices is not None
@@ -90,7 +45,7 @@ def test_kubemls_own_cost() -> None:
 def test_the_conclusion_for_small_networks_turns_around() -> None:
     """As printed, LeNet is five times cheaper on Lambda; in truth, twice as dear."""
     ratios = {
-        reading: [table.lambda_usd(reading) / table.kubeml_usd() for table in TABLES]
+        reading: [table.lambda_usd(reading) / table.kubeml_usd() for table in COSTS]
         for reading in Reading
     }
     assert [f"{one:.1f}" for one in ratios[Reading.AS_PRINTED]] == ["0.2", "3.0", "1.5"]

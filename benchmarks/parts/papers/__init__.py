@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.parts.papers import ce_scaling, ce_workflows
+from benchmarks.parts.papers import ce_scaling, ce_workflows, kubeml
 from benchmarks.parts.papers.fasdl import comparisons
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
@@ -32,6 +32,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "ce-scaling-9": ce_workflows.figure_9,
     "ce-scaling-12": ce_workflows.figure_12,
     "ce-scaling-18": ce_scaling.figure_18,
+    "kubeml-tables": kubeml.tables,
+    "kubeml-13": kubeml.figure_13,
     "hydrozoa-4": hydrozoa.figure_4,
     "hydrozoa-5": hydrozoa.figure_5,
     "hydrozoa-6": hydrozoa.figure_6,
