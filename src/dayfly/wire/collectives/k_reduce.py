@@ -111,13 +111,15 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     n, k = one.members, aggregators or one.members
     shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
     alike = k == n or (one.link.direct and k > 1)
-    later_s = one.up(shard, n, k).length_s - one.up(shard, n, k - 1).length_s
-    later_s -= k * one.down(shard, k).down_s
+    others, own = one.up(shard, n, k), one.up(shard, n, k - 1)
+    read_s = k * one.down(shard, k).down_s
+    later_s = max(0.0, others.length_s - own.length_s - read_s) if 1 < k < n else 0.0
+    late_s = min(later_s, others.late_s - own.late_s)
     return one.costs(
         (
             one.up(shard, n, k - (k > 1)),
             one.down(shard, k, n - 1),
-            Phase(max(0.0, later_s) if 1 < k < n else 0.0),
+            Phase(later_s, late_s=late_s),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
             one.up(shard, k, everyone=True),
             one.down(shard, n, k - alike),
