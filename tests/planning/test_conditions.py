@@ -40,6 +40,7 @@ def test_more_cpu_cannot_be_slower() -> None:
     """The longer measurement is the wrong one: nothing makes a pass shorter than it is."""
     found = contradictions(_paces((0.25, 4.0), (0.5, 4.4)))
     assert list(found) == [1]
+    assert contradictions(_paces((1.0, 1.0), (1.0, 1.3))) == {}, "it has no more CPU"
     assert found[1] == (
         "functions of size 1 have 2 times the CPU of those of size 0, and were 10% slower",
     )

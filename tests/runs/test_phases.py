@@ -11,6 +11,7 @@ from dayfly.runs.events import Events
 from dayfly.runs.phases import Phases, phases
 from dayfly.specs.events import (
     Begun,
+    EpochTold,
     Event,
     Invoked,
     Over,
@@ -51,6 +52,15 @@ def test_phases_meet_at_what_was_recorded() -> None:
     assert found == Phases(command_s=2.0, workers_s=2.0, training_s=5.0, end_s=1.0)
     assert found.start_s == 4.0
     assert sum(astuple(found)) == 10.0
+
+
+def test_the_last_validation_is_of_training() -> None:
+    """It is told half a second after the last step."""
+    validated = EpochTold(at=109.5, record={"epoch": 1}, spans={})
+    found = phases(
+        events(list(RUN.coordinator), [*RUN.workers[0], validated], list(RUN.workers[1]))
+    )
+    assert (found.training_s, found.end_s) == (5.5, 0.5)
 
 
 def test_who_waited_knows_more_of_the_edges() -> None:
