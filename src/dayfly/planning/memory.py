@@ -114,6 +114,23 @@ _ALWAYS = ("model", "state", "average", "before", "residual", "samples", "heap")
 _IN_STEP = ("gradients", "gradient", "activations", "work", "boundary", "wire")
 
 
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most memory of a worker, whatever its sums hold.
+
+    Args:
+        other_mib: of the moments at which nothing is summed.
+        step_mib: of a step, without contributions under way.
+    """
+
+    other_mib: float
+    step_mib: float
+
+    def mib(self, wire_bytes: float) -> float:
+        """Returns the peak, in MiB, with so many bytes of contributions beside the buffers."""
+        return max(self.other_mib, self.step_mib + wire_bytes / _MIB)
+
+
 def peak_mib(
     profile: Profile, configuration: Configuration, stage: int, *, lasts_s: float | None = None
 ) -> float:
@@ -122,22 +139,38 @@ def peak_mib(
     lasts_s: of the run; None: long enough for a checkpoint that is written beside steps. Raises
     RequestError if the profile lacks functions of that size, or its channel is not known.
     """
-    c, alone = configuration, configuration.protocol.averages
-    has = holding(profile, c, stage)
+    has = holding(profile, configuration, stage)
+    return _peak(profile, configuration, stage, has, lasts_s).mib(has.wire)
+
+
+def peak_of(profile: Profile, configuration: Configuration, stage: int) -> Peak:
+    """The same of a run that lasts long, for any collective; arguments and errors as `peak_mib`."""
+    has = holding(profile, configuration, stage, sums=False)
+    return _peak(profile, configuration, stage, has, None)
+
+
+def _peak(
+    profile: Profile, c: Configuration, stage: int, has: Holding, lasts_s: float | None
+) -> Peak:
+    alone = c.protocol.averages
     always = has.of(*_ALWAYS) + (0 if alone else has.gradients)
-    step = has.of(*_ALWAYS, *_IN_STEP)
+    step = has.of(*_ALWAYS, *_IN_STEP) - has.wire
     # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
     unused = 0 if alone or c.lifetime_s is not None else has.state
     # And no pass has freed anything yet.
     start = always + has.read - has.before - has.heap - unused
-    moments = [start, step, always + has.validation, always + has.copy]
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
-        moments.append(step + has.copy)
-    return stage_size(profile, c, stage).base_mib.value + WORKER_MIB + max(moments) / _MIB
+        step += has.copy
+    base_mib = stage_size(profile, c, stage).base_mib.value + WORKER_MIB
+    other = max(start, always + has.validation, always + has.copy)
+    return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
 
 
-def holding(profile: Profile, configuration: Configuration, stage: int) -> Holding:
-    """Of a worker of this stage. Raises RequestError as `peak_mib`."""
+def holding(
+    profile: Profile, configuration: Configuration, stage: int, *, sums: bool = True
+) -> Holding:
+    """Of a worker of this stage. sums: False: without contributions (`wire`), as of no collective.
+    Raises RequestError as `peak_mib`."""
     c, layers = configuration, stage_layers(profile, configuration, stage)
     members = c.replicas if c.cut else c.workers
     model = sum(layer.parameters + layer.buffers for layer in layers)
@@ -164,7 +197,7 @@ def holding(profile: Profile, configuration: Configuration, stage: int) -> Holdi
         activations=kept,
         work=work,
         boundary=micro * _boundary(layers, c, stage),
-        wire=_wire(profile, c, stage, members, [average] if average else buckets),
+        wire=_wire(profile, c, stage, members, [average] if average else buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),

@@ -4,12 +4,11 @@
     A, K     all-reduce algorithm; aggregators, if it is k-reduce
     mu       micro-batches of a function's share of a step
 
-All (W, M, A, K), with K a power of two, are gone through, but for W that cannot be better: a step
-computes as long as its largest share, so of all W with one largest share the smallest is taken. mu
-is the least that fits into memory. A step is what `planning.closed_form` says: every bucket's
-all-reduce begins when its gradients are whole and the bucket before is through. So the front is
-exact within these closed forms, and no further; `planning.predict` says what a run's own schedules
-take.
+All (W, M, A, K) are gone through, K from 1 to W. mu is the least with which a function holds its
+share and what its collective leaves in memory. A step is what `planning.closed_form` says: every
+bucket's all-reduce begins when its gradients are whole and the bucket before is through. So the
+front is exact within these closed forms, and no further; `planning.predict` says what a run's own
+schedules take, and is asked about all that is within the closed forms' error of the front.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dayfly.planning.closed_form import sum_of
 from dayfly.planning.configuration import Configuration, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
 from dayfly.planning.function_times import cut_backward, passed
-from dayfly.planning.memory import peak_mib
+from dayfly.planning.memory import Peak, peak_of
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
@@ -90,12 +89,8 @@ class DataParallelProblem:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """Of all W those that may be best, rising: of each largest share the smallest W."""
-        shares: dict[int, int] = {}
-        for workers in sorted(set(self.workers)):
-            if workers <= self.batch_size:
-                shares.setdefault(-(-self.batch_size // workers), workers)
-        return tuple(shares.values())
+        """All W that have a sample each, rising."""
+        return tuple(one for one in sorted(set(self.workers)) if one <= self.batch_size)
 
 
 def collectives_of(profile: Profile) -> tuple[str, ...]:
@@ -106,13 +101,13 @@ def collectives_of(profile: Profile) -> tuple[str, ...]:
     return (*own, K_REDUCE)
 
 
-def aggregators_of(workers: int) -> tuple[int, ...]:
-    """All K: powers of two."""
-    return tuple(2**n for n in range(workers.bit_length()))
-
-
 def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
-    """All plans that none dominates.
+    """All plans that none dominates. Raises RequestError as `all_data_parallel`."""
+    return Front.of(all_data_parallel(problem))
+
+
+def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPlan]]:
+    """All plans, each with the fewest micro-batches that fit.
 
     Raises RequestError, with what is missing, if the whole model fits into no function.
     """
@@ -121,24 +116,36 @@ def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
     points = []
     ways: dict[object, _Ways] = {}
     for memory_mib, size in sizes:
-        link = (size.up, size.down, size.speed, size.sum_cpu_s)
+        link = _link_of(size)
         if link not in ways:
             ways[link] = _Ways(p, size)
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         for workers in (one for one in p.allowed if one <= most):
-            micro = room.least_micro_batches(memory_mib, size, workers)
-            if micro is not None:
-                points += _points(p, ways[link], memory_mib, size, workers, micro)
+            by_micro: dict[int, list[_Way]] = {}
+            for way in ways[link].of(workers):
+                micro = room.least_micro_batches(memory_mib, size, workers, way.held_bytes)
+                if micro is not None:
+                    by_micro.setdefault(micro, []).append(way)
+            for micro, these in by_micro.items():
+                points += _points(p, ways[link], these, memory_mib, size, workers, micro)
     if not points:
         raise _fits_nowhere(p, sizes, room)
-    return Front.of(points)
+    return points
+
+
+def _link_of(size: SizeProfile) -> object:
+    """What the time of a sum depends on; not on the CPU, where messages take no time of it."""
+    up, down = size.up, size.down
+    works = up.cpu_s or down.cpu_s or up.cpu_s_per_byte or down.cpu_s_per_byte
+    works = works or size.sum_cpu_s or size.reduce_s_per_byte
+    return up, down, *((size.speed, size.sum_cpu_s, size.reduce_s_per_byte) if works else ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
     """One algorithm with its K. seconds, carried_s: of each bucket's sum alone, and of it and all
     later ones without latencies. step_usd: the store's. measured_s, measured_usd: of what a
-    validation sums."""
+    validation sums. held_bytes: contributions in memory, of sums under way at once."""
 
     collective: str
     aggregators: int | None
@@ -147,6 +154,7 @@ class _Way:
     step_usd: float
     measured_s: float
     measured_usd: float
+    held_bytes: float
 
 
 class _Ways:
@@ -164,7 +172,7 @@ class _Ways:
             self._found[workers] = [
                 self._way(name, k, workers)
                 for name in (self._problem.collectives if workers > 1 else ("scatter-reduce",))
-                for k in (aggregators_of(workers) if name == K_REDUCE else (None,))
+                for k in (range(1, workers + 1) if name == K_REDUCE else (None,))
             ]
         return self._found[workers]
 
@@ -185,6 +193,7 @@ class _Ways:
             self._usd(sums),
             measured.seconds,
             self._usd([measured]),
+            sum(sorted((one.memory_bytes for one in sums), reverse=True)[: self._means.at_once]),
         )
 
     def told_usd(self, workers: int, memory_mib: int, run_s: float, lives: int) -> float:
@@ -217,6 +226,7 @@ class _Ways:
 def _points(
     problem: DataParallelProblem,
     ways: _Ways,
+    among: Sequence[_Way],
     memory_mib: int,
     size: SizeProfile,
     workers: int,
@@ -239,7 +249,7 @@ def _points(
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     limits = _limits(p, workers, memory_mib, size)
     found = []
-    for way in ways.of(workers):
+    for way in among:
         step_s = float(np.max(whole_s + np.maximum(way.seconds, way.carried_s))) + apply_s
         training_s = steps * step_s + validations * (validation_s + way.measured_s)
         lives = _lives(p.platform, size, training_s)
@@ -272,10 +282,12 @@ class _Room:
 
     def __init__(self, problem: DataParallelProblem) -> None:
         self._problem = problem
-        self._found: dict[tuple[int, int], float] = {}
+        self._found: dict[tuple[int, int], Peak] = {}
 
-    def needs_mib(self, size: SizeProfile, workers: int, micro_batches: int) -> float:
-        """Of a function of this size at its fullest moment."""
+    def needs_mib(
+        self, size: SizeProfile, workers: int, micro_batches: int, held_bytes: float
+    ) -> float:
+        """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them."""
         p, key = self._problem, (workers, micro_batches)
         first_mib, first = limited(p.profile)[0]
         if key not in self._found:
@@ -285,20 +297,20 @@ class _Room:
                 memory_mib=(first_mib,),
                 batch_size=p.batch_size,
                 micro_batches=micro_batches,
-                collective="all-reduce" if "all-reduce" in p.collectives else p.collectives[0],
-                aggregators=1 if p.collectives[0] == K_REDUCE else None,
                 lifetime_s=p.platform.lifetime_max_s,
             )
-            self._found[key] = peak_mib(p.profile, held, 0) - first.base_mib.value
-        return self._found[key] + size.base_mib.value
+            self._found[key] = peak_of(p.profile, held, 0)
+        return self._found[key].mib(held_bytes) + size.base_mib.value - first.base_mib.value
 
-    def least_micro_batches(self, memory_mib: int, size: SizeProfile, workers: int) -> int | None:
+    def least_micro_batches(
+        self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: float
+    ) -> int | None:
         """The fewest with which a function holds its share; None: it never does."""
         mine = -(-self._problem.batch_size // workers)
         fitting = (
             micro
             for micro in sorted(set(self._problem.micro_batches))
-            if micro <= mine and self.needs_mib(size, workers, micro) <= memory_mib
+            if micro <= mine and self.needs_mib(size, workers, micro, held_bytes) <= memory_mib
         )
         return next(fitting, None)
 
@@ -324,7 +336,8 @@ def _fits_nowhere(
     most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
     workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
-    needs = math.ceil(room.needs_mib(size, workers, micro))
+    least = min(way.held_bytes for way in _Ways(p, size).of(workers))
+    needs = math.ceil(room.needs_mib(size, workers, micro, least))
     return RequestError(
         f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "
         f"{counted(workers, 'function')}, each in {micro} pieces, one needs {needs} MiB, and the "

@@ -157,6 +157,26 @@ class Front(Generic[P]):
                 found.append(point)
         return cls(tuple(found))
 
+    def near(self, points: Iterable[Point[P]], slack: float, most: int) -> tuple[Point[P], ...]:
+        """Returns the plans that the front's plans are better than by less than a model's error.
+
+        A plan is out if one of the front stays no worse in both goals where it takes `1 + slack`
+        times as much of both.
+
+        Args:
+            points: all plans, of which the front was made.
+            slack: relative error of their seconds and dollars.
+            most: plans to return, those nearest to the front.
+        """
+        found = list(points)
+        seconds = np.array([one.seconds for one in found])
+        usd = np.array([one.usd for one in found])
+        excess = np.full(len(found), np.inf)
+        for one in self.points:
+            np.minimum(excess, np.maximum(seconds / one.seconds, usd / one.usd), out=excess)
+        nearest = np.argsort(excess, kind="stable")[:most]
+        return tuple(found[at] for at in nearest if excess[at] <= 1 + slack)
+
     @property
     def fastest(self) -> Point[P]:
         """The plan of the fewest seconds."""

@@ -15,11 +15,11 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
+    all_data_parallel,
     collectives_of,
-    plan_data_parallel,
 )
 from dayfly.planning.choose.from_profile import k_reduce_problem, limited, stages_problems
-from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.choose import choose
@@ -30,6 +30,9 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
 
+#: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
+#: front by less are candidates, too, the nearest so many of them.
+CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
 
 
@@ -105,7 +108,8 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
         vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
-    for point in plan_data_parallel(problem).points:
+    points = all_data_parallel(problem)
+    for point in Front.of(points).near(points, CLOSED_FORM_ERROR, MOST_NEAR):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         if plan.micro_batches > 1 or wanted.accumulate > 1:
