@@ -31,11 +31,7 @@ Ints = NDArray[np.int64]
 
 
 def on_arrays(equation: Callable[..., float]) -> Callable[..., Array]:
-    """The same equation, element by element.
-
-    For those of `formulas` that only add, multiply and divide: they hold for arrays as
-    they stand, but their types say numbers.
-    """
+    """The same equation of `formulas`, element by element: it only adds, multiplies and divides."""
     return cast("Callable[..., Array]", equation)
 
 
@@ -160,17 +156,13 @@ class Front(Generic[P]):
     def near(self, points: Iterable[Point[P]], slack: float, most: int) -> tuple[Point[P], ...]:
         """Returns the plans that the front's plans are better than by less than a model's error.
 
-        A plan is out if one of the front stays no worse in both goals where it takes `1 + slack`
-        times as much of both.
-
         Args:
             points: all plans, of which the front was made.
             slack: relative error of their seconds and dollars.
             most: plans to return, those nearest to the front.
         """
         found = list(points)
-        seconds = np.array([one.seconds for one in found])
-        usd = np.array([one.usd for one in found])
+        seconds, usd = np.array([(one.seconds, one.usd) for one in found]).T
         excess = np.full(len(found), np.inf)
         for one in self.points:
             np.minimum(excess, np.maximum(seconds / one.seconds, usd / one.usd), out=excess)
