@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.parts.choosing.answer import cheapest_within, fastest_within
-from benchmarks.parts.choosing.store_cases import paper_cases
 from benchmarks.parts.choosing.store_problem import StoreProblem
-from benchmarks.parts.choosing.stores import plan_stores
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, percent, span, times
 from dayfly.planning.choose.front import Array, Front
 
@@ -37,6 +35,9 @@ _RESTART_S = 5.0
 
 @cache
 def _problems() -> dict[str, StoreProblem]:
+    # Here, as the cases take their equations from this package.
+    from benchmarks.parts.choosing.store_cases import paper_cases
+
     return {case.name: case.problem for case in paper_cases()}
 
 
@@ -44,6 +45,8 @@ def _problems() -> dict[str, StoreProblem]:
 def _front(problem: StoreProblem, store: int | None = None) -> Front[Any]:
     """Of all stores, or of one."""
     stores = problem.stores if store is None else (problem.stores[store],)
+    from benchmarks.parts.choosing.stores import plan_stores
+
     return plan_stores(replace(problem, stores=stores))
 
 
