@@ -67,7 +67,10 @@ def test_the_page_has_each_picture_once_and_no_other() -> None:
     assert sorted(named) == sorted(there) == sorted(FIGURES)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in FIGURES],
+)
 def test_the_page_says_what_comes_out(name: str) -> None:
     figure = FIGURES[name]()
     assert figure.name == name
@@ -250,6 +253,13 @@ def test_hydrozoas_prices_are_the_papers() -> None:
     assert all(fact.agrees for fact in gains.values())
 
 
+def test_computing_that_scales_with_loss_is_slower_below_the_largest() -> None:
+    at = at_lambda()
+    lossy = replace(at, scaling=0.5)
+    assert lossy.flops(10240) == at.flops(10240)
+    assert lossy.flops(2560) == pytest.approx(at.flops(2560) * 2)
+
+
 def test_layers_are_merged_by_computation() -> None:
     parts = [layer(flops, 1) for flops in (1, 1, 1, 1, 4, 4)]
     assert [one.flops for one in merged(parts, 3)] == [4, 4, 4]
@@ -265,8 +275,8 @@ def test_figures_are_checked_where_they_are_made() -> None:
 
 
 def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no figure 'funcpipe-6'"):
-        papers.run(["--only", "funcpipe-6"])
+    with pytest.raises(RequestError, match="no figure 'funcpipe-2'"):
+        papers.run(["--only", "funcpipe-2"])
     with pytest.raises(RequestError, match="no such directory"):
         papers.run(["--only", "hydrozoa-6", "--pictures", str(tmp_path / "none")])
 
@@ -297,3 +307,5 @@ def test_a_no_has_its_reason() -> None:
     fact = Fact(what="w", theirs="1", ours="2", agrees=False, why="r")
     assert fact.row == "| w | 1 | 2 | no | r |"
     assert replace(fact, agrees=True).row == "| w | 1 | 2 | yes |  |"
+    with pytest.raises(ValueError, match="a no needs its reason"):
+        replace(fact, why="")

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.parts.papers import ce_scaling, ce_workflows, kubeml
+from benchmarks.parts.papers import ce_one_store, ce_scaling, ce_workflows, kubeml
 from benchmarks.parts.papers.fasdl import comparisons
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
-from benchmarks.parts.papers.funcpipe import bandwidth, optimizers, overall, scaling
+from benchmarks.parts.papers.funcpipe import bandwidth, breakdown, optimizers, overall, scaling
 from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
 from benchmarks.parts.papers.hydrozoa import hybrid
 
 #: By name, which is that of the picture.
 FIGURES: dict[str, Callable[[], Figure]] = {
     "funcpipe-5": overall.figure_5,
+    "funcpipe-6": breakdown.figure_6,
     "funcpipe-7": scaling.figure_7,
     "funcpipe-8": scaling.figure_8,
     "funcpipe-9": optimizers.figure_9,
@@ -31,7 +32,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "ce-scaling-table-2": ce_scaling.table_2,
     "ce-scaling-9": ce_workflows.figure_9,
     "ce-scaling-12": ce_workflows.figure_12,
-    "ce-scaling-18": ce_scaling.figure_18,
+    "ce-scaling-18": ce_one_store.figure_18,
     "kubeml-tables": kubeml.tables,
     "kubeml-13": kubeml.figure_13,
     "hydrozoa-4": hydrozoa.figure_4,

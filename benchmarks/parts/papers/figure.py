@@ -66,6 +66,10 @@ class Fact:
     agrees: bool | None
     why: str = ""
 
+    def __post_init__(self) -> None:
+        if self.agrees is False and not self.why:
+            raise ValueError(f"{self.what}: a no needs its reason")
+
     @property
     def row(self) -> str:
         """As a line of a table in Markdown."""

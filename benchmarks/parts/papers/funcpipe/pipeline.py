@@ -107,6 +107,12 @@ def parts_s(
     return tuple(zip(done, summed, strict=True))
 
 
+def stage_s(choice: Choice, stage: int, at: Setting) -> float:
+    """Seconds in which a stage computes, in a step."""
+    forward_s = _forward_s(choice.stages[stage], choice.memory_mib[stage], at)
+    return choice.micro_batches * (1 + BACKWARD) * forward_s
+
+
 def choose(
     layers: Sequence[Layer],
     batch: int,

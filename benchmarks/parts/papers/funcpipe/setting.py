@@ -49,6 +49,8 @@ class Setting:
     way. store_bytes_per_s: of all together; infinite: not limited. server: a machine of the
     catalogue, for HybridPS; None: unpriced. server_bytes_per_s: its link, each way. decline: part
     of a function's bandwidth that is left, by the number of functions, as a `Scenario` has it.
+    scaling: computing grows as the vCPUs of a function to so many, from the largest down; 1 is
+    without any loss.
     """
 
     platform: FunctionPlatform
@@ -59,6 +61,7 @@ class Setting:
     server: FunctionPlatform | None
     server_bytes_per_s: float
     decline: tuple[tuple[float, float], ...] = ()
+    scaling: float = 1.0
 
     def rate(self, functions: int) -> float:
         """Bytes a second that each has, each way, when all of so many use the store."""
@@ -72,7 +75,8 @@ class Setting:
     def flops(self, memory_mib: float) -> float:
         """A second, of a function."""
         per_vcpu = given(platform("aws-lambda").vcpu_flops_per_s, "FLOPs of aws-lambda")
-        return per_vcpu * self.vcpus(memory_mib)
+        vcpus, most = self.vcpus(memory_mib), self.vcpus(max(self.memory_mib))
+        return per_vcpu * vcpus * (vcpus / most) ** (self.scaling - 1)
 
     def usd_for_1_s(self, memory_mib: float) -> float:
         """Of a function."""

@@ -75,9 +75,9 @@ def functions(collective: str = "all-reduce") -> Way:
     )
 
 
-def containers(name: str) -> Way:
+def containers(name: str, batch: int = BATCH) -> Way:
     """Hydrozoa-CPU: containers of 4 vCPUs, with as many GB as the model needs."""
-    needed = needed_mib(model(name), BATCH)
+    needed = needed_mib(model(name), batch)
     size = platform("azure-containers").next_size_mib(needed)
     usd = 3600 * prices("azure-containers").usd_for_1_s(size, _CONTAINER_VCPUS)
     return Way(name="H-C", flops_per_s=_CONTAINER_VCPUS * _vcpu_flops(), usd_per_hour=usd)
@@ -100,15 +100,25 @@ def machines(name: str, row: str) -> Way:
     return replace(k80(), name=name, usd_per_hour=3600 * prices(row).usd_for_1_s(0, 0))
 
 
-def samples_per_s(way: Way, name: str, workers: int) -> float:
-    """Data parallel: compute, then sum; nothing overlaps."""
+def samples_per_s(
+    way: Way,
+    name: str,
+    workers: int,
+    *,
+    batch: int = BATCH,
+    link_bytes_per_s: float = LINK_BYTES_PER_S,
+) -> float:
+    """Data parallel: compute, then sum; nothing overlaps.
+
+    batch: samples of a worker. link_bytes_per_s: of containers and machines.
+    """
     whole = model(name)
-    compute_s = BATCH * (1 + BACKWARD) * whole.flops / way.flops_per_s
+    compute_s = batch * (1 + BACKWARD) * whole.flops / way.flops_per_s
     if way.stored:
         rate = given(platform("aws-lambda").uplink_bytes_per_s, "rate of aws-lambda")
         latency_s = given(store("s3").latency_s, "latency of s3")
     else:
-        rate, latency_s = LINK_BYTES_PER_S, LINK_LATENCY_S
+        rate, latency_s = link_bytes_per_s, LINK_LATENCY_S
     summed_s = sum_s(
         way.collective,
         workers,
@@ -117,7 +127,7 @@ def samples_per_s(way: Way, name: str, workers: int) -> float:
         latency_s,
         direct=not way.stored,
     )
-    return workers * BATCH / (compute_s + summed_s)
+    return workers * batch / (compute_s + summed_s)
 
 
 def needed_mib(whole: Layer, samples: float) -> float:
