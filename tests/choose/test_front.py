@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
@@ -293,3 +293,24 @@ def test_figures_have_four_digits() -> None:
     assert [number(one, enough=True) for one in (12341.0, 0.1 + 0.2)] == ["12350", "0.3001"]
     assert [per_cent(part, 3) for part in (0.01, 1, 3, 300)] == ["0.33%", "33%", "100%", "10000%"]
     assert (per_cent(1, 0), per_cent(1e-6, 1)) == ("all", "under 0.01%")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    plans=st.lists(st.tuples(st.floats(1, 9), st.floats(1, 9)), min_size=1, max_size=12),
+    slack=st.floats(0.0, 0.3),
+)
+def test_near_plans_are_those_that_none_beats_in_both_goals_by_more(
+    plans: list[tuple[float, float]], slack: float
+) -> None:
+    points = [Point(seconds, usd, at) for at, (seconds, usd) in enumerate(plans)]
+    front = Front.of(points)
+    near = front.near(points, slack, len(points))
+    for one in points:
+        beaten = any(
+            one.seconds / other.seconds > 1 + slack and one.usd / other.usd > 1 + slack
+            for other in points
+        )
+        assert (one in near) == (not beaten)
+    assert set(front.points) <= set(near)
+    assert front.near(points, slack, 1) == near[:1]

@@ -90,7 +90,7 @@ def test_plans_that_are_not_on_the_front_are_faint(choice: Choice) -> None:
     shown = {id(point.plan.candidate) for point in choice.front.points}
     assert choice.others
     assert not any(id(other.plan) in shown for other in choice.others)
-    # Each was left out for one that is no worse.
+    # Each is left out for one that is no worse, or would be at most as much better as errors are.
     for other in choice.others:
         assert any(
             one.seconds <= other.seconds * 1.25 and one.usd <= other.usd * 1.25

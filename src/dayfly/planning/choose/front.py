@@ -154,7 +154,7 @@ class Front(Generic[P]):
         return cls(tuple(found))
 
     def near(self, points: Iterable[Point[P]], slack: float, most: int) -> tuple[Point[P], ...]:
-        """Returns the plans that the front's plans are better than by less than a model's error.
+        """Returns the plans than which none is better by more than a model's error in both goals.
 
         Args:
             points: all plans, of which the front was made.
@@ -163,9 +163,9 @@ class Front(Generic[P]):
         """
         found = list(points)
         seconds, usd = np.array([(one.seconds, one.usd) for one in found]).T
-        excess = np.full(len(found), np.inf)
+        excess = np.zeros(len(found))
         for one in self.points:
-            np.minimum(excess, np.maximum(seconds / one.seconds, usd / one.usd), out=excess)
+            np.maximum(excess, np.minimum(seconds / one.seconds, usd / one.usd), out=excess)
         nearest = np.argsort(excess, kind="stable")[:most]
         return tuple(found[at] for at in nearest if excess[at] <= 1 + slack)
 

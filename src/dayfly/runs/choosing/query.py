@@ -75,14 +75,15 @@ class Goal:
         cheapest = front.cheapest
         if point is cheapest:
             return (
-                "Recommended: the cheapest of all, as no other is faster by as much as it costs "
-                f"more (delta of {DELTA:g} at least, as FuncPipe has it)."
+                f"Recommended: the cheapest of all, as no faster plan gains {DELTA:g}% of speed or "
+                "more for each 1% more dollars (FuncPipe's rule)."
             )
         faster, dearer = cheapest.seconds / point.seconds, point.usd / cheapest.usd
         return (
             f"Recommended: the fastest that is worth its price, {number(faster)} times as fast as "
-            f"the cheapest for {number(dearer)} times its dollars (delta "
-            f"{number((faster - 1) / (dearer - 1))}; FuncPipe asks for {DELTA:g})."
+            f"the cheapest for {number(dearer)} times its dollars "
+            f"({number((faster - 1) / (dearer - 1))}% of speed for each 1% more dollars; "
+            f"FuncPipe's rule asks for {DELTA:g}%)."
         )
 
 

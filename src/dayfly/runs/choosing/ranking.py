@@ -41,7 +41,8 @@ VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
 MESSAGES_PER_S = 1000
 #: Seconds that nobody minds.
 _SOON_S = 0.7
-#: A candidate that is worse than the front by less may be better when it is predicted.
+#: A candidate that is worse than one of the front in both goals, but by less, may be better when it
+#: is predicted.
 _NEAR = 1.25
 
 
@@ -221,12 +222,12 @@ class _Search:
 
     def closest(self) -> int | None:
         """The candidate that is next to the front: prediction may bring it there. None: all are
-        worse by a quarter."""
+        worse by a quarter in both goals."""
         points = self._front().points
 
         def worse(number: int) -> float:
             seconds, usd = self._expected(number)
-            return min(max(seconds / one.seconds, usd / one.usd) for one in points)
+            return max(min(seconds / one.seconds, usd / one.usd) for one in points)
 
         at = min(self.open, key=worse, default=None)
         return at if at is not None and worse(at) < _NEAR else None

@@ -109,6 +109,7 @@ def _plans(choice: Choice) -> str:
         "plan",
         "where",
         "total time (s)",
+        "9 of 10 runs (s)",
         "USD",
         "step (s)",
         "peak (MiB)",
@@ -125,6 +126,7 @@ def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
         f"{option.candidate.kind}: {option.candidate.words}",
         str(option.candidate.target),
         point.seconds,
+        _between(option),
         number(point.usd),
         option.prediction.step_s,
         f"{max(option.prediction.memory_mib):.0f}",
@@ -187,6 +189,12 @@ def _beside(mine: float, its: float, less: str, more: str) -> str:
     if its > 2 * mine:
         return f"{its / mine:.1f} times as {'slow' if more == 'slower' else 'dear'}"
     return f"{per_cent(abs(its - mine), mine)} {less if its < mine else more}"
+
+
+def _between(option: Option) -> str:
+    """The total times between which 9 of 10 runs are to lie."""
+    found = option.prediction.interval
+    return "" if found is None else " to ".join(map(number, found.total_s))
 
 
 def _cuts(choice: Choice) -> str:

@@ -29,7 +29,7 @@ from dayfly.runs.report.markup import drawing, element, key, text
 # Pixels.
 _WIDE, _HIGH = 1000, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 20, 46
-_MARK, _RING, _APART, _FAINT = 6.0, 11.0, 17.0, 3.0
+_MARK, _RING, _APART, _FAINT, _WIDE_LETTERS = 6.0, 11.0, 17.0, 3.0, 60.0
 #: Names of papers' choices in the drawing and the table.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: Plans that are not on the front: so many at most, and no further than so many times its ends.
@@ -116,6 +116,7 @@ def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     y = Axis.over(usd + _near(goal.budget_usd, usd), _HIGH - _BOTTOM, _TOP)
     parts = [*_axes(x, y), *(_faint(one, x, y) for one in others)]
     parts += [_steps(points, x, y), *_limits(choice, x, y)]
+    parts += [_whiskers(point, x, y) for point in points]
     taken: list[tuple[float, float]] = []
     for at, point in enumerate(points, 1):
         parts.append(_mark(choice, at, point, x, y, taken))
@@ -123,6 +124,20 @@ def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     label = f"{len(points)} plans, by total time and dollars"
     keys = _keys(choice, others=bool(others), papers=bool(theirs))
     return drawing(_WIDE, _HIGH, label, parts) + keys
+
+
+def _whiskers(point: Point[Option], x: Axis, y: Axis) -> str:
+    """Between which total times and dollars 9 of 10 runs are to lie; nothing if nobody knows."""
+    found = point.plan.prediction.interval
+    if found is None:
+        return ""
+    (x1, x2), (y1, y2) = (
+        [axis.at(min(max(value, axis.low), axis.high)) for value in ends]
+        for axis, ends in ((x, found.total_s), (y, found.cost_usd))
+    )
+    px, py = x.at(point.seconds), y.at(point.usd)
+    across = element("line", look="whisker", x1=x1, x2=x2, y1=py, y2=py)
+    return across + element("line", look="whisker", x1=px, x2=px, y1=y1, y2=y2)
 
 
 def _faint(point: Point[Candidate], x: Axis, y: Axis) -> str:
@@ -133,14 +148,20 @@ def _faint(point: Point[Candidate], x: Axis, y: Axis) -> str:
 
 
 def _theirs(points: Sequence[tuple[str, Point[Option]]], x: Axis, y: Axis) -> list[str]:
-    """A square for each plan that papers' methods choose, with the letters of all that do."""
+    """A square for each plan that papers' methods choose, with the letters of all that do, and of
+    those next to it."""
+    parts: list[str] = []
     letters: dict[tuple[float, float], list[str]] = {}
+    drawn: set[tuple[float, float]] = set()
     for letter, point in points:
-        letters.setdefault((x.at(point.seconds), y.at(point.usd)), []).append(letter)
-    parts = []
+        px, py = at = x.at(point.seconds), y.at(point.usd)
+        near = (one for one in letters if math.dist(one, at) < _WIDE_LETTERS)
+        letters.setdefault(next(near, at), []).append(letter)
+        if at not in drawn:
+            drawn.add(at)
+            box = {"x": px - _RING, "y": py - _RING, "width": 2 * _RING, "height": 2 * _RING}
+            parts.append(element("rect", look="paper", **box, rx=2))
     for (px, py), these in letters.items():
-        box = {"x": px - _RING, "y": py - _RING, "width": 2 * _RING, "height": 2 * _RING, "rx": 2}
-        parts.append(element("rect", look="paper", **box))
         below = {"x": px - _RING, "y": py + _RING + 13}
         parts.append(element("text", text(" ".join(these)), look="paper-name", **below))
     return parts
@@ -250,6 +271,9 @@ def _keys(choice: Choice, *, others: bool, papers: bool) -> str:
     shapes = [key(shape(kind, 7, 7, "point place-6"), kind, 14) for kind in kinds]
     rough = any(one.by == CLOSED_FORMS for one in options)
     hollow = ["<span>hollow: predicted by closed forms</span>"] if rough else []
+    if any(one.prediction.interval for one in options):
+        line = element("line", look="whisker", x1=0, x2=14, y1=7, y2=7)
+        shapes.append(key(line, "9 of 10 runs are to lie between", 14))
     if others:
         faint = element("circle", look="other", cx=7, cy=7, r=_FAINT)
         shapes.append(key(faint, "another plan: one of the front is faster and cheaper", 14))
