@@ -189,7 +189,7 @@ def figure_13() -> Figure:
     ]
     over_cache = {title: usd[title, "ElastiCache"] / usd[title, "S3"] for title in titles}
     slower = _slower(WORKLOADS[0], USUAL)
-    saved, half = _saved(USUAL), Assumed(move_usd_per_gb=0.004)
+    saved, cheap = _saved(USUAL), Assumed(move_usd_per_gb=0.004)
     elsewhere = [_slower(WORKLOADS[0], Assumed(bytes_per_s=rate)) for rate in (40e6, 100e6, 200e6)]
     facts = [
         Fact(
@@ -230,7 +230,7 @@ def figure_13() -> Figure:
             theirs="78.13 %",
             ours=f"{percent(max(saved.values()))} ({max(saved, key=lambda one: saved[one])})",
             agrees=abs(max(saved.values()) - 0.7813) < 0.1,
-            why=f"{percent(max(_saved(half).values()))} if bytes between zones cost $0.004 a GB "
+            why=f"{percent(max(_saved(cheap).values()))} if bytes between zones cost $0.004 a GB "
             "and side, not $0.01",
         ),
         Fact(

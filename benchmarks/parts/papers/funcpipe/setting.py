@@ -49,8 +49,8 @@ class Setting:
     way. store_bytes_per_s: of all together; infinite: not limited. server: a machine of the
     catalogue, for HybridPS; None: unpriced. server_bytes_per_s: its link, each way. decline: part
     of a function's bandwidth that is left, by the number of functions, as a `Scenario` has it.
-    scaling: computing grows as the vCPUs of a function to so many, from the largest down; 1 is
-    without any loss.
+    scaling: exponent with which computing speed grows with a function's vCPUs; 1: in proportion.
+    The largest function keeps its speed.
     """
 
     platform: FunctionPlatform
