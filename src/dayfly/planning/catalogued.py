@@ -132,6 +132,7 @@ def profile_of(
         sizes=tuple(_size(facts, platform, store, size, assumed) for size in sizes),
         fit=_fit(facts, platform, sizes, assumed),
         how="catalogue",
+        store_bytes_per_s=store.bytes_per_s,
     )
 
 
@@ -259,4 +260,9 @@ def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) 
         start_s = Figure.given(down.message_s(max(0.0, state_bytes)))
         data = Affine(0.0, down.occupied_s(profile.sample_bytes))
         sizes.append(replace(size, up=up, down=down, start_s=start_s, data=data))
-    return replace(profile, channel=store.name, sizes=tuple(sizes))
+    return replace(
+        profile,
+        channel=store.name,
+        sizes=tuple(sizes),
+        store_bytes_per_s=store.bytes_per_s,
+    )

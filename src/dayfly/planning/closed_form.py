@@ -39,6 +39,7 @@ from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.simulation import run
+from dayfly.wire.streams import Shared
 
 #: Workers whose messages are gone through one by one.
 MOST_SIMULATED = 64
@@ -120,8 +121,9 @@ def many_validation(
         size = stage_size(profile, c, 0)
         mine = -(-profile.validation_samples // c.replicas)
         whole = replace(_beside_all(profile, c), validation_samples=mine)
+        beside = _of_replica(means, c)
         for ranks, count in staged.validation(whole, _one_replica(c), means):
-            seconds += count * timed(ranks, 1, lambda number: False).step_s
+            seconds += count * timed(ranks, 1, lambda number: False, beside).step_s
             moved = [moved_by(rank, means) for rank in ranks for _ in range(c.replicas)]
             numbers = BLOCK_NUMBERS * c.replicas * c.micro_batches
             tail = _shared([_tail(numbers, c, means, size)], c.workers)
@@ -142,7 +144,7 @@ def _staged_step(
     """One replica's pipeline; each stage's sums from when it has computed; the latest counts."""
     mine = [-(-batch // c.replicas) for batch in batches]
     ranks = staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
-    took = run(ranks)
+    took = run(ranks, _of_replica(means, c))
     once = steps_of(ranks[0].streams, took[0], 1, lambda at: at == len(took[0]) - 1)
     step_s, moved = once.step_s, []
     for stage, (rank, moments) in enumerate(zip(ranks, took, strict=True)):
@@ -191,6 +193,11 @@ def _one_replica(c: Configuration) -> Configuration:
     return replace(
         c, workers=c.stages, replicas=1, batch_size=-(-c.batch_size // c.replicas), clips=c.clips
     )
+
+
+def _of_replica(means: ChannelModel, c: Configuration) -> Shared:
+    """One replica's part of what the store carries for all."""
+    return Shared(store_bytes_per_s=means.shared.store_bytes_per_s / c.replicas)
 
 
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:

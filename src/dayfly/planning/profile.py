@@ -260,8 +260,9 @@ class Profile:
     state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. store: what messages take of the one thread of their store; None: it has no
-    such thread, or nobody measured it. measures: numbers that a validation of one block sums,
-    four and one a metric of the job.
+    such thread, or nobody measured it. store_bytes_per_s: what the store carries each way for all
+    functions together; None: as much as they ask for. measures: numbers that a validation of one
+    block sums, four and one a metric of the job.
 
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. A prediction is of these unless others are asked for.
@@ -283,6 +284,7 @@ class Profile:
     took_s: float = 0.0
     machine: Mapping[str, str | bool | float | None] | None = None
     store: ServingThread | None = None
+    store_bytes_per_s: float | None = None
     measures: int = 4
     batch_size: Count | None = None
     epochs: Count = 1

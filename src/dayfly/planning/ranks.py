@@ -77,7 +77,11 @@ class ChannelModel:
             in_flight=in_flight(kind, limited=limited),
             chunk_bytes=abilities.chunk_bytes,
             zero_copy=kind.zero_copy,
-            shared=Shared(cores=profile.shared_cores, store=profile.store),
+            shared=Shared(
+                cores=profile.shared_cores,
+                store=profile.store,
+                store_bytes_per_s=profile.store_bytes_per_s or math.inf,
+            ),
             store=None if named is None else _store(named),
         )
 
@@ -92,20 +96,21 @@ class ChannelModel:
         return self.kind.abilities.direct
 
     def link(
-        self, size: SizeProfile, part: float = 1.0, store_bytes_per_s: float = math.inf
+        self, size: SizeProfile, part: float = 1.0, store_bytes_per_s: float | None = None
     ) -> LinkModel:
         """Returns the link of functions of this size, as costs of collectives are asked for it.
 
         Args:
             size: of the functions.
             part: share of their bandwidth that is left.
-            store_bytes_per_s: rate of the store for all functions together; infinite: not limited.
+            store_bytes_per_s: rate of the store for all functions together; None: the profile's.
         """
+        whole = store_bytes_per_s or self.shared.store_bytes_per_s
         up, down = (
             DirectionModel(
                 direction=direction(size, transfer),
                 part=part,
-                store_bytes_per_s=store_bytes_per_s,
+                store_bytes_per_s=whole,
                 speed=size.speed,
                 in_flight=1 if self.immediate else self.in_flight,
                 chunk_bytes=self.chunk_bytes,

@@ -47,11 +47,16 @@ class _Run:
 
     def __init__(self, ranks: Sequence[Rank], shared: Shared) -> None:
         self._ranks = ranks
-        self._store = shared.store
-        self._processors = [*(rank.processor for rank in ranks), Processor(1.0)]
-        self._at_store = len(ranks)  # the last processor
+        self._store, self._store_bytes_per_s = shared.store, shared.store_bytes_per_s
+        # Behind the ranks' the store's thread, and what it carries up and down.
+        self._processors = [
+            *(rank.processor for rank in ranks),
+            *(Processor(1.0) for _ in range(3)),
+        ]
+        self._at_store = len(ranks)
         limited = shared.cores < math.inf
-        self._cores = Cores(shared.cores, self._processors) if limited else None
+        computing = self._processors[: self._at_store + 1]
+        self._cores = Cores(shared.cores, computing) if limited else None
         self._live: list[Live] = []
         self._lines = [(Line(UP, rank.up), Line(DOWN, rank.down)) for rank in ranks]
         self._there: set[tuple[Hashable, Name, int | None]] = set()
@@ -215,16 +220,20 @@ class _Run:
         if cpu_s or rank.processor.stands_still:
             one.parts[position] = 2
             self._job(one, position, cpu_s)
-        self._serve(one, position)
+        self._serve(one, position, DOWN)
         self._ask(one, position, DOWN)
 
-    def _serve(self, one: Live, position: int) -> None:
-        """The store's part of a message begins."""
-        store = self._store
+    def _serve(self, one: Live, position: int, which: int) -> None:
+        """The store's part of a message begins: its thread's, and of what it carries in all."""
+        store, size = self._store, one.nbytes(one.ops[position])
         if store is not None:
             one.parts[position] = one.parts.get(position, 1) + 1
-            cpu_s = store.cpu_s + store.cpu_s_per_byte * one.nbytes(one.ops[position])
-            self._job(one, position, cpu_s, self._at_store)
+            self._job(one, position, store.cpu_s + store.cpu_s_per_byte * size, self._at_store)
+        if self._store_bytes_per_s < math.inf:
+            whole = self._ranks[one.rank].header_bytes + size
+            one.parts[position] = one.parts.get(position, 1) + 1
+            at = self._at_store + 1 + which
+            self._job(one, position, whole / self._store_bytes_per_s, at)
 
     def _ask(self, one: Live, position: int, which: int) -> None:
         """Ask for a turn of the line."""
@@ -251,7 +260,7 @@ class _Run:
         if begins:
             one.start[position] = self._now
             if line.which == UP:
-                self._serve(one, position)
+                self._serve(one, position, UP)
             if line.which == UP and not left and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)
         self._look_at(line, line.go_on(self._now))

@@ -101,11 +101,12 @@ class Shared:
     """What all ranks have together.
 
     cores: of the machine, if they are on one, and the store with them. store: None: it serves
-    everybody at once.
+    everybody at once. store_bytes_per_s: what the store carries each way, for all together.
     """
 
     cores: float = math.inf
     store: ServingThread | None = None
+    store_bytes_per_s: float = math.inf
 
 
 #: Nothing: each rank has a machine of its own, and no store is too slow for them.

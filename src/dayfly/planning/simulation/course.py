@@ -153,7 +153,7 @@ class _Builder:
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
         self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
         part = left_of_bandwidth(scenario.decline, c.workers)
-        whole = scenario.store_bytes_per_s or store_bytes_per_s or math.inf
+        whole = scenario.store_bytes_per_s or store_bytes_per_s
         self._usual = [self._means.link(size) for size in self._sizes]
         self._links = [self._means.link(size, part, whole) for size in self._sizes]
         self._works = [self._work(stage) for stage in range(c.stages)]

@@ -1,0 +1,72 @@
+"""What a store carries for all functions together is shared by them, in every prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.planning.catalogued import over_store
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.predict import predict
+from dayfly.planning.profile import Profile, dump_profile, load_profile
+from tests.choose.lambda_by_hand import job
+
+KNOWN = Catalogue()
+LAMBDA = KNOWN.platform("aws-lambda")
+
+
+def step_s(made: Profile, workers: int, collective: str, most_simulated: int = 64) -> float:
+    c = Configuration(
+        workers=workers,
+        replicas=workers,
+        memory_mib=(4096,),
+        collective=collective,
+        batch_size=64,
+    )
+    return predict(made, c, LAMBDA, most_simulated=most_simulated).step_s
+
+
+@pytest.mark.parametrize("collective", ["scatter-reduce", "overlapped", "ring", "k-reduce"])
+@pytest.mark.parametrize("most_simulated", [64, 0])
+def test_no_step_is_shorter_than_the_store_takes_for_its_bytes(
+    collective: str, most_simulated: int
+) -> None:
+    """In virtual time and by closed forms. Of 90 MB, each of 8 reads 2 x 7/8 at least."""
+    rate, made = 1e8, job(3, 30.0)
+    c = Configuration(
+        workers=8,
+        replicas=8,
+        memory_mib=(4096,),
+        collective=collective,
+        aggregators=2 if collective == "k-reduce" else None,
+        batch_size=64,
+    )
+    alone, shared = (
+        predict(one, c, LAMBDA, most_simulated=most_simulated)
+        for one in (made, replace(made, store_bytes_per_s=rate))
+    )
+    least_s = shared.step_volume.bytes_down / rate
+    assert alone.step_s < least_s < shared.step_s
+    if collective != "k-reduce":
+        assert shared.step_s < 2.5 * least_s
+
+
+def test_one_function_alone_has_all_of_it() -> None:
+    """Its link is the narrower one: 70 MB/s."""
+    made = job(3, 30.0)
+    shared = replace(made, store_bytes_per_s=70e6 * 2.01)
+    for collective in ("scatter-reduce", "overlapped"):
+        assert step_s(shared, 2, collective) == pytest.approx(step_s(made, 2, collective), rel=0.01)
+
+
+def test_stores_of_the_catalogue_say_it_in_the_profile() -> None:
+    made = replace(job(3, 30.0), how="catalogue")
+    store = replace(KNOWN.store("alibaba-oss"), latency_s=0.04)
+    there = over_store(made, LAMBDA, store)
+    assert there.store_bytes_per_s == store.bytes_per_s == 1.25e9
+    assert load_profile(dump_profile(there)) == there
+    assert over_store(there, LAMBDA, KNOWN.store("s3")).store_bytes_per_s is None
+    # 32 functions of 70 MB/s ask for 2.24 GB/s.
+    assert step_s(there, 32, "scatter-reduce", 0) > 1.4 * step_s(made, 32, "scatter-reduce", 0)
