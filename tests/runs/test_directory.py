@@ -11,10 +11,12 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.runs import directory as module
 from dayfly.runs import home, launch
 from dayfly.runs.directory import LOCK, fresh_directory, holder, locked
 from dayfly.runs.display import Display
@@ -113,3 +115,29 @@ def test_a_copy_for_which_there_is_no_room_is_refused(
     with pytest.raises(RequestError, match=r"run directory .*No space left on device"):
         home.found(store.url, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("where", ["_refuse_if_taken", "_opened_lock", "_unmake"])
+def test_a_signal_in_any_line_leaves_nothing(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before the lock is taken; once, as the second call is that which cleans up."""
+    whole, calls = getattr(module, where), iter([KeyboardInterrupt])
+
+    def interrupted(*args: Any, **more: Any) -> Any:
+        done = whole(*args, **more)
+        for signal in calls:
+            raise signal
+        return done
+
+    monkeypatch.setattr(module, where, interrupted)
+    with pytest.raises(KeyboardInterrupt), fresh_directory(tmp_path / "runs" / "one"):
+        pytest.fail("it was to be interrupted before")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_leaves_what_is_somebody_elses(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("theirs")
+    with pytest.raises(RequestError, match="is not empty"), fresh_directory(tmp_path):
+        pytest.fail("it is taken")
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]

@@ -16,6 +16,9 @@ from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescriptio
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
+#: Seconds between run checkpoints, unless said otherwise.
+CHECKPOINT_EVERY_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
@@ -48,7 +51,7 @@ class Configuration:
     validate_every: int = 1
     lifetime_s: float | None = None
     cold_start_s: float = 0.0
-    checkpoint_every_s: float = 60.0
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S
     clips: bool = False
 
     @property

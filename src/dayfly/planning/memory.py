@@ -143,10 +143,12 @@ def peak_mib(
     return _peak(profile, configuration, stage, has, lasts_s).mib(has.wire)
 
 
-def peak_of(profile: Profile, configuration: Configuration, stage: int) -> Peak:
-    """The same of a run that lasts long, for any collective; arguments and errors as `peak_mib`."""
+def peak_of(
+    profile: Profile, configuration: Configuration, stage: int, *, lasts_s: float | None = None
+) -> Peak:
+    """The same, for any collective; arguments and errors as `peak_mib`."""
     has = holding(profile, configuration, stage, sums=False)
-    return _peak(profile, configuration, stage, has, None)
+    return _peak(profile, configuration, stage, has, lasts_s)
 
 
 def _peak(

@@ -58,17 +58,26 @@ def fresh_directory(directory: Path) -> Iterator[None]:
     """
     refuse_control_characters("run directory", str(directory))
     made = [path for path in (directory, *directory.parents) if not path.exists()]
-    _make_directory(directory, made)
-    with locked(directory):
-        try:
+    try:
+        _make_directory(directory, made)
+        with locked(directory):
             _refuse_if_taken(directory)  # by another one, before the lock was ours
             _unmake(directory, [], keep=(LOCK, MARKER))
-            yield
-        except BaseException as error:
-            if isinstance(error, RequestError) or not (directory / RECORD).exists():
+            try:
+                yield
+            except RequestError:
                 _unmake(directory, made)
-            raise
-        is_a_run_now(directory)
+                raise
+            is_a_run_now(directory)
+    except RequestError:
+        raise
+    except BaseException:  # a signal may come at any line, also before the lock is ours
+        if _says(directory / MARKER) == _PREPARING:
+            with suppress(RequestError, OSError), locked(directory):
+                if not (directory / RECORD).exists():
+                    _unmake(directory, made)
+        _remove_empty(made)
+        raise
 
 
 def is_a_run_now(directory: Path) -> None:
@@ -99,6 +108,10 @@ def _unmake(directory: Path, made: Sequence[Path], keep: Collection[str] = ()) -
             for name in sorted(os.listdir(fd), key=MARKER.__eq__):
                 if _is_ours(name) and name not in keep:
                     owned.remove_entry(name, fd)
+    _remove_empty(made)
+
+
+def _remove_empty(made: Sequence[Path]) -> None:
     for path in made:
         with suppress(OSError):
             path.rmdir()

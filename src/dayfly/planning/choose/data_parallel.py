@@ -27,7 +27,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Array, Front, Point, counted
 from dayfly.planning.closed_form import sum_of
-from dayfly.planning.configuration import Configuration, Flat, flat
+from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.memory import Peak, peak_of
@@ -121,13 +121,19 @@ def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPl
             ways[link] = _Ways(p, size)
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         for workers in (one for one in p.allowed if one <= most):
-            by_micro: dict[int, list[_Way]] = {}
+            # By micro-batches, and the seconds up to which a run has memory for so few.
+            alike: dict[tuple[int, float], list[_Way]] = {}
             for way in ways[link].of(workers):
-                micro = room.least_micro_batches(memory_mib, size, workers, way.held_bytes)
+                asked = (memory_mib, size, workers, way.held_bytes)
+                micro = room.least_micro_batches(*asked)
                 if micro is not None:
-                    by_micro.setdefault(micro, []).append(way)
-            for micro, these in by_micro.items():
-                points += _points(p, ways[link], these, memory_mib, size, workers, micro)
+                    alike.setdefault((micro, math.inf), []).append(way)
+                fewer = room.least_micro_batches(*asked, short=True)
+                if fewer is not None and fewer != micro:
+                    alike.setdefault((fewer, CHECKPOINT_EVERY_S), []).append(way)
+            for (micro, most_s), these in alike.items():
+                found = _points(p, ways[link], these, memory_mib, size, workers, micro)
+                points += [point for point in found if point.seconds <= most_s]
     if not points:
         raise _fits_nowhere(p, sizes, room)
     return points
@@ -282,13 +288,20 @@ class _Room:
 
     def __init__(self, problem: DataParallelProblem) -> None:
         self._problem = problem
-        self._found: dict[tuple[int, int], Peak] = {}
+        self._found: dict[tuple[int, int, bool], Peak] = {}
 
     def needs_mib(
-        self, size: SizeProfile, workers: int, micro_batches: int, held_bytes: float
+        self,
+        size: SizeProfile,
+        workers: int,
+        micro_batches: int,
+        held_bytes: float,
+        *,
+        short: bool = False,
     ) -> float:
-        """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them."""
-        p, key = self._problem, (workers, micro_batches)
+        """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them. short:
+        whether the run is over before a checkpoint is due."""
+        p, key = self._problem, (workers, micro_batches, short)
         first_mib, first = limited(p.profile)[0]
         if key not in self._found:
             held = Configuration(
@@ -299,18 +312,27 @@ class _Room:
                 micro_batches=micro_batches,
                 lifetime_s=p.platform.lifetime_max_s,
             )
-            self._found[key] = peak_of(p.profile, held, 0)
+            lasts_s = 0.0 if short else None
+            self._found[key] = peak_of(p.profile, held, 0, lasts_s=lasts_s)
         return self._found[key].mib(held_bytes) + size.base_mib.value - first.base_mib.value
 
     def least_micro_batches(
-        self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: float
+        self,
+        memory_mib: int,
+        size: SizeProfile,
+        workers: int,
+        held_bytes: float,
+        *,
+        short: bool = False,
     ) -> int | None:
-        """The fewest with which a function holds its share; None: it never does."""
+        """The fewest with which a function holds its share; None: it never does. Arguments as of
+        `needs_mib`."""
         mine = -(-self._problem.batch_size // workers)
         fitting = (
             micro
             for micro in sorted(set(self._problem.micro_batches))
-            if micro <= mine and self.needs_mib(size, workers, micro, held_bytes) <= memory_mib
+            if micro <= mine
+            and self.needs_mib(size, workers, micro, held_bytes, short=short) <= memory_mib
         )
         return next(fitting, None)
 
