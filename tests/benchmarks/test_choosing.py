@@ -22,6 +22,7 @@ from benchmarks.parts.choosing.store_greedy import DRAWN, greedy, sampled
 from benchmarks.parts.choosing.store_problem import StorePlan, StoreProblem
 from benchmarks.parts.choosing.stores import plan_stores
 from benchmarks.parts.choosing.two_stage import two_stage
+from benchmarks.parts.enumerated.k_reduce import every_plan
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -114,7 +115,7 @@ def test_no_way_to_reduce_is_better_than_the_best(p: KReduceProblem, slack: floa
         assert no_better(method(p, goal), best, goal)
     found = two_stage(p, goal).point
     if found is not None:
-        plans = {plan: taken for *taken, plan in k_reduce_by_hand.every_plan(p)}
+        plans = {plan: taken for *taken, plan in every_plan(p)}
         assert (found.seconds, found.usd) == pytest.approx(plans[found.plan], rel=1e-9)
 
 

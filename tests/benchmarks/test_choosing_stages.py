@@ -18,6 +18,7 @@ from benchmarks.parts.choosing.pipeline_fixed import lambda_ml
 from benchmarks.parts.choosing.pipeline_points import plan_over_store, point
 from benchmarks.parts.choosing.tpdmp import grid, tpdmp
 from benchmarks.parts.choosing.v_bounds import v_bounds
+from benchmarks.parts.enumerated.stages import every_point, over_links
 from benchmarks.parts.papers.funcpipe.setting import at_lambda
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverStore,
     step_s,
 )
-from tests.choose.pipelines_by_hand import every_point, link_problems, over_links, store_problems
+from tests.choose.pipelines_by_hand import link_problems, store_problems
 
 pytestmark = pytest.mark.long
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.parts.enumerated.k_reduce import every_plan
 from hypothesis import HealthCheck, assume, event, given, settings
 
 from dayfly.errors import RequestError
@@ -12,7 +13,7 @@ from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_bounds import Array, _bounds
 from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem, Rounds, Tables
 from dayfly.planning.profile import Affine
-from tests.choose.k_reduce_by_hand import every_plan, problem, problems, size, way
+from tests.choose.k_reduce_by_hand import problem, problems, size, way
 
 
 def assert_is_the_front(found: Front[KReducePlan], p: KReduceProblem) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.parts.enumerated.k_reduce import taken
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.choose.k_reduce import plan_k_reduce
@@ -20,7 +21,7 @@ from dayfly.planning.choose.k_reduce_problem import (
     rounds_of,
 )
 from dayfly.planning.profile import Affine, Fit
-from tests.choose.k_reduce_by_hand import taken, way
+from tests.choose.k_reduce_by_hand import way
 from tests.planning.test_papers_fasdl import MIB, WORKLOADS, Workload
 
 LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")

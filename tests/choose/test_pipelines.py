@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.enumerated.stages import every_point
 from hypothesis import HealthCheck, event, given, settings
 
 from dayfly.errors import RequestError
@@ -10,12 +11,7 @@ from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from tests.choose.engines import EVERY_ENGINE, searching
-from tests.choose.pipelines_by_hand import (
-    assert_is_the_front,
-    every_point,
-    random_problem,
-    store_problems,
-)
+from tests.choose.pipelines_by_hand import assert_is_the_front, random_problem, store_problems
 
 SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 FEWER = settings(SLOW, max_examples=30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from benchmarks.parts.enumerated.stages import every_point
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.pipelines import compiled
@@ -14,7 +15,7 @@ from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
 from dayfly.planning.choose.pipelines.search import OutOfTime
 from tests.choose.engines import searching
-from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, random_problem
+from tests.choose.pipelines_by_hand import assert_is_the_front, random_problem
 
 pytestmark = pytest.mark.long
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.enumerated.stages import every_point
 from hypothesis import HealthCheck, event, given, settings
 
 from dayfly.errors import RequestError
@@ -15,7 +16,7 @@ from dayfly.planning.choose.pipelines.problem import (
     step_s,
 )
 from tests.choose.engines import EVERY_ENGINE, searching
-from tests.choose.pipelines_by_hand import assert_is_the_front, every_point, link_problems
+from tests.choose.pipelines_by_hand import assert_is_the_front, link_problems
 
 LAYER = LayerBytes(
     parameter_bytes=100.0, activation_bytes=0.0, output_bytes=10.0, gradient_bytes=10.0

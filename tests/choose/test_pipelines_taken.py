@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.parts.enumerated.stages import over_store as every_plan
 from benchmarks.parts.papers.formulas import funcpipe
 
 from dayfly.planning.choose.pipelines.bounds import seconds
@@ -16,7 +17,6 @@ from dayfly.planning.choose.pipelines.problem import (
     step_usd,
     usd_per_s,
 )
-from tests.choose.pipelines_by_hand import over_store as every_plan
 from tests.choose.pipelines_by_hand import random_problem
 
 PROBLEMS = [

@@ -1,0 +1,174 @@
+"""Random problems, small enough to go through all plans of each."""
+
+from __future__ import annotations
+
+from random import Random
+
+from dayfly.catalogue.store import StoreFacts
+from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem
+from dayfly.planning.choose.pipelines.problem import (
+    LayerBytes,
+    MemoryOption,
+    MicroBatches,
+    StagesOverLinks,
+    StagesOverStore,
+)
+from dayfly.planning.profile import Affine, Figure, Profile, SizeProfile, Transfer
+from dayfly.planning.profile import LayerBytes as ProfiledLayer
+
+_MIB = 2.0**20
+_S3 = StoreFacts(name="s3", usd_per_put=5e-6, usd_per_get=4e-7)
+
+
+def stages(chance: Random) -> StagesOverStore:
+    """FuncPipe's: 3 to 6 layers, 2 to 4 memory sizes, replicas that divide the micro-batches."""
+    count = chance.randint(3, 6)
+    return StagesOverStore(
+        layers=_layers(chance, count),
+        options=_options(chance, count, chance.randint(2, 4 if count < 6 else 3)),
+        degrees=(1, 2, chance.choice((3, 4, 8))),
+        micro_batches=chance.choice((2, 4, 8, 24)),
+        latency_s=chance.choice((0.0, 0.04, 0.5)),
+        beta=chance.choice((1.0, 1.2)),
+        pipelined=chance.choice(((True,), (True, False))),
+        functions_at_once=chance.choice((None, None, 4, 8)),
+    )
+
+
+def shards(chance: Random) -> StagesOverLinks:
+    """Hydrozoa's: 6 to 13 layers, one container, up to 12 of them."""
+    count = chance.randint(6, 13)
+    container = _options(chance, count, 1)[0]
+    return StagesOverLinks(
+        micro_batches=tuple(
+            MicroBatches(micro_batches=m, layers=_layers(chance, count), container=container)
+            for m in chance.sample((2, 4, 6, 12, 24), 2)
+        ),
+        containers=tuple(chance.sample(range(1, 13), 4)),
+        ring_s_per_byte=chance.choice((0.0, 1e-8)),
+        ring_round_s=chance.choice((0.0, 0.05)),
+    )
+
+
+def k_reduce(chance: Random) -> KReduceProblem:
+    """FasDL's: up to 12 functions of 3 sizes, any number of aggregators."""
+    sizes = tuple(
+        FunctionSize(
+            memory_mib=memory,
+            train=Affine(chance.uniform(0.0, 0.3), chance.uniform(0.005, 0.1) * 1024 / memory),
+            up=_way(chance.choice((2e6, 2e7, 7e7)), chance.choice((0.0, 0.04))),
+            down=_way(chance.choice((2e6, 2e7, 7e7)), chance.choice((0.0, 0.04))),
+            most_samples=chance.randint(20, 90),
+            usd_per_s=memory * chance.uniform(1e-8, 2e-8),
+            start_s=chance.choice((0.0, 1.0)),
+        )
+        for memory in (1024, 2048, 4096)
+    )
+    return KReduceProblem(
+        size_bytes=10 ** chance.uniform(5, 8.5),
+        data_bytes=chance.choice((0.0, 1e7, 1e9)),
+        samples=chance.randint(500, 5000),
+        epochs=1.0,
+        sizes=sizes,
+        workers=tuple(range(1, chance.randint(4, 12) + 1)),
+        aggregators_samples=tuple(sorted(chance.sample(range(1, 40), 6))),
+        most_global_samples=chance.randint(100, 600),
+        store=chance.choice((None, _S3)),
+    )
+
+
+def job(chance: Random) -> Profile:
+    """A job on Lambda over S3: 1 to 6 layers of 0.1 to 60 MB, a validation of any size."""
+    count = chance.randint(1, 6)
+    seconds = [10 ** chance.uniform(-4, -1.5) for _ in range(count)]
+    layers = tuple(_profiled(chance, at) for at in range(count))
+    batch = chance.choice((8, 16, 24, 40))
+    return Profile(
+        job="random",
+        platform="local",
+        imitate="aws-lambda",
+        channel="s3",
+        listed=True,
+        samples=batch * chance.randint(1, 12) + chance.randint(0, batch - 1),
+        validation_samples=chance.choice((0, 64, 5000)),
+        sample_bytes=1000.0,
+        state_per_trained_byte=chance.choice((0.0, 1.0, 2.0)),
+        layers=layers,
+        sizes=tuple(_size(chance, memory, seconds) for memory in (512, 1769, 3538)),
+        how="catalogue",
+        batch_size=batch,
+    )
+
+
+def _size(chance: Random, memory_mib: int, seconds: list[float]) -> SizeProfile:
+    speed, zero = memory_mib / 1769, Figure.given(0.0)
+    way = _way(chance.choice((2e7, 7e7)), 0.04)
+    return SizeProfile(
+        memory_mib=memory_mib,
+        cpu_cores=speed,
+        forward=tuple(Affine(0.0, one / speed) for one in seconds),
+        backward=tuple(Affine(0.0, 2 * one / speed) for one in seconds),
+        data=Affine(0.0, 0.0),
+        apply=Affine(0.0, 0.0),
+        step_s=zero,
+        reduce_s_per_byte=0.0,
+        up=way,
+        down=way,
+        beta=Figure.given(1.0),
+        init_s=Figure.given(0.5),
+        start_s=Figure.given(0.2),
+        end_s=zero,
+        base_mib=Figure.given(150.0),
+    )
+
+
+def _profiled(chance: Random, at: int) -> ProfiledLayer:
+    elements = round(10 ** chance.uniform(4.4, 7.1))
+    passed = chance.choice((1e3, 1e4, 1e5))
+    return ProfiledLayer(
+        name=f"layer-{at}",
+        parameters=4 * elements,
+        trained=4 * elements,
+        tensors=(elements,),
+        activations=2 * passed,
+        output=passed,
+        gradient=passed,
+    )
+
+
+def _way(bytes_per_s: float, latency_s: float) -> Transfer:
+    given = Figure.given
+    return Transfer(latency_s=given(latency_s), peak_bytes_per_s=given(bytes_per_s))
+
+
+def _layers(chance: Random, count: int) -> tuple[LayerBytes, ...]:
+    def some(most: float) -> float:
+        return float(round(chance.choice((0.0, 0.1, 1.0)) * chance.uniform(1, most) * _MIB))
+
+    return tuple(
+        LayerBytes(
+            parameter_bytes=some(100),
+            activation_bytes=some(60),
+            output_bytes=some(20),
+            gradient_bytes=some(20),
+        )
+        for _ in range(count)
+    )
+
+
+def _options(chance: Random, count: int, many: int) -> tuple[MemoryOption, ...]:
+    seconds = [chance.uniform(0.0, 1.0) for _ in range(count)]
+    found = []
+    for memory in sorted(chance.sample((512, 768, 1024, 1536, 2048), many)):
+        speed = (memory / 1024) ** chance.uniform(0.5, 1.1)
+        found.append(
+            MemoryOption(
+                memory_mib=memory,
+                forward_s=tuple(one / speed for one in seconds),
+                backward_s=tuple(2 * one / speed for one in seconds),
+                bytes_per_s=chance.choice((1e6, 2e7, 7e7)),
+                base_bytes=100 * _MIB,
+                usd_per_s=memory * chance.uniform(1.2e-8, 2e-8),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,146 @@
+"""`dayfly bench plans`: planners beside trying every plan of random problems.
+
+    k-reduce   FasDL's problem, by its equations
+    stages     FuncPipe's, cut models over a store
+    shards     Hydrozoa's, cut models over direct links
+    whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
+
+A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of the first three planner
+and enumeration have the same equations, and share no search. Of whole models the planner proposes
+by closed forms and predicts what is within their error of the front; so `missed` counts plans that
+are better than all that it shows by more than `--error`. `worst` is the largest such excess.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.enumerated import k_reduce, problems, stages, whole
+from benchmarks.parts.spread import say
+from dayfly.errors import RequestError
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.pipelines.choose import choose
+
+#: Of both goals, beyond which plans are not the same.
+_ROUNDING = 1e-9
+#: What each planner shows, and every plan, of a random problem.
+_Both = tuple[Front[Any], Iterable[Point[Any]]]
+
+
+def _k_reduce(chance: Random) -> _Both:
+    problem = problems.k_reduce(chance)
+    found = (Point(s, usd, plan) for s, usd, plan in k_reduce.every_plan(problem))
+    return plan_k_reduce(problem), found
+
+
+def _stages(chance: Random) -> _Both:
+    problem = problems.stages(chance)
+    return choose(problem).front, stages.every_point(problem)
+
+
+def _shards(chance: Random) -> _Both:
+    problem = problems.shards(chance)
+    return choose(problem).front, stages.every_point(problem)
+
+
+def _whole(chance: Random) -> _Both:
+    made = problems.job(chance)
+    return whole.chosen(made), whole.every_plan(made)
+
+
+#: By name: of a chance what the planner shows and every plan, and the share of `--plans`.
+PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
+    "k-reduce": (_k_reduce, 0.4),
+    "stages": (_stages, 0.4),
+    "shards": (_shards, 0.199),
+    "whole": (_whole, 0.001),
+}
+
+
+def run(args: Sequence[str]) -> dict[str, Any]:
+    """Compare; the result has a row a planner."""
+    asked = _arguments(args)
+    began = time.monotonic()
+    rows = [_compared(name, asked) for name in asked.only or PLANNERS]
+    return {"seed": asked.seed, "rows": rows, "total_s": time.monotonic() - began}
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The rows for a person."""
+    shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), show_edge=False)
+    for title in ("planner", "problems", "plans", "missed", "dominated", "worst"):
+        shown.add_column(title, justify="left" if title == "planner" else "right")
+    for row in result["rows"]:
+        counts = (f"{row[name]:,}" for name in ("problems", "plans", "missed", "dominated"))
+        shown.add_row(row["planner"], *counts, f"{row['worst']:.2%}")
+    return shown
+
+
+def _compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    make, share = PLANNERS[name]
+    error = asked.error if name == "whole" else 0.0
+    row = {"planner": name, "problems": 0, "plans": 0, "missed": 0, "dominated": 0, "worst": 0.0}
+    chance, last = Random(f"{asked.seed} {name}"), time.monotonic()
+    while row["plans"] < share * asked.plans:
+        try:
+            front, every = make(chance)
+        except RequestError:  # no plan fits
+            continue
+        missed, dominated, worst, count = compare(front, every, error)
+        row["problems"] += 1
+        row["plans"] += count
+        row["missed"] += missed
+        row["dominated"] += dominated
+        row["worst"] = max(row["worst"], worst)
+        if time.monotonic() - last > 5:
+            last = time.monotonic()
+            say(f"{name}: {row['plans']:,} plans of {row['problems']} problems")
+    return row
+
+
+def compare(
+    front: Front[Any], every: Iterable[Point[Any]], error: float
+) -> tuple[int, int, float, int]:
+    """Plans that are missed and shown plans that are dominated, by more than an error; the worst
+    excess of the best that is shown over a plan, in the goal where it is least; how many there are.
+    """
+    found = np.array([(one.seconds, one.usd) for one in every])
+    shown = np.array([(one.seconds, one.usd) for one in front.points])
+    # Of each plan, by how much the nearest that is shown is worse in its worse goal.
+    excess = np.full(len(found), np.inf)
+    for seconds, usd in shown:
+        np.minimum(excess, np.maximum(seconds / found[:, 0], usd / found[:, 1]), out=excess)
+    within = 1 + max(error, _ROUNDING)
+    missed = int(np.sum(excess > within))
+    dominated = sum(
+        bool(np.any(np.all(found * within < one * (1 - _ROUNDING), axis=1))) for one in shown
+    )
+    return missed, dominated, max(0.0, float(excess.max()) - 1), len(found)
+
+
+def _arguments(args: Sequence[str]) -> argparse.Namespace:
+    parser = new_parser("plans", "Planners beside trying every plan of random problems.")
+    parser.add_argument("--only", nargs="+", choices=list(PLANNERS), help="these planners")
+    parser.add_argument("--plans", type=int, default=1_000_000, help="at least so many in all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--error",
+        type=float,
+        default=0.02,
+        help="of whole models, what a better plan may be missed by, a share",
+    )
+    asked = parser.parse_args(args)
+    if asked.plans < 1:
+        raise RequestError(f"--plans {asked.plans}: give 1 or more")
+    return asked
