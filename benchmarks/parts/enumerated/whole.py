@@ -25,7 +25,8 @@ MOST_WORKERS = 5
 
 
 def chosen(made: Profile) -> Front[object]:
-    """The front of `dayfly plan`, of plans that are not cut. Raises RequestError for no plan."""
+    """The front of `dayfly plan`, of plans that are not cut, if it is given the time to predict all
+    that is within the closed forms' error. Raises RequestError for no plan."""
     target = Target.of(replace(made, listed=False), Catalogue())
     return choice_of(
         (target,), PlanQuery(workers=MOST_WORKERS, time_limit_s=60.0, least_predicted=300)
