@@ -39,7 +39,7 @@ from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.simulation import run
-from dayfly.wire.streams import Shared
+from dayfly.wire.streams import Rank, Shared
 
 #: Workers whose messages are gone through one by one.
 MOST_SIMULATED = 64
@@ -138,35 +138,72 @@ def many_validation(
     return seconds + summed.seconds, _shared([summed], c.workers)
 
 
+def many_moved(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+) -> Sequence[Moved]:
+    """What `many_step` says that each worker moves, without the time."""
+    if not c.cut:
+        return many_step(profile, c, means, batches)[1]
+    ranks = _replica(profile, c, means, batches)
+    return _staged_moved(profile, c, means, ranks, _stage_sums(profile, c, means))
+
+
 def _staged_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[Moved]]:
     """One replica's pipeline; each stage's sums from when it has computed; the latest counts."""
-    mine = [-(-batch // c.replicas) for batch in batches]
-    ranks = staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
+    ranks, sums = _replica(profile, c, means, batches), _stage_sums(profile, c, means)
     took = run(ranks, _of_replica(means, c))
     once = steps_of(ranks[0].streams, took[0], 1, lambda at: at == len(took[0]) - 1)
-    step_s, moved = once.step_s, []
-    for stage, (rank, moments) in enumerate(zip(ranks, took, strict=True)):
+    step_s, mine = once.step_s, -(-batches[0] // c.replicas)
+    last = -(-mine // c.micro_batches)
+    for stage, (moments, summed) in enumerate(zip(took, sums, strict=True)):
         size, mine_of = stage_size(profile, c, stage), stage_range(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
-        summed = [
-            sum_of(c.collective, c.aggregators, c.replicas, elements, means, size, groups=c.stages)
-            for elements in buffer.buckets
-        ]
-        last = -(-mine[0] // c.micro_batches)
         backward = size.backward[mine_of.start : mine_of.stop]
         pieces = cut_backward(backward, last, buffer.whole_after)
         *before_s, ended_s = (max(stream.done_s) for stream in moments)
         applying_s = ended_s - max(before_s)
         step_s = max(step_s, _reduced_s(before_s[0], pieces, summed) + applying_s)
-        passing = moved_by(rank, means)
-        moved += [together((passing, one)) for one in _shared(summed, c.replicas)]
-    tail = _tail(staged.TAIL, c, means, stage_size(profile, c, 0))
-    moved = [together(pair) for pair in zip(moved, _shared([tail], c.workers), strict=True)]
     breakdown = dict(once.breakdown)
     breakdown["transfer"] += step_s - once.step_s
-    return Steps(step_s=step_s, breakdown=breakdown), moved
+    steps = Steps(step_s=step_s, breakdown=breakdown)
+    return steps, _staged_moved(profile, c, means, ranks, sums)
+
+
+def _replica(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+) -> Sequence[Rank]:
+    """What the workers of one replica do."""
+    mine = [-(-batch // c.replicas) for batch in batches]
+    return staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
+
+
+def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list[list[Cost]]:
+    """The sums of each stage's buckets over its replicas."""
+    return [
+        [
+            sum_of(c.collective, c.aggregators, c.replicas, elements, means, size, groups=c.stages)
+            for elements in flat(stage_layers(profile, c, stage), tail=0).buckets
+        ]
+        for stage, size in enumerate(stage_size(profile, c, stage) for stage in range(c.stages))
+    ]
+
+
+def _staged_moved(
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    ranks: Sequence[Rank],
+    sums: Sequence[Sequence[Cost]],
+) -> Sequence[Moved]:
+    moved = [
+        together((moved_by(rank, means), one))
+        for rank, summed in zip(ranks, sums, strict=True)
+        for one in _shared(summed, c.replicas)
+    ]
+    tail = _tail(staged.TAIL, c, means, stage_size(profile, c, 0))
+    return [together(pair) for pair in zip(moved, _shared([tail], c.workers), strict=True)]
 
 
 def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:

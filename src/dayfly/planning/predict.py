@@ -16,7 +16,7 @@ from dayfly.catalogue.metering import Moved, Used, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning import data_parallel, staged
-from dayfly.planning.closed_form import MOST_SIMULATED, many_step, many_validation
+from dayfly.planning.closed_form import MOST_SIMULATED, many_moved, many_step, many_validation
 from dayfly.planning.configuration import (
     Configuration,
     check_configuration,
@@ -114,7 +114,7 @@ def step_messages(profile: Profile, c: Configuration) -> int:
     """Requests for messages of a step, all workers' together, by closed forms."""
     rounds = Rounds(Batches(profile.samples, c.batch_size), c.round_steps)
     full = [min(c.batch_size, profile.samples)] * rounds.longest
-    moved = volume(many_step(profile, c, ChannelModel.of(profile), full)[1], rounds.longest)
+    moved = volume(many_moved(profile, c, ChannelModel.of(profile), full), rounds.longest)
     return moved.puts + moved.gets
 
 
