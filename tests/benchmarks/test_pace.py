@@ -122,7 +122,8 @@ def test_a_probe() -> None:
             found, pass_s = probes["mlp"].beside(partial(_cpu_of, process, lasts_s))
             assert pass_s > 0
             assert lasts_s == 0 or found > 0
-        assert _cpu_of(process, 0.5) == 0.0
+        # One that still computed would have taken 0.5 s; waking up once may count a tick of 10 ms.
+        assert _cpu_of(process, 0.5) < 0.1
         assert process.is_alive()
     assert not multiprocessing.active_children()
 
