@@ -118,6 +118,9 @@ def test_nothing_is_left_after_close(
     new = [Path(f"/proc/{pid}/stat") for pid in children() - children_before]
     states = [stat.read_text().rpartition(")")[2].split()[0] for stat in new]
     assert "Z" not in states, "a zombie is left"
+    assert Counter(open_files()) <= Counter(files_before)
+    assert not session.root.exists()
+    assert cgroups_of(session.id) == []
 
 
 def test_running_out_of_memory_in_a_child_counts(platform: Platform) -> None:
