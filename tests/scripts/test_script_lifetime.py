@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from math import inf
@@ -36,36 +36,50 @@ class Clock:
 
 
 class Ranks:
-    """Lives over one channel. ends_s: when each is over."""
+    """Lives over one channel; the clock of each rank's machine shows something else.
 
-    def __init__(self, place: ChannelPlace, stack: ExitStack, *ends_s: float, **more: Any) -> None:
+    ends_s: when each is over, by `clock`. begin: the ranks that begin at 0 s; None: all.
+    """
+
+    def __init__(
+        self,
+        place: ChannelPlace,
+        stack: ExitStack,
+        *ends_s: float,
+        begin: Sequence[int] | None = None,
+        **more: Any,
+    ) -> None:
         self.clock = Clock()
-        self.lives = [
-            stack.enter_context(self._life(self._open(place, stack, rank), rank, ends_s, more))
-            for rank in range(len(ends_s))
-        ]
+        self.lives: dict[int, Life] = {}
+        self._place = place
+        self._stack = stack
+        self._ends_s = ends_s
+        self._more = more
         self._pool = stack.enter_context(ThreadPoolExecutor(len(ends_s)))
+        self.begin(*(range(len(ends_s)) if begin is None else begin))
+
+    def begin(self, *ranks: int) -> None:
+        """Some begin now. If rank 0 has begun, what they tell it is told before this returns."""
+        for rank in ranks:
+            channel = self._stack.enter_context(self._place.open(NAMESPACE, rank))
+            life = Life(
+                channel,
+                rank,
+                len(self._ends_s),
+                lambda rank=rank: self._ends_s[rank] - self.clock.now_s,  # type: ignore[misc]
+                clock=lambda rank=rank: self.clock.now_s + 1e6 * rank,  # type: ignore[misc]
+                **{"wait_timeout_s": SOON_S, **self._more},
+            )
+            self.lives[rank] = self._stack.enter_context(life)
+        if 0 in self.lives:
+            for life in self.lives.values():
+                for sent in life._sending:
+                    sent.result(SOON_S)
 
     def call(self, every_s: float = inf) -> list[bool]:
         """What all say who call at once."""
-        calls = [self._pool.submit(life.checkpoint_due, every_s) for life in self.lives]
+        calls = [self._pool.submit(life.checkpoint_due, every_s) for life in self.lives.values()]
         return [call.result(SOON_S) for call in calls]
-
-    def _open(self, place: ChannelPlace, stack: ExitStack, rank: int) -> Channel:
-        return stack.enter_context(place.open(NAMESPACE, rank))
-
-    def _life(
-        self, channel: Channel, rank: int, ends_s: tuple[float, ...], more: dict[str, Any]
-    ) -> Life:
-        return Life(
-            channel,
-            rank,
-            len(ends_s),
-            lambda: ends_s[rank] - self.clock.now_s,
-            clock=self.clock,
-            wall_clock=self.clock,
-            **{"wait_timeout_s": SOON_S, **more},
-        )
 
 
 @pytest.fixture
@@ -105,6 +119,38 @@ def test_the_first_to_end_counts(coordinator: tuple[ChannelPlace, Channel, ExitS
     assert due == [34.0, 36.0]
 
 
+def test_what_is_left_counts_from_when_it_is_told(
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
+) -> None:
+    """Rank 1 has less left than when it began, by the time that rank 0 can hear of it."""
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, 100.0, 50.0, begin=[1])
+    ranks.clock.now_s = 20.0
+    ranks.begin(0)
+    due = []
+    for _ in range(29):
+        ranks.clock.now_s += 1.0
+        if ranks.call() == [True, True]:
+            due.append(ranks.clock.now_s)
+    assert due == [45.0]
+
+
+def test_a_function_that_begins_late_is_not_taken_for_one_that_did_not(
+    coordinator: tuple[ChannelPlace, Channel, ExitStack],
+) -> None:
+    """Nothing was told when rank 0 looked last, so what is left counts from then on."""
+    place, _, stack = coordinator
+    ranks = Ranks(place, stack, 200.0, 90.0, begin=[0])
+    due = []
+    for second in range(88):
+        ranks.clock.now_s = float(second)
+        if second == 30:
+            ranks.begin(1)
+        if ranks.lives[0].checkpoint_due(inf):
+            due.append(second)
+    assert due == [67, 85]
+
+
 def test_rank_0_may_ask_alone_and_nothing_piles_up(
     coordinator: tuple[ChannelPlace, Channel, ExitStack],
 ) -> None:
@@ -119,7 +165,7 @@ def test_rank_0_may_ask_alone_and_nothing_piles_up(
 def test_a_rank_may_be_behind(coordinator: tuple[ChannelPlace, Channel, ExitStack]) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, inf, inf)
-    ahead, behind = ranks.lives
+    ahead, behind = ranks.lives.values()
     said = []
     for _ in range(60):
         said.append(ahead.checkpoint_due(10.0))
@@ -146,7 +192,7 @@ def test_between_announcements_nothing_is_asked(
     for _ in range(2000):
         ranks.call(every_s=60.0)
         ranks.clock.now_s += 0.01
-    for life in ranks.lives:
+    for life in ranks.lives.values():
         assert life._channel.traffic.counters()["requests"] <= 20 + 10
 
 

@@ -2,11 +2,20 @@
 
     rank 0    decides, and puts an announcement about once a second
     others    read it at the one call that needs it, and answer the same
-    all       tell rank 0 once when their lives end, which may have begun earlier than its own
+    others    tell rank 0 once how much is left of their lives, which may have begun before its own
 
 All of these messages lie with the coordinator, so they outlive their senders: a script may end, or
-never ask, and nobody waits. Deadlines are in wall-clock time, as they are read long after they
-were told; the spare time covers the difference of clocks.
+never ask, and it never waits.
+
+No clock of one machine is read on another. What a rank tells is a duration, from when it tells it;
+and it tells it after it has read that rank 0 began, so rank 0 knows by its own clock that this was
+
+    rank 0      began ........ looked ........ looked: told, 500 s left
+    rank 3           ......................|told
+                              >|----------------- at least 500 s ------>|
+
+not before it began, nor before it last looked in vain. The deadline that follows is early by no
+more than the time between two looks, which are about `EVERY_S` apart, and is never late.
 
 `Decisions` are rank 0's, for one numbered call after another. They are pure.
 
@@ -39,14 +48,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from dayfly.closing import Closing
-from dayfly.errors import WireError
+from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.execution import wait_patiently
+from dayfly.wire.execution import LOOK_UP_S, wait_patiently
 from dayfly.wire.keys import COORDINATOR, Key
 
 #: Seconds between two announcements, about.
 EVERY_S = 1.0
-#: Seconds at the end of a life that do not depend on the script; clocks of functions differ less.
+#: Seconds at the end of a life that do not depend on the script.
 SPARE_S = 1.0
 #: A life that has not seen a save yet takes one for as long as this share of it, or a step.
 _UNSEEN_SHARE = 0.05
@@ -210,8 +219,13 @@ def checkpoint_due(*, every_s: float = 60.0) -> bool:
 class Life(Closing):
     """One rank's life in one function. One thread asks; close it when the script has ended.
 
-    remaining_s: until the platform ends the function. wait_timeout_s: longest wait for rank 0.
-    clock, wall_clock: as `time.monotonic` and `time.time`.
+    Args:
+        channel: of the run; open for as long.
+        rank: of this function.
+        world_size: number of ranks.
+        remaining_s: returns the seconds until the platform ends the function.
+        wait_timeout_s: longest wait for rank 0 in a call.
+        clock: as `time.monotonic`, of this machine alone.
     """
 
     def __init__(
@@ -223,7 +237,6 @@ class Life(Closing):
         *,
         wait_timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.remaining_s = remaining_s
         self._channel = channel
@@ -231,28 +244,30 @@ class Life(Closing):
         self._world_size = world_size
         self._wait_timeout_s = wait_timeout_s
         self._clock = clock
-        self._wall_clock = wall_clock
         self._closed = False
+        # It has no thread before it has work.
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-due")
         # In memory a message takes less than a thread would.
-        self._beside = (
-            None if channel.immediate else ThreadPoolExecutor(1, thread_name_prefix="dayfly-due")
-        )
+        self._ahead = not channel.immediate
         # Of rank 0.
         self._decisions = Decisions()
         self._announced: list[Key] = []
         self._sending: list[Future[None]] = []
         self._untold: set[Key] = set()
         self._others_end_s = float("inf")
+        self._looked_s = 0.0
         # Of the others.
         self._call = -1
         self._next = 1
         self._coming: Future[Announcement] | None = None
         if remaining_s() < float("inf"):
             if rank == 0:
-                self._untold = {_deadline(other) for other in range(1, world_size)}
+                self._untold = {_left(other) for other in range(1, world_size)}
+                self._looked_s = clock()
+                if world_size > 1:
+                    channel.put_bytes(_BEGAN, b"")
             else:
-                end_s = wall_clock() + remaining_s()
-                channel.put_bytes(_deadline(rank), json.dumps(end_s).encode())
+                self._sending.append(self._beside.submit(self._tell))
 
     def checkpoint_due(self, every_s: float) -> bool:
         """See the function of this name."""
@@ -261,8 +276,7 @@ class Life(Closing):
     def close(self) -> None:
         """Send what is to be sent, and end the thread. Raises WireError if it cannot be sent."""
         self._closed = True
-        if self._beside is not None:
-            self._beside.shutdown(wait=True)
+        self._beside.shutdown(wait=True)
         self._check_sent()
 
     def _decide(self, every_s: float) -> bool:
@@ -277,14 +291,25 @@ class Life(Closing):
 
     def _left_s(self) -> float:
         """Until the first function is ended whose deadline is known; it is, once it has begun."""
+        now_s = self._clock()
         if self._untold:
             told = self._channel.stored(self._untold)
             for key in told:
-                end_s = json.loads(self._channel.get_bytes(key, self._wait_timeout_s))
-                self._others_end_s = min(self._others_end_s, end_s)
+                left_s = json.loads(self._channel.get_bytes(key, self._wait_timeout_s))
+                self._others_end_s = min(self._others_end_s, self._looked_s + left_s)
             self._channel.drop(told)
             self._untold -= told
-        return min(self.remaining_s(), self._others_end_s - self._wall_clock())
+            self._looked_s = now_s
+        return min(self.remaining_s(), self._others_end_s - now_s)
+
+    def _tell(self) -> None:
+        """Tells rank 0 how much is left, once it has begun; not if the script ends before."""
+        while not self._closed:
+            with suppress(WaitTimeout):
+                self._channel.get_bytes(_BEGAN, LOOK_UP_S)
+                left_s = json.dumps(self.remaining_s()).encode()
+                self._channel.put_bytes(_left(self._rank), left_s)
+                return
 
     def _announce(self, call: int, made: Announcement, *, ahead: bool) -> None:
         key = _announcement(call)
@@ -298,7 +323,7 @@ class Life(Closing):
             self._channel.put_bytes(key, text)
             self._channel.drop(old)
 
-        if ahead and self._beside is not None:
+        if ahead and self._ahead:
             self._sending.append(self._beside.submit(say))
         else:
             say()
@@ -311,14 +336,14 @@ class Life(Closing):
 
     def _follow(self) -> bool:
         self._call += 1
-        if self._call + 1 == self._next and self._beside is not None and self._call > 0:
+        if self._call + 1 == self._next and self._ahead and self._call > 0:
             self._coming = self._beside.submit(self._read, self._next)
         if self._call < self._next:
             return False
         coming, self._coming = self._coming, None
         made = coming.result() if coming is not None else self._read(self._call)
         self._next = made.following
-        if self._next == self._call + 1 and self._beside is not None:
+        if self._next == self._call + 1 and self._ahead:
             self._coming = self._beside.submit(self._read, self._next)
         return made.due
 
@@ -361,8 +386,11 @@ def living(life: Life) -> Iterator[None]:
     life.close()
 
 
-def _deadline(rank: int) -> Key:
-    return Key(0, "deadline", rank, COORDINATOR)
+_BEGAN = Key(0, "began", 0, COORDINATOR)
+
+
+def _left(rank: int) -> Key:
+    return Key(0, "left", rank, COORDINATOR)
 
 
 def _announcement(call: int) -> Key:
