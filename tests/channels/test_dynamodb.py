@@ -20,7 +20,6 @@ from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, Item, Write, create_
 from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.channels.kinds import LARGEST_ROUND_BYTES
 from dayfly.wire.keys import HEADER_BYTES, Key
-from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
 from tests.channels.store_places import DynamoPlace, dynamodb, shared_moto, site
 
@@ -184,7 +183,7 @@ def test_only_what_is_left_is_asked_for_again(
         found, left = get_all(at[:4], fields)
         return found, [*left, *at[4:]]
 
-    monkeypatch.setattr(worker, "pause", lambda tries=1: None)
+    monkeypatch.setattr("dayfly.wire.channels.dynamodb.pause", lambda tries=1: None)
     monkeypatch.setattr(worker._table, "write", three)
     monkeypatch.setattr(worker._table, "get_all", four)
     sent = tensor((LARGE,), torch.uint8)
@@ -199,7 +198,7 @@ def test_only_what_is_left_is_asked_for_again(
 def test_a_table_that_takes_nothing_for_long_ends_the_run(
     worker: DynamoChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker._outage = Outage(0.1)
+    worker._retry.outage.most_s = 0.1
     monkeypatch.setattr(worker._table, "write", lambda requests: list(requests))
     with pytest.raises(WireError, match=rf"^{KEY}: dynamodb://.* for 0.1 s: .*too much to do"):
         put(worker, KEY, tensor((LARGE,), torch.uint8))

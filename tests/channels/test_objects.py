@@ -24,7 +24,6 @@ from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.channels.kinds import Objects
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, Key
-from dayfly.wire.outages import Outage
 from tests.channels.kit import kept_port
 from tests.channels.store_places import ObjectPlace, s3, shared_moto, site
 
@@ -158,7 +157,7 @@ def test_a_put_whose_answer_was_lost_finds_itself(
 
 
 def test_an_outage_that_lasts_ends_the_run(worker: ObjectChannel, server: MotoServer) -> None:
-    worker._outage = Outage(0.2)
+    worker._retry.outage.most_s = 0.2
     with server.broken("refuses"):
         with pytest.raises(WireError, match=rf"^{KEY}: s3://.* for 0.2 s: .*SlowDown"):
             worker.put_bytes(KEY, b"x")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayfly.wire.channels.patience import Arrivals, Patience
 from dayfly.wire.keys import Key
-from dayfly.wire.outages import Backoff, Outage
+from dayfly.wire.outages import Backoff
 
 KEY = Key(0, "grad-part", 1, 0)
 seconds = st.floats(0, 100)
@@ -150,17 +150,3 @@ def test_waits_that_nobody_comes_back_for_are_forgotten() -> None:
         patience.known(step(number, 2))
     assert len(patience._waits) < 5000
     assert len(patience._there) < 5000
-
-
-def test_an_outage_lasts_until_an_answer() -> None:
-    clock = Clock()
-    outage = Outage(60.0, clock)
-    assert not outage.too_long()
-    clock.now_s += 60.0
-    assert not outage.too_long()
-    clock.now_s += 0.5
-    assert outage.too_long()
-    outage.answered()
-    assert not outage.too_long()
-    clock.now_s += 59.0
-    assert not outage.too_long()

@@ -100,7 +100,7 @@ def test_a_conditional_put_whose_answer_was_lost_knows_anothers(
 
 
 def test_a_store_that_is_away_is_given_up(store: ObjectStore, server: MotoServer) -> None:
-    store.outage_s = 0.2
+    store._retry.outage.most_s = 0.2
     with server.broken("refuses"):
         for use in (
             lambda: store.put("x", b"1"),
@@ -119,7 +119,7 @@ def test_at_a_closed_port_nobody_answers() -> None:
         with in_environment(environment):
             store = open_store("s3://dayfly/nowhere")
             assert isinstance(store, ObjectStore)
-            store.outage_s = 0.2
+            store._retry.outage.most_s = 0.2
             with pytest.raises(StoreUnreachable, match=r"^a/x in s3://dayfly/nowhere has not answ"):
                 store.put("a/x", b"1")
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
+from typing import TypeVar
 
+from dayfly.errors import DayflyError
+
+Result = TypeVar("Result")
+
+#: Seconds for which a store that does not answer is asked again.
+OUTAGE_S = 60.0
+#: The same while nothing has started yet, and a person waits.
+FIRST_ANSWER_S = 3.0
 #: What is counted, by name.
 COUNTERS = ("bytes_up", "bytes_down", "requests", "puts", "gets")
 
@@ -88,15 +99,22 @@ class Backoff:
         return min(whole_s, self.most_s) * (1 - chance / 2)
 
 
+_PAUSES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
+
+
+def pause(tries: int = 1) -> None:
+    """Leaves a store alone for a while, longer after more tries."""
+    time.sleep(_PAUSES.pause_s(tries, random.random()))
+
+
 class Outage:
     """For how long a store has not answered, over all threads. A store that does ends it.
 
     most_s: how long it may last, and the run goes on.
     """
 
-    def __init__(self, most_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most_s: float = OUTAGE_S) -> None:
         self.most_s = most_s
-        self._clock = clock
         self._since_s: float | None = None
 
     def answered(self) -> None:
@@ -107,5 +125,73 @@ class Outage:
         """Note that the store did not answer; whether it has not for more than `most_s`."""
         since_s = self._since_s
         if since_s is None:
-            self._since_s = since_s = self._clock()
-        return self._clock() - since_s > self.most_s
+            self._since_s = since_s = time.monotonic()
+        return time.monotonic() - since_s > self.most_s
+
+
+class Retry:
+    """The requests to one store: each is made again while the store does not answer. Thread-safe.
+
+    Args:
+        trouble_of: what one of the store's errors comes to; None: it is none of its errors.
+        error: makes the exception of a request that is given up, of its text and the cause.
+        place: what texts call the store, after the name of the request.
+        most_s: for how many seconds a request is made again.
+
+    Attributes:
+        outage: of requests that are not made by `insist`, such as those of waits.
+    """
+
+    def __init__(
+        self,
+        trouble_of: Callable[[Exception], Trouble | None],
+        error: Callable[[str, Cause], DayflyError],
+        place: str,
+        most_s: float = OUTAGE_S,
+    ) -> None:
+        self.outage = Outage(most_s)
+        self._trouble_of = trouble_of
+        self._error = error
+        self._place = place
+
+    def insist(
+        self, what: object, act: Callable[[], Result], most_s: float | None = None
+    ) -> Result:
+        """Acts until the store answers.
+
+        Args:
+            what: names the request in errors.
+            act: makes it; called again after an error that passes.
+            most_s: in place of the store's own.
+
+        Raises:
+            DayflyError: the store refuses, or has not answered for `most_s`; see `trouble`.
+        """
+        outage = Outage(self.outage.most_s if most_s is None else most_s)
+        for tries in itertools.count(1):
+            try:
+                result = act()
+            except Exception as error:
+                self.trouble(what, error, outage)
+                pause(tries)
+            else:
+                self.outage.answered()
+                return result
+        raise AssertionError("unreachable")
+
+    def trouble(self, what: object, error: Exception, outage: Outage) -> Trouble:
+        """Returns the trouble if it may pass; else raises what `error` of the constructor makes.
+
+        Errors that are not the store's are raised as they are. A store's own words may hold keys
+        and signatures, so its error is not shown as the cause either.
+        """
+        trouble = None if isinstance(error, DayflyError) else self._trouble_of(error)
+        if trouble is None:
+            raise error
+        if not trouble.passing:
+            said = f": {trouble.text}"
+        elif outage.too_long():
+            said = f" has not answered for {outage.most_s:g} s: {trouble.text}"
+        else:
+            return trouble
+        raise self._error(f"{what}{self._place}{said}", trouble.cause) from None

@@ -41,10 +41,10 @@ from dayfly.wire.channels.kinds import (
     refuse_large,
     table_of,
 )
-from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, Vanished, ready
+from dayfly.wire.channels.polled import PolledChannel, Vanished, ready
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
 from dayfly.wire.message import Incoming
-from dayfly.wire.outages import Outage, Trouble
+from dayfly.wire.outages import Trouble, pause
 
 #: Seconds until DynamoDB removes a message, and a marker, that nobody removed.
 MESSAGE_S = 2 * 24 * 3600
@@ -71,13 +71,12 @@ class DynamoChannel(PolledChannel):
 
     def make(self, senders: int) -> None:
         """Make the channel. Raises WireError if it is there, or the table is not fit for it."""
-        brief = Outage(FIRST_ANSWER_S)
-        self._insist("making the channel", self._table.check, brief)
+        self._making(self._table.check)
         self._senders = senders
         marker = self._marker_item()
-        won = self._insist("making the channel", lambda: self._table.put_new(marker), brief)
+        won = self._making(lambda: self._table.put_new(marker))
         if not won:
-            there = self._insist("making the channel", lambda: self._table.get(self._marker), brief)
+            there = self._making(lambda: self._table.get(self._marker))
             if there is None or there.get("nonce") != marker["nonce"]:
                 name = "/".join(self._marker)
                 raise WireError(f"the channel at {self._place}/{name} is there already")
@@ -219,7 +218,7 @@ class DynamoChannel(PolledChannel):
             left = list(addresses[start : start + READS])
             self._insist("a look", ask)
             while left:
-                self.pause()
+                pause()
                 self._insist("a look", ask)
         return items
 
@@ -235,7 +234,7 @@ class DynamoChannel(PolledChannel):
             left = list(requests[start : start + WRITES])
             self._insist(what, ask)
             while left:
-                self.pause()
+                pause()
                 self._insist(what, ask)
 
     def _erase(self, addresses: Sequence[Address]) -> None:

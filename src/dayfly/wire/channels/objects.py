@@ -24,10 +24,10 @@ from dayfly.errors import WireError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import Objects
-from dayfly.wire.channels.polled import FIRST_ANSWER_S, PolledChannel, destination_of, ready
+from dayfly.wire.channels.polled import PolledChannel, destination_of, ready
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Incoming
-from dayfly.wire.outages import Outage, Trouble
+from dayfly.wire.outages import Trouble
 from dayfly.wire.stores.object_client import ObjectClient
 from dayfly.wire.stores.object_urls import ObjectURL
 
@@ -60,13 +60,12 @@ class ObjectChannel(PolledChannel):
                 owned.claim(self._root / self._run, self._run)
             except OSError as error:
                 raise WireError(f"{error.filename} cannot be made: {error.strerror}") from error
-        brief = Outage(FIRST_ANSWER_S)
         token = uuid.uuid4().hex.encode()
-        won = self._insist("making the channel", lambda: self._put_new(_MARKER, [token]), brief)
-        if not won and self._insist("making the channel", self._token, brief) != token:
+        won = self._making(lambda: self._put_new(_MARKER, [token]))
+        if not won and self._making(self._token) != token:
             raise WireError(f"the channel at {self._place}/{self._generation} is there already")
-        if self._insist("making the channel", lambda: self._put_new(_MARKER, [token]), brief):
-            self._insist("making the channel", self._remove_run, brief)
+        if self._making(lambda: self._put_new(_MARKER, [token])):
+            self._making(self._remove_run)
             raise WireError(
                 f"{self._place} lets a second put replace the first: dayfly needs conditional "
                 "puts (If-None-Match), so give another store"

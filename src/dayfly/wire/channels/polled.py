@@ -36,7 +36,7 @@ from dayfly.wire.channels.kind import Site
 from dayfly.wire.channels.patience import Patience, Turns
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key, party_name
 from dayfly.wire.message import Header, Incoming, Opening, receive_tensor
-from dayfly.wire.outages import Backoff, Outage, Trouble
+from dayfly.wire.outages import FIRST_ANSWER_S, Retry, Trouble
 
 
 class Drops(Closing):
@@ -111,10 +111,6 @@ Result = TypeVar("Result")
 
 #: Seconds between two looks whether the run is still there: a request each, of putting workers.
 LOOK_EVERY_S = 5.0
-#: Seconds for a store to answer while nothing has started yet.
-FIRST_ANSWER_S = 3.0
-#: Between two tries of a store that does not answer.
-_TRIES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
 _NAMED = {f"to-{party_name(party)}": party for party in (EVERYONE, COORDINATOR, SERVER)}
 
 
@@ -147,7 +143,8 @@ class PolledChannel(Channel):
         self.look_every_s = LOOK_EVERY_S
         self._place = place
         self._patience = Patience()
-        self._outage = Outage()
+        self._retry = Retry(self._trouble, lambda text, _: WireError(text), f": {place}")
+        self._insist = self._retry.insist
         self._drops = Drops(lambda keys: self._insist("a drop", lambda: self._delete(keys)))
         self._lock = threading.Lock()
         self._look_at_s = time.monotonic() + self.look_every_s  # it was there when this was opened
@@ -259,9 +256,7 @@ class PolledChannel(Channel):
 
     def remove(self) -> None:
         """`destroy`, for what is left of a run: does not wait long for the store."""
-        self._insist(
-            "looking for earlier messages of the run", self._remove_run, Outage(FIRST_ANSWER_S)
-        )
+        self._insist("looking for earlier messages of the run", self._remove_run, FIRST_ANSWER_S)
 
     def close(self) -> None:
         self._drops.close()
@@ -269,12 +264,8 @@ class PolledChannel(Channel):
             recent, self._recent = self._recent, []
         # Whoever comes here because the store is gone has no use for another error.
         with suppress(DayflyError):
-            if recent and not self._insist("the end of a worker", self._is_open, Outage(0)):
+            if recent and not self._insist("the end of a worker", self._is_open, 0.0):
                 self._take_back(recent)
-
-    def pause(self, tries: int = 1) -> None:
-        """Leave the store alone for a while, the longer the more often it was tried."""
-        time.sleep(_TRIES.pause_s(tries, self._patience.chance()))
 
     def wake(self) -> None:
         self._turns.wake()
@@ -302,7 +293,7 @@ class PolledChannel(Channel):
                             return result
                         trouble = None
                     except Exception as error:
-                        trouble = self._explained(key, error, self._outage)
+                        trouble = self._retry.trouble(key, error, self._retry.outage)
                     self._patience.missed(wait)
                     self._check_open(key)
                 if time.monotonic() >= until_s or turn.woken:
@@ -311,12 +302,16 @@ class PolledChannel(Channel):
                         f"{key} did not arrive within {timeout_s:g} s at {self._place}{why}"
                     )
 
+    def _making(self, act: Callable[[], Result]) -> Result:
+        """Acts while the channel is made: a store that does not answer is given up soon."""
+        return self._insist("making the channel", act, FIRST_ANSWER_S)
+
     def _try(self, key: Key, use: Callable[[Incoming], Result]) -> tuple[Result, float] | None:
         """Ask for a message once, and use it if it is there."""
         try:
             incoming = self._fetch(key)
             there_s = time.monotonic()
-            self._outage.answered()
+            self._retry.outage.answered()
             if incoming is None:
                 self.traffic.count()
                 return None
@@ -331,38 +326,6 @@ class PolledChannel(Channel):
 
     def _all(self, destination: int | None) -> list[tuple[Key, int]]:
         return self._insist("a listing", lambda: list(self._list(destination)))
-
-    def _insist(
-        self, what: Key | str, act: Callable[[], Result], outage: Outage | None = None
-    ) -> Result:
-        """Act until the store answers. Raises WireError if it refuses, or is away for long."""
-        outage = outage or Outage(self._outage.most_s)
-        for tries in range(1, 1 << 30):
-            try:
-                result = act()
-            except Exception as error:
-                self._explained(what, error, outage)
-                self.pause(tries)
-            else:
-                self._outage.answered()
-                return result
-        raise AssertionError("unreachable")
-
-    def _explained(self, what: Key | str, error: Exception, outage: Outage) -> Trouble:
-        """What to try again for. Raises WireError if that is of no use, without the store's words.
-
-        A store's error may hold keys and signatures, so it is not shown as the cause either.
-        """
-        trouble = None if isinstance(error, DayflyError) else self._trouble(error)
-        if trouble is None:
-            raise error
-        if not trouble.passing:
-            raise WireError(f"{what}: {self._place}: {trouble.text}") from None
-        if outage.too_long():
-            raise WireError(
-                f"{what}: {self._place} has not answered for {outage.most_s:g} s: {trouble.text}"
-            ) from None
-        return trouble
 
     def _refuse_if_gone(self, what: Key | str) -> None:
         if self._gone:

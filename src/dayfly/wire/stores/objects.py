@@ -10,17 +10,13 @@ side. What fails for a moment is tried again for `outage_s` seconds.
 from __future__ import annotations
 
 import io
-import itertools
 import os
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+from typing import Any, BinaryIO, cast
 
-from dayfly.errors import DayflyError
-from dayfly.wire.outages import Backoff, Cause, Outage, Traffic, Trouble
+from dayfly.wire.outages import OUTAGE_S, Cause, Retry, Traffic
 from dayfly.wire.stores.base import (
     Buffer,
     ObjectDamaged,
@@ -49,10 +45,6 @@ from dayfly.wire.stores.object_client import (
 )
 from dayfly.wire.stores.object_urls import ObjectURL, check_usable
 
-Result = TypeVar("Result")
-
-#: Seconds for which a store that does not answer is asked again.
-OUTAGE_S = 60.0
 #: An object up to here is put by one request.
 WHOLE_BYTES = 16 * 2**20
 #: A part of a larger one, at least; and the most parts that S3 takes.
@@ -63,7 +55,6 @@ _PARTS_AT_ONCE = 4
 _PART_TRIES = 6
 #: A stream asks for so many bytes at once; chunks of an answer are as large, at least.
 _STREAM_BYTES, _CHUNK_BYTES = 4 * 2**20, 2**20
-_PAUSES = Backoff(first_s=0.05, most_s=2.0, growth=2.0)
 
 _ERRORS = {
     Cause.DENIED: StoreDenied,
@@ -95,13 +86,17 @@ class ObjectStore(Store):
         place = client.place.below(folder) if folder else client.place
         self.url = place.url
         self.traffic = Traffic() if traffic is None else traffic
-        self.outage_s = outage_s
         self._client = client
         self._folder = f"{folder}/" if folder else ""
+        self._retry = Retry(
+            client.trouble_of, lambda text, cause: _ERRORS[cause](text), f" in {self}", outage_s
+        )
+        self._insist = self._retry.insist
 
     def below(self, prefix: str, *, private: bool = False) -> ObjectStore:
         folder = self._path(prefix)
-        return ObjectStore(self._client, folder, traffic=self.traffic, outage_s=self.outage_s)
+        outage_s = self._retry.outage.most_s
+        return ObjectStore(self._client, folder, traffic=self.traffic, outage_s=outage_s)
 
     def put(self, name: str, data: Buffer | Pieces) -> Version:
         path, size = self._path(name), size_of(data)
@@ -215,16 +210,17 @@ class ObjectStore(Store):
 
     def _put_if(self, name: str, data: Buffer, put: Callable[[], Any]) -> Version | None:
         """A conditional put. One whose answer was lost may find that it won."""
-        outage = Outage(self.outage_s)
         lost = False
-        for tries in itertools.count(1):
+
+        def put_once() -> Any:
+            nonlocal lost
             try:
-                done = put()
+                return put()
             except Exception as error:
-                self._give_up_or_pause(name, error, outage, tries)
                 lost = lost or not isinstance(error, Conflict)
-            else:
-                break
+                raise
+
+        done = self._insist(name, put_once)
         won = None if done is None else self._client.version_of(done)
         self.traffic.count(up=0 if won is None else size_of(data))
         if won is None and lost and self.stat(name) is not None:
@@ -253,50 +249,30 @@ class ObjectStore(Store):
     def _list(self, below: str, after: str) -> Iterator[ObjectInfo]:
         """After an error a listing goes on where it was."""
         of_s3 = self._client.place.scheme == "s3"
-        outage = Outage(self.outage_s)
-        for tries in itertools.count(1):
+        pages = self._client.pages(below, after)
+
+        def next_page() -> Sequence[Any] | None:
+            nonlocal pages
             try:
-                for page in self._client.pages(below, after):
-                    self.traffic.count()
-                    for meta in page:
-                        # Listings of others write it in another way, or not at all.
-                        version = self._client.version_of(meta) if of_s3 else None
-                        name = meta["path"].removeprefix(self._folder)
-                        yield ObjectInfo(name, meta["size"], version)
-                        after = meta["path"]
-                return
-            except Exception as error:
-                self._give_up_or_pause(below or "the objects", error, outage, tries)
+                return next(pages, None)
+            except Exception:
+                pages = self._client.pages(below, after)
+                raise
+
+        while (page := self._insist(below or "the objects", next_page)) is not None:
+            self.traffic.count()
+            for meta in page:
+                # Listings of others write it in another way, or not at all.
+                version = self._client.version_of(meta) if of_s3 else None
+                name = meta["path"].removeprefix(self._folder)
+                yield ObjectInfo(name, meta["size"], version)
+                after = meta["path"]
 
     def _folders(self, below: str) -> Iterator[str]:
         found = self._insist(below or "the folders", lambda: self._client.folders(below))
         self.traffic.count(requests=1 + len(found) // BATCH)
         for path in found:
             yield path.removeprefix(self._folder)
-
-    def _insist(self, name: str, act: Callable[[], Result]) -> Result:
-        """Acts until the store answers. Raises a StoreError if it refuses, or is away for long."""
-        outage = Outage(self.outage_s)
-        for tries in itertools.count(1):
-            try:
-                return act()
-            except Exception as error:
-                self._give_up_or_pause(name, error, outage, tries)
-        raise AssertionError("unreachable")
-
-    def _give_up_or_pause(self, name: str, error: Exception, outage: Outage, tries: int) -> None:
-        trouble = None if isinstance(error, DayflyError) else self._client.trouble_of(error)
-        if trouble is None:
-            raise error
-        if not trouble.passing:
-            self._fail(name, trouble, "")
-        if outage.too_long():
-            self._fail(name, trouble, f" has not answered for {outage.most_s:g} s")
-        time.sleep(_PAUSES.pause_s(tries, random.random()))
-
-    def _fail(self, name: str, trouble: Trouble, what: str) -> NoReturn:
-        """Without the store's own words, which may hold keys and signatures."""
-        raise _ERRORS[trouble.cause](f"{name} in {self}{what}: {trouble.text}") from None
 
 
 class _Checked:
