@@ -21,11 +21,11 @@ def plan(*layout: RankPlan, **more: Any) -> GenerationPlan:
     )
 
 
-def test_ranks_of_a_generation_differ_in_what_they_get_and_do() -> None:
+def test_ranks_of_a_generation_differ_in_what_they_get_and_hold() -> None:
     found = plan(
-        rank(stage=0, replica=0, share=0.75),
-        rank(stage=0, replica=1, share=0.25, role="aggregator"),
-        RankPlan(spec=FunctionSpec(memory_mib=2048), stage=1, share=1.0),
+        rank(stage=0, replica=0),
+        rank(stage=0, replica=1),
+        RankPlan(spec=FunctionSpec(memory_mib=2048), stage=1),
     )
     assert found.world_size == 3
     assert [one.spec.memory_mib for one in found.layout] == [512, 512, 2048]
@@ -38,8 +38,6 @@ def test_ranks_of_a_generation_differ_in_what_they_get_and_do() -> None:
         ([rank()], {"number": -1}, "both from 0"),
         ([rank()], {"first_step": -1}, "both from 0"),
         ([rank(), rank()], {}, "two ranks have one replica of a stage"),
-        ([rank(share=0.5), rank(replica=1, share=0.4)], {}, "not the whole batch"),
-        ([rank(share=1.0), rank(replica=1)], {}, "not the whole batch"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(

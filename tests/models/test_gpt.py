@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn import functional as F
 
 from dayfly.models import gpt
+from dayfly.models.transformers import SelfAttention
 from tests.models.sizes import on_meta, parameters
 
 
@@ -27,6 +29,13 @@ def test_a_token_hears_nothing_of_those_after_it() -> None:
     assert scores.shape == (2, 11, 8)
     assert torch.allclose(scores[..., :5], others[..., :5], atol=1e-12)
     assert not torch.allclose(scores[..., 5], others[..., 5], atol=1e-6)
+
+
+def test_causal_attention_takes_no_mask() -> None:
+    attention, hidden = SelfAttention(8, 2, causal=True), torch.zeros(1, 4, 8)
+    assert attention(hidden).shape == (1, 4, 8)
+    with pytest.raises(ValueError, match="give it no heard_BT"):
+        attention(hidden, torch.ones(1, 4, dtype=torch.bool))
 
 
 def test_the_first_and_the_last_layer_share_their_matrix_if_told_to() -> None:

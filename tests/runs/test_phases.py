@@ -18,7 +18,7 @@ from dayfly.specs.events import (
     RoundTold,
     StepTold,
     Told,
-    Traffic,
+    TrafficTold,
 )
 
 
@@ -81,7 +81,7 @@ def test_each_life_has_its_own_phases_and_the_pause_between_counts_for_none() ->
         round_s=3.0,
         spans={},
     )
-    traffic = Traffic(at=20.0, bytes_up=0, bytes_down=0, requests=0)
+    traffic = TrafficTold(at=20.0, bytes_up=0, bytes_down=0, requests=0)
     found = phases(events([*killed, *resumed], [step(13.0, 2.0), traffic, rounds]))
     assert found == Phases(
         command_s=2.0 + 3.0, workers_s=1.0 + 2.0, training_s=5.0, end_s=5.0 + 1.0

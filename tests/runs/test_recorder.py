@@ -1,8 +1,9 @@
-"""What a recorder keeps of a checkpoint that counts from now on."""
+"""What a recorder keeps: commits of checkpoints, and which steps were computed."""
 
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from dayfly.life.commits import Checkpoint
 from dayfly.runs import recorder
-from dayfly.runs.recorder import Recorder
+from dayfly.runs.recorder import Recorder, StepRanges
 
 
 def recorder_of(directory: Path) -> Recorder:
@@ -44,3 +45,24 @@ def test_a_checkpoint_is_as_old_as_its_commit(
     kept.committed(Checkpoint(4, ()))
     clock.now = 107.0
     assert kept.checkpoint_age_s == 2.0
+
+
+def test_step_ranges_are_a_set() -> None:
+    chance = random.Random(3)
+    for _ in range(200):
+        ranges, known = StepRanges(), set[int]()
+        for _ in range(60):
+            step = chance.randrange(40)
+            assert ranges.add(step) == (step not in known)
+            known.add(step)
+        gaps = sum(step - 1 not in known for step in known)
+        assert len(ranges) == gaps
+
+
+def test_a_run_with_roll_backs_takes_one_range() -> None:
+    ranges = StepRanges()
+    again = sum(
+        not ranges.add(step) for start in (0, 400, 100) for step in range(start, start + 500)
+    )
+    assert again == 100 + 500
+    assert len(ranges) == 1

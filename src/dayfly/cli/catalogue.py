@@ -23,6 +23,18 @@ from dayfly.catalogue.rows import Value
 from dayfly.errors import RequestError
 
 FILE = "dayfly.toml"
+#: By the names of flags: the field of `Assumed` that a flag gives, and how much of it is a unit of
+#: the flag.
+ASSUMED = {
+    "flops_per_vcpu": ("vcpu_flops_per_s", 1e9),
+    "cpu": ("vcpus", 1.0),
+    "threads": ("threads", 1),
+    "latency": ("latency_s", 1e-3),
+    "uplink": ("up_bytes_per_s", 1e6),
+    "downlink": ("down_bytes_per_s", 1e6),
+    "cold_start": ("cold_start_s", 1.0),
+    "beta": ("beta", 1.0),
+}
 
 
 def own_directory() -> Path:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
-from dayfly.cli.catalogue import own_catalogue
+from dayfly.cli.catalogue import ASSUMED, own_catalogue
 from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.errors import RequestError
@@ -29,14 +29,6 @@ from dayfly.runs.plans import write_plan
 LOCAL = "local"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: By the names of flags: what is assumed of a job, and how much a unit of the flag is of it.
-_ASSUMED = {
-    "flops_per_vcpu": ("vcpu_flops_per_s", 1e9),
-    "cold_start": ("cold_start_s", 1.0),
-    "uplink": ("up_bytes_per_s", 1e6),
-    "downlink": ("down_bytes_per_s", 1e6),
-    "latency": ("latency_s", 1e-3),
-}
 _MEASURING = ("imitate", "quick")
 
 
@@ -130,8 +122,8 @@ def _targets(
     platforms, stores = _names(flags["platform"]), _names(flags["store"])
     assumed = {
         name: [value * unit for value in _floats(f"--{flag}", flags[flag], "1,2")]
-        for flag, (name, unit) in _ASSUMED.items()
-        if flags[flag] is not None
+        for flag, (name, unit) in ASSUMED.items()
+        if flags.get(flag) is not None
     }
     if flags["base_memory"] is not None:
         assumed["base_mib"] = [flags["base_memory"]]
@@ -141,7 +133,7 @@ def _targets(
         if flags[flag] and not (jobs and local):
             raise RequestError(f"--{flag} is for a job that is measured: add --platform {LOCAL}")
     if assumed and (not jobs or local):
-        flag = next(flag for flag in (*_ASSUMED, "base_memory") if flags[flag]).replace("_", "-")
+        flag = next(flag for flag in (*ASSUMED, "base_memory") if flags.get(flag)).replace("_", "-")
         raise RequestError(
             f"--{flag} is for a job on a platform of the catalogue: a profile has its seconds "
             "already"

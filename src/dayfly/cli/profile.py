@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.cli.catalogue import own_catalogue
+from dayfly.cli.catalogue import ASSUMED, own_catalogue
 from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import DONE, Failure, attempt
 from dayfly.errors import RequestError
@@ -251,19 +251,6 @@ def _bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
-#: By the names of flags: what is assumed, and how much a unit of the flag is of it.
-_ASSUMED = {
-    "flops_per_vcpu": ("vcpu_flops_per_s", 1e9),
-    "cpu": ("vcpus", 1.0),
-    "threads": ("threads", 1),
-    "latency": ("latency_s", 1e-3),
-    "uplink": ("up_bytes_per_s", 1e6),
-    "downlink": ("down_bytes_per_s", 1e6),
-    "cold_start": ("cold_start_s", 1.0),
-    "beta": ("beta", 1.0),
-}
-
-
 #: Flags of a platform that is looked up, and of one that is measured, alone.
 _OF_ROWS = ("store", "flops_per_vcpu", "threads", "beta", "cold_start", "base_memory")
 _OF_MEASURING = ("channel", "imitate", "wait_timeout", "quick", "repeat")
@@ -309,7 +296,7 @@ def profile_from_catalogue(
         raise RequestError("--from-catalogue needs --memory: give sizes in MiB, as 1769,3538")
     given = {
         assumed: flags[flag] * unit
-        for flag, (assumed, unit) in _ASSUMED.items()
+        for flag, (assumed, unit) in ASSUMED.items()
         if flags.get(flag) is not None
     }
     base = flags.get("base_memory")

@@ -12,7 +12,11 @@ from torch.nn import functional as F
 class SelfAttention(nn.Module):
     """x_BTD (B, T, D) -> (B, T, D); 4 D^2 + 4 D parameters.
 
-    causal: a token hears those before it and itself. dropout: of the shares of attention.
+    Args:
+        width: D.
+        heads: number of them; divides the width.
+        dropout: of the shares of attention.
+        causal: whether a token hears only those before it and itself; takes no mask then.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0, causal: bool = False):
@@ -23,7 +27,17 @@ class SelfAttention(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x_BTD: torch.Tensor, heard_BT: torch.Tensor | None = None) -> torch.Tensor:
-        """heard_BT (B, T) bool: which tokens are heard; None: all."""
+        """Returns what each token hears.
+
+        Args:
+            x_BTD: (B, T, D).
+            heard_BT: (B, T) bool: which tokens are heard; None: all.
+
+        Raises:
+            ValueError: a mask for causal attention.
+        """
+        if self.causal and heard_BT is not None:
+            raise ValueError("causal attention hears all tokens so far, so give it no heard_BT")
         q, k, v = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, D / H)
             for part in self.qkv(x_BTD).chunk(3, dim=-1)

@@ -28,7 +28,7 @@ from dayfly.specs.events import (
     OthersTraffic,
     Over,
     Told,
-    Traffic,
+    TrafficTold,
     event_of,
     others_of,
     told_of,
@@ -211,7 +211,7 @@ class Events:
             (rank, one.generation, one.attempt): one.counters
             for rank, records in self.workers.items()
             for one in records
-            if isinstance(one, Traffic)
+            if isinstance(one, TrafficTold)
         }
 
     @property

@@ -165,7 +165,6 @@ class OneLife(RunLife[Recorder, Run]):
             super()._rank_plan(rank),
             stage=place.stage,
             replica=place.replica,
-            share=1 / settings.members,
         )
 
     @contextmanager

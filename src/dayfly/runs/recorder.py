@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -35,7 +36,6 @@ from dayfly.runs.events import (
     worker_files,
 )
 from dayfly.runs.phases import Phases, phases, step_s_of
-from dayfly.runs.step_ranges import StepRanges
 from dayfly.specs import events as event_records
 from dayfly.specs.events import (
     EpochTold,
@@ -44,7 +44,7 @@ from dayfly.specs.events import (
     RoundTold,
     StepTold,
     Told,
-    Traffic,
+    TrafficTold,
     event_from,
 )
 from dayfly.specs.generations import GenerationPlan
@@ -251,7 +251,7 @@ class Recorder(Audience):
 
     def _note(self, rank: int, record: Told) -> None:
         match record:
-            case Traffic():
+            case TrafficTold():
                 self._traffic[rank, record.generation, record.attempt] = record.counters
             case StepTold():
                 self._note_step(rank, record)
@@ -340,3 +340,41 @@ def _mend_last_line(file: Path) -> None:
             raw.truncate(size - len(last))
         else:
             raw.write(b"\n")
+
+
+class StepRanges:
+    """A set of step numbers, as disjoint ranges [start, stop) in order.
+
+    Workers compute steps in order, so there are few gaps; memory grows with them only.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    def add(self, step: int) -> bool:
+        """Adds a step.
+
+        Returns:
+            False if it was there already.
+        """
+        at = bisect_right(self._starts, step)  # the ranges before `at` begin at the step or before
+        if at and step < self._stops[at - 1]:
+            return False
+        joins_before = bool(at) and self._stops[at - 1] == step
+        joins_after = at < len(self._starts) and self._starts[at] == step + 1
+        if joins_before and joins_after:
+            self._stops[at - 1] = self._stops.pop(at)
+            self._starts.pop(at)
+        elif joins_before:
+            self._stops[at - 1] = step + 1
+        elif joins_after:
+            self._starts[at] = step
+        else:
+            self._starts.insert(at, step)
+            self._stops.insert(at, step + 1)
+        return True
+
+    def __len__(self) -> int:
+        """Number of ranges."""
+        return len(self._starts)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 from dayfly.errors import RequestError
-from dayfly.runs.cutting import (
-    DEFAULT_SCHEDULE,
-    check_stage_memory,
-    check_staged,
-    check_uncut,
-    workforce,
-)
 from dayfly.runs.functions import FunctionSettings, among
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS
@@ -23,6 +17,8 @@ from dayfly.wire.pipelines.orders import ORDERS
 
 #: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
 STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
+#: The faster one where transfers take time; the other takes less memory (see `wire.pipelines`).
+DEFAULT_SCHEDULE = "fill-drain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +73,7 @@ class Settings(FunctionSettings):
         if self.cut:
             self._check_cut()
         else:
-            check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
+            _check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         PROTOCOLS.check(self.sync, "--sync")
         among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
@@ -174,12 +170,12 @@ class Settings(FunctionSettings):
         return replace(self, **changed)
 
     def _check_cut(self) -> None:
-        found = workforce(self.cut, self.workers, self.replicas)
-        object.__setattr__(self, "workers", found.workers)
-        object.__setattr__(self, "replicas", found.replicas)
+        workers, replicas = _workforce(self.cut, self.workers, self.replicas)
+        object.__setattr__(self, "workers", workers)
+        object.__setattr__(self, "replicas", replicas)
         among("schedule", self.schedule, tuple(ORDERS))
-        check_staged(self.compress, sums=self._channel_kind().abilities.sums)
-        check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
+        _check_staged(self.compress, sums=self._channel_kind().abilities.sums)
+        _check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
 
     def _check_collective(self) -> None:
         kind = self._channel_kind()
@@ -207,3 +203,78 @@ def check_compression(compress: str, collective: str, *, stores: bool) -> None:
             f"--compress {compress} needs a collective that stores its sums, which {collective} "
             "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
         )
+
+
+def _workforce(cut: Sequence[int], workers: int, replicas: int | None) -> tuple[int, int]:
+    """Returns the workers of a model in stages, and the replicas of each stage.
+
+    Args:
+        cut: first layer of each stage but the first.
+        workers: all of them; 1: not given.
+        replicas: of each stage; None: not given.
+
+    Raises:
+        RequestError: a cut that no model can have, or numbers that do not fit.
+    """
+    if any(left >= right for left, right in pairwise((0, *cut))):
+        raise RequestError(
+            f"--cut {_listed(cut)}: give ascending numbers of layers from 1, such as 4,9"
+        )
+    if replicas is not None and replicas < 1:
+        raise RequestError(f"--replicas {replicas}: give a number from 1")
+    stages = len(cut) + 1
+    if workers == 1:
+        workers = stages * (replicas or 1)
+    each, left = divmod(workers, stages)
+    if left or not each or (replicas or each) != each:
+        of = "any number of" if replicas is None else str(replicas)
+        raise RequestError(
+            f"--workers {workers} are not {stages} stages times {of} replicas: leave it out, and "
+            "give --replicas"
+        )
+    return workers, each
+
+
+def _check_stage_memory(sizes: Sequence[int], stages: int, memory_mib: int | None) -> None:
+    """Raise RequestError unless there is a size for each stage, or none."""
+    if not sizes:
+        return
+    if len(sizes) != stages:
+        raise RequestError(
+            f"--stage-memory {_listed(sizes)}: --cut makes {stages} stages, so give {stages} sizes "
+            "in MiB"
+        )
+    if min(sizes) < 1:
+        raise RequestError(f"--stage-memory {_listed(sizes)}: give sizes above 0, in MiB")
+    if memory_mib is not None:
+        raise RequestError("--memory and --stage-memory: give one of them")
+
+
+def _check_uncut(replicas: int | None, schedule: str, sizes: Sequence[int]) -> None:
+    """Raise RequestError for what only a model in stages has."""
+    given = {
+        "--replicas": replicas is not None,
+        "--schedule": schedule != DEFAULT_SCHEDULE,
+        "--stage-memory": bool(sizes),
+    }
+    for flag, wrong in given.items():
+        if wrong:
+            raise RequestError(f"{flag} is for a model in stages: give --cut, too")
+
+
+def _check_staged(compress: str, *, sums: bool) -> None:
+    """Raise RequestError for what a model in stages cannot have. sums: whether the channel does."""
+    if compress != "none":
+        raise RequestError(
+            f"--compress {compress} is for models that are not cut: leave it or --cut out"
+        )
+    if sums:
+        raise RequestError(
+            "--cut needs a channel that keeps messages between two workers, and ps:// only sums: "
+            "give a store, or tcp://"
+        )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """As they are typed: `4,9`."""
+    return ",".join(map(str, numbers))

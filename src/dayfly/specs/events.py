@@ -189,7 +189,7 @@ class Told(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic(Told):
+class TrafficTold(Told):
     """What an attempt moved so far."""
 
     kind: ClassVar[str] = "traffic"
@@ -330,7 +330,7 @@ _COORDINATOR: Mapping[str, type[Event]] = {
 }
 _WORKER: Mapping[str, type[Told]] = {
     one.kind: one
-    for one in (Traffic, StepTold, RoundTold, EpochTold, PartTold, NotFinite, OtherCpu)
+    for one in (TrafficTold, StepTold, RoundTold, EpochTold, PartTold, NotFinite, OtherCpu)
 }
 
 
@@ -365,7 +365,7 @@ def epochs_from_1(records: Sequence[Measured]) -> list[Measured]:
     return [{**one, "epoch": (one["epoch"] or 0) + (first == 0)} for one in records]
 
 
-def _counters(of: Traffic | OthersTraffic) -> Counter[str]:
+def _counters(of: TrafficTold | OthersTraffic) -> Counter[str]:
     return Counter({name: getattr(of, name) for name in COUNTERS})
 
 

@@ -9,7 +9,6 @@ generation, not to the run. Today all generations of a life have the same; a res
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,15 +23,11 @@ class RankPlan:
         spec: what its function gets.
         stage: of the model, from 0.
         replica: of that stage, from 0.
-        role: among workers of one step, as the protocol knows it.
-        share: of each batch, above 0, at most 1; None: nobody knows, as of a script.
     """
 
     spec: FunctionSpec
     stage: int = 0
     replica: int = 0
-    role: str = "worker"
-    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +67,6 @@ class GenerationPlan:
         places = {(one.stage, one.replica) for one in self.layout}
         if len(places) < self.world_size:
             raise ValueError(f"generation {self.number}: two ranks have one replica of a stage")
-        for stage in {one.stage for one in self.layout}:
-            shares = [one.share for one in self.layout if one.stage == stage]
-            known = [share for share in shares if share is not None]
-            if known and not (len(known) == len(shares) and math.isclose(sum(known), 1)):
-                raise ValueError(
-                    f"generation {self.number}: the shares of stage {stage} are {shares}, which "
-                    "are not the whole batch"
-                )
 
     @property
     def world_size(self) -> int:

@@ -24,7 +24,7 @@ from dayfly.specs.events import (
     StepTold,
     Stopping,
     Told,
-    Traffic,
+    TrafficTold,
 )
 
 #: A time in which no function lived is drawn this wide at most, in seconds: a run may be resumed
@@ -149,7 +149,7 @@ class _Draft:
 
     def read(self, records: Iterable[Told]) -> None:
         for record in records:
-            if isinstance(record, Traffic):
+            if isinstance(record, TrafficTold):
                 continue  # its time is the coordinator's
             if isinstance(record, StepTold):
                 self.steps.append(step_of(record))
