@@ -3,10 +3,11 @@
     k-reduce   FasDL's problem, by its equations
     stages     FuncPipe's, cut models over a store
     shards     Hydrozoa's, cut models over direct links
+    servers    types and numbers of servers as the store of whole models
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of the first three planner
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last planner
 and enumeration have the same equations, and share no search. Of whole models the planner proposes
 by closed forms and predicts what is within their error of the front; so `missed` counts plans that
 are better than all that it shows by more than `--error`. `worst` is the largest such excess.
@@ -25,7 +26,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
-from benchmarks.parts.enumerated import k_reduce, problems, stages, whole
+from benchmarks.parts.enumerated import k_reduce, problems, servers, stages, whole
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
@@ -54,6 +55,11 @@ def _shards(chance: Random) -> _Both:
     return choose(problem).front, stages.every_point(problem)
 
 
+def _servers(chance: Random) -> _Both:
+    problem = problems.servers(chance)
+    return servers.chosen(problem), servers.every_plan(problem)
+
+
 def _whole(chance: Random) -> _Both:
     made = problems.job(chance)
     return whole.chosen(made), whole.every_plan(made)
@@ -64,6 +70,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
     "stages": (_stages, 0.4),
     "shards": (_shards, 0.199),
+    "servers": (_servers, 0.2),
     "whole": (_whole, 0.001),
 }
 

@@ -277,7 +277,12 @@ def test_a_job_on_two_platforms(
     done = plan(fast, *flags, *given, "--json")
     assert done.exit_code == 0, done.stderr
     found = command.last_json(done.stdout)
-    assert [one["platform"] for one in found["places"]] == ["aws-lambda", "fargate"]
+    places = dict.fromkeys(one["platform"] for one in found["places"])
+    assert list(places) == ["aws-lambda", "fargate"]
+    stores = [one["store"] for one in found["places"] if one["platform"] == "fargate"]
+    assert stores[0] == "s3"
+    assert all(name.startswith("vm-") for name in stores[1:])
+    assert len(stores) > 1
     chosen = found["front"][found["chosen"]]
     written = json.loads((tmp_path / "plan.json").read_text())
     assert written["job"] == {"batch_size": 128, "epochs": 2}

@@ -264,16 +264,15 @@ def beside(choice: Choice) -> Iterator[PaperChoice]:
     for name, answered in [*within, *_quick(job, weights)]:
         try:
             _, own = answered()
+            if own is None:
+                yield PaperChoice(method=name, why="it finds no plan")
+                continue
+            candidate = with_settings(best.candidate, own)
+            option = predicted(candidate, MESSAGES_PER_S * asked.time_limit_s)
         except RequestError as refusal:
             yield PaperChoice(method=name, why=str(refusal))
             continue
-        if own is None:
-            yield PaperChoice(method=name, why="it finds no plan")
-            continue
-        candidate = with_settings(best.candidate, own)
-        yield PaperChoice(
-            method=name, option=predicted(candidate, MESSAGES_PER_S * asked.time_limit_s)
-        )
+        yield PaperChoice(method=name, option=option)
 
 
 def _quick(job: _Job, goal: Goal) -> list[_Method]:

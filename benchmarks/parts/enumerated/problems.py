@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 from dayfly.catalogue.store import StoreFacts
@@ -97,6 +98,35 @@ def job(chance: Random) -> Profile:
         sizes=tuple(_size(chance, memory, seconds) for memory in (512, 1769, 3538)),
         how="catalogue",
         batch_size=batch,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServersProblem:
+    """A job, types of servers that may be its store, and numbers of functions."""
+
+    profile: Profile
+    types: tuple[StoreFacts, ...]
+    workers: tuple[int, ...]
+
+
+def servers(chance: Random) -> ServersProblem:
+    """A job on up to 6 functions, and 2 to 5 types of machines with a parameter server."""
+    types = tuple(
+        StoreFacts(
+            name=f"vm-{at}",
+            latency_s=chance.choice((0.001, 0.001, 0.005)),
+            bytes_per_s=chance.choice((5e7, 1e8, 2e8, 5e8)),
+            server_vcpus=2.0,
+            server_memory_mib=chance.choice((256, 1024, 8192)),
+            usd_per_server_hour=chance.choice((0.05, 0.1, 0.2, 0.4)) * chance.uniform(0.8, 1.2),
+            server_step_s=chance.choice((1.0, 1.0, 3600.0)),
+            server_min_s=chance.choice((None, 60.0)),
+        )
+        for at in range(chance.randint(2, 5))
+    )
+    return ServersProblem(
+        profile=job(chance), types=types, workers=tuple(range(1, chance.randint(2, 6) + 1))
     )
 
 

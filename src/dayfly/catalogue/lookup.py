@@ -2,6 +2,8 @@
 
 platforms/aws-lambda.toml    stores/s3.toml    ...
 
+A machine without a GPU (`platforms/vm-*.toml`) is a store, too: a server that is rented by time.
+
 Another package brings a price list as an entry point: its name is what `--prices` takes, its value
 where the data file is, a path or what `importlib.resources.files` gives.
 
@@ -12,7 +14,7 @@ where the data file is, a path or what `importlib.resources.files` gives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -29,6 +31,19 @@ from dayfly.registry import Registry
 _KNOWN: Mapping[str, Mapping[str, str]] = {
     "platforms": kinds(FunctionPlatform) | kinds(PriceFigures),
     "stores": kinds(StoreFacts),
+}
+
+#: How platforms that are machines begin.
+_MACHINE = "vm-"
+#: Rows of a machine, and of the store that it is.
+_OF_SERVER = {
+    "machine_vcpus": "server_vcpus",
+    "memory_max_mib": "server_memory_mib",
+    "latency_s": "latency_s",
+    "uplink_bytes_per_s": "bytes_per_s",
+    "usd_per_machine_hour": "usd_per_server_hour",
+    "billing_step_ms": "server_step_s",
+    "billing_min_ms": "server_min_s",
 }
 
 #: What other packages bring, by folder. A name that is built in stays dayfly's own.
@@ -76,8 +91,12 @@ class Catalogue:
         return self._names("platforms")
 
     def stores(self) -> list[str]:
-        """Names of the stores."""
-        return self._names("stores")
+        """Names of the stores, types of servers included."""
+        return sorted({*self._names("stores"), *self._machines()})
+
+    def has_store(self, name: str) -> bool:
+        """Whether a name is a store's, or `NAME:COUNT` of servers of a type."""
+        return name.partition(":")[0] in self.stores()
 
     def platform(self, name: str) -> FunctionPlatform:
         """A platform. Raises RequestError if there is none, or a data file is wrong."""
@@ -90,15 +109,24 @@ class Catalogue:
         return FunctionPlatform(name=name, overridden=_own(rows), prices=prices, **values)
 
     def store(self, name: str) -> StoreFacts:
-        """A store. Raises RequestError if there is none, or a data file is wrong."""
-        rows = self.rows("stores", name)
+        """A store, or so many servers of a type, as `vm-m5-large:2`.
+
+        Raises RequestError if there is none, or a data file is wrong.
+        """
+        one, colon, count = name.partition(":")
+        rows = self.rows("stores", one)
         values: dict[str, Any] = {key: row.value for key, row in rows.items()}
-        return StoreFacts(name=name, overridden=_own(rows), **values)
+        found = StoreFacts(name=one, overridden=_own(rows), **values)
+        if not colon:
+            return found
+        if not (count.isascii() and count.isdigit() and len(count) < 10):
+            raise RequestError(f"store {name!r}: {count!r} is no number of servers: give {one}:2")
+        return found.of_servers(int(count))
 
     def rows(self, folder: str, name: str) -> dict[str, Row]:
         """The rows of an entry, the user's over the built-in ones. folder: platforms or stores."""
         found: dict[str, Row] = {}
-        names = self._names(folder)
+        names = self.platforms() if folder == "platforms" else self.stores()
         if name not in names:
             what = "platform" if folder == "platforms" else "store"
             raise RequestError(
@@ -112,7 +140,14 @@ class Catalogue:
             except (OSError, UnicodeDecodeError) as error:
                 raise RequestError(f"{place} cannot be read: {error}") from error
             found |= _parsed(text, place, folder, own)
+        if folder == "stores" and name in self._names("platforms"):
+            return _server_rows(self.rows("platforms", name)) | found
         return found
+
+    def _machines(self) -> list[str]:
+        """Platforms that are machines, those with GPUs left out."""
+        names = (name for name in self._names("platforms") if name.startswith(_MACHINE))
+        return [name for name in names if "gpu" not in self.rows("platforms", name)]
 
     def _names(self, folder: str) -> list[str]:
         return sorted({*_built_in(folder), *_BROUGHT[folder], *self._own_files(folder)})
@@ -152,10 +187,22 @@ def _data_files(place: Traversable) -> Mapping[str, Traversable]:
     }
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _parsed(text: str, place: str, folder: str, own: bool) -> Mapping[str, Row]:
     """By the text itself, so that a file that is changed is read anew."""
     return read_rows(text, place, _KNOWN[folder], own=own)
+
+
+def _server_rows(rows: Mapping[str, Row]) -> dict[str, Row]:
+    """The rows of the store that a machine is."""
+    found = {}
+    for key, row in rows.items():
+        if key in _OF_SERVER:
+            value = row.value
+            if key.endswith("_ms") and isinstance(value, int | float):
+                value = value / 1000
+            found[_OF_SERVER[key]] = replace(row, value=value)
+    return found
 
 
 def _seen(directory: Path) -> list[Path]:

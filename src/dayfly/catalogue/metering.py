@@ -109,8 +109,8 @@ def bill(
     """Bill invocations, and what functions moved through the store.
 
     moved: by function. coordinator: its lives, as if functions. stored_bytes: the most that the
-    store held; billed as long as the function that ran longest. Raises RequestError if the
-    catalogue has no prices for this.
+    store held; it and the store's servers are billed as long as the function that ran longest.
+    Raises RequestError if the catalogue has no prices for this.
     """
     prices = platform.prices
     if prices is None:
@@ -143,6 +143,7 @@ def bill(
         "store_requests": sum(row["store_requests_usd"] for row in functions),
         "store_transfer": sum(row["store_transfer_usd"] for row in functions),
         "store_storage": store.storage_usd(stored_bytes, longest_s) if store else 0.0,
+        "store_servers": store.servers_usd(longest_s) if store else 0.0,
     }
     return Bill(
         price_list=platform.name,

@@ -150,6 +150,7 @@ class FunctionPlatform:
         vcpus_min: fewest vCPUs of a function.
         vcpus_max: most vCPUs of a function.
         machine_vcpus: vCPUs of a machine.
+        latency_s: of a function's request to a machine that is its store, to the first byte.
         vcpu_flops_per_s: floating-point operations a second that training gets out of one vCPU, on
             average over its layers.
         uplink_bytes_per_s: of a function of any size.
@@ -178,6 +179,7 @@ class FunctionPlatform:
     vcpus_min: float | None = None
     vcpus_max: float | None = None
     machine_vcpus: float | None = None
+    latency_s: float | None = None
     vcpu_flops_per_s: float | None = None
     uplink_bytes_per_s: float | None = None
     downlink_bytes_per_s: float | None = None

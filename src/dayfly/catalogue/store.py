@@ -1,17 +1,23 @@
 """A store through which functions talk, as the catalogue knows it: its limits, speeds and prices.
 
+A store is a service that bills by request and by byte, or servers that are rented by time: machines
+with a parameter server (CE-scaling's VM-PS) or nodes of a cache. Several servers share the keys.
+
 What no source gives is None. A GB is 2**30 bytes here, as the stores bill it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from dayfly.errors import RequestError
 
 _GB = 2**30
 _HOURS_A_MONTH = 730
+#: Servers of one store, at most.
+MOST_SERVERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,12 @@ class StoreFacts:
         usd_per_gb_hour: of bytes kept.
         usd_per_gb_month: of bytes kept.
         storage_min_bytes: least bytes that are billed as kept.
+        server_vcpus: of one server.
+        server_memory_mib: of one server.
+        usd_per_server_hour: of one server, from the first invocation of a run to its end.
+        server_step_s: a server's time is rounded up to it.
+        server_min_s: least time of a server that is billed.
+        servers: how many there are; bytes_per_s is of all of them.
     """
 
     name: str
@@ -53,10 +65,44 @@ class StoreFacts:
     usd_per_gb_hour: float | None = None
     usd_per_gb_month: float | None = None
     storage_min_bytes: int | None = None
+    server_vcpus: float | None = None
+    server_memory_mib: int | None = None
+    usd_per_server_hour: float | None = None
+    server_step_s: float | None = None
+    server_min_s: float | None = None
+    servers: int = 1
+
+    @property
+    def rented(self) -> bool:
+        """Whether it is servers that are billed by time."""
+        return self.usd_per_server_hour is not None
+
+    @property
+    def priced(self) -> bool:
+        """Whether a source gives prices of its requests, or of its servers' time."""
+        by_request = self.usd_per_put is not None and self.usd_per_get is not None
+        return by_request or self.rented
+
+    def of_servers(self, count: int) -> Self:
+        """Returns so many servers of this type, which share the keys: `NAME:COUNT`.
+
+        Raises:
+            RequestError: the count is no number from 1 to 1000, or the store is no server.
+        """
+        if not self.rented:
+            raise RequestError(
+                f"{self.name} is no server of which there may be {count}: leave the number out"
+            )
+        if not 1 <= count <= MOST_SERVERS:
+            raise RequestError(f"{count} servers {self.name}: give 1 to {MOST_SERVERS}")
+        if count == 1:
+            return self
+        rate = None if self.bytes_per_s is None else count * self.bytes_per_s
+        return replace(self, name=f"{self.name}:{count}", bytes_per_s=rate, servers=count)
 
     def check_priced(self) -> None:
-        """Raise RequestError if no source gives prices of requests."""
-        if self.usd_per_put is None or self.usd_per_get is None:
+        """Raise RequestError if no source gives prices."""
+        if not self.priced:
             raise RequestError(
                 f"the catalogue has no prices of store {self.name}: add usd_per_put and "
                 "usd_per_get to a catalogue of your own, or name another store"
@@ -79,6 +125,14 @@ class StoreFacts:
         """Dollars for bytes kept for a time."""
         hour_usd = (self.usd_per_gb_hour or 0) + (self.usd_per_gb_month or 0) / _HOURS_A_MONTH
         return hour_usd * max(stored_bytes, self.storage_min_bytes or 0) / _GB * seconds / 3600
+
+    def servers_usd(self, seconds: float) -> float:
+        """Dollars for the servers of a run of so many seconds (CE-scaling, equation 5)."""
+        step_s = self.server_step_s or 1.0
+        # A float is a little off: a billionth of a second must not cost a step.
+        used_s = max(round(seconds, 6), self.server_min_s or 0.0)
+        billed_s = max(1, math.ceil(used_s / step_s)) * step_s
+        return self.servers * (self.usd_per_server_hour or 0.0) * billed_s / 3600
 
     def _units(self, requests: int, size_bytes: int, unit_bytes: int | None) -> int:
         """Billed units of requests of which only the number and the bytes are known.

@@ -20,7 +20,14 @@ from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number
 from dayfly.planning.profile import read_profile
-from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, choice_of, tree
+from dayfly.runs.choosing.choice import (
+    Choice,
+    PaperChoice,
+    certainty,
+    choice_of,
+    places,
+    tree,
+)
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of
 from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
@@ -139,7 +146,10 @@ def _targets(
             "already"
         )
     if not jobs:
-        return targets_of_profiles(list(map(read_profile, files)), platforms, stores, known=known)
+        profiles = list(map(read_profile, files))
+        return targets_of_profiles(
+            profiles, platforms, stores, most_workers=asked.workers, known=known
+        )
     if len(files) > 1:
         raise RequestError(f"{len(files)} files: give one job, or profiles of it")
     # What runs jobs takes long to import, and profiles do without.
@@ -155,6 +165,7 @@ def _targets(
         platforms,
         stores,
         memory_mib=asked.memory_mib,
+        most_workers=asked.workers,
         assumed=assumed,
         known=known,
     )
@@ -287,10 +298,11 @@ def _passes(layers: tuple[CutLayer, ...], stage: range) -> str:
 
 
 def _table(choice: Choice) -> Table:
-    several = len(choice.targets) > 1
+    targets = [point.plan.candidate.target for point in choice.front.points]
+    several = len({target.platform.name for target in targets}) > 1
+    stores = len({target.profile.channel for target in targets}) > 1
     table = narrow_table(
-        f"{choice.job}: seconds against dollars, "
-        f"{', '.join(dict.fromkeys(str(place) for place in choice.targets))}",
+        f"{choice.job}: seconds against dollars, {', '.join(places(choice.targets))}",
     )
     table.add_column("")
     table.add_column("total s", justify="right", no_wrap=True)
@@ -302,7 +314,9 @@ def _table(choice: Choice) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     for point in choice.front.points:
         option = point.plan
-        where = [str(option.candidate.target)] if several else []
+        target = option.candidate.target
+        where = [str(target)] if several else []
+        over = f" over {target.profile.channel}" if stores and not several else ""
         shares = [
             f"{option.run_breakdown[name] / option.prediction.total_s:.0%}" for name in _PARTS
         ]
@@ -311,7 +325,7 @@ def _table(choice: Choice) -> Table:
             Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
             Text(f"{point.usd:.4g}"),
             *map(Text, where),
-            Text(option.short),
+            Text(f"{option.short}{over}"),
             *shares,
             style="bold" if point is choice.chosen else None,
         )

@@ -102,9 +102,13 @@ def _shifted(whole: float, part: float, sd: float) -> tuple[float, float]:
     return whole - part + low, whole - part + high
 
 
+#: Kinds of dollars that follow from time.
+_BY_TIME = ("compute", "initialisation", "store_servers")
+
+
 def _timed_usd(said: Prediction) -> float:
     """Dollars that follow from time."""
-    return sum(usd for kind, usd in said.by_kind.items() if kind in ("compute", "initialisation"))
+    return sum(usd for kind, usd in said.by_kind.items() if kind in _BY_TIME)
 
 
 def _sources(

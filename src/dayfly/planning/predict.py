@@ -30,6 +30,7 @@ from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.servers import check_servers
 from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace, end_in_order_s
@@ -298,6 +299,7 @@ def predict(
     means = ChannelModel.of(profile)
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
+    check_servers(profile, c.replicas if c.cut else c.workers, store)
     pace = pace_of(means, c.memory_mib, platform, store, c.workers)
     lives = lives_of(profile, c, pace, epoch)
     used, moved = [], {}

@@ -69,7 +69,7 @@ class ChannelModel:
         kind = channel_of(profile.channel)
         abilities = kind.abilities
         channel = profile.channel
-        named = channel if channel in kind.stores else kind.priced_as(channel)
+        named = channel if kind.carries(channel) else kind.priced_as(channel)
         limited = any(size.rates is not None for size in profile.sizes)
         return cls(
             kind=kind,
@@ -138,8 +138,10 @@ class ChannelModel:
 
 
 @cache
-def _store(name: str) -> StoreFacts:
-    return Catalogue().store(name)
+def _store(name: str) -> StoreFacts | None:
+    """None: a store of the user's own catalogue, which a profile does not have."""
+    known = Catalogue()
+    return known.store(name) if known.has_store(name) else None
 
 
 def in_flight(kind: ChannelKind, *, limited: bool) -> int:
@@ -155,7 +157,7 @@ def channel_of(channel: str) -> ChannelKind:
     """
     scheme = channel.partition("://")[0]
     kinds = CHANNELS.values()
-    kind = CHANNELS.get(scheme) or next((one for one in kinds if channel in one.stores), None)
+    kind = CHANNELS.get(scheme) or next((one for one in kinds if one.carries(channel)), None)
     if kind is None:
         stores = (store for one in kinds for store in one.stores)
         known = ", ".join(dict.fromkeys((*CHANNELS, *stores)))
@@ -260,6 +262,7 @@ def server(size: SizeProfile, means: ChannelModel, members: int, worker: Sequenc
         down=at_once,
         reduce_s_per_byte=size.reduce_s_per_byte * size.speed,
         early=True,
+        is_store=True,
     )
 
 

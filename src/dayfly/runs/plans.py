@@ -161,8 +161,11 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
     """
     own: dict[str, Any] = {"platform": profile.platform, "imitate": profile.imitate}
     if "://" not in profile.channel:  # a store of the catalogue, which a run names by its URL
-        kind = channel_of(profile.channel).abilities
-        own["collective"] = default_collective(sums=kind.sums, direct=kind.direct, immediate=False)
+        kind = channel_of(profile.channel)
+        can = kind.abilities
+        own["collective"] = default_collective(sums=can.sums, direct=can.direct, immediate=False)
+        if can.sums:
+            own["channel"] = f"{kind.schemes[0]}://"
     elif profile.channel != FILES:
         own["channel"] = profile.channel
     for name in ("platform", "imitate", "channel"):

@@ -80,7 +80,7 @@ def own_store(profile: Profile, own: str | None) -> str | None:
         own: directory of a catalogue of the user's.
     """
     known = Catalogue(Path(own) if own is not None else None)
-    if profile.channel not in known.stores():
+    if not known.has_store(profile.channel):
         return None
     facts = known.store(profile.channel)
     return None if facts.usd_per_put is None or facts.usd_per_get is None else facts.name

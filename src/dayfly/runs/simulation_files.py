@@ -79,7 +79,7 @@ class Request:
         """Of the store. Raises RequestError if the catalogue does not have it."""
         known = catalogue(self.settings)
         named = self.plan.profile.channel.partition("://")[0]
-        name = self.store or (named if named in known.stores() else None)
+        name = self.store or (named if known.has_store(named) else None)
         return known.store(name) if name is not None else None
 
     @property

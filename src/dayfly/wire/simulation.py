@@ -220,7 +220,8 @@ class _Run:
         if cpu_s or rank.processor.stands_still:
             one.parts[position] = 2
             self._job(one, position, cpu_s)
-        self._serve(one, position, DOWN)
+        if not rank.is_store:
+            self._serve(one, position, DOWN)
         self._ask(one, position, DOWN)
 
     def _serve(self, one: Live, position: int, which: int) -> None:
@@ -259,7 +260,7 @@ class _Run:
         one = self._live[number]
         if begins:
             one.start[position] = self._now
-            if line.which == UP:
+            if line.which == UP and not self._ranks[one.rank].is_store:
                 self._serve(one, position, UP)
             if line.which == UP and not left and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)

@@ -66,7 +66,9 @@ class Rank:
     header_bytes: before each message. direct: messages go from rank to rank, so one for everyone
     leaves its sender once for each. held: a request is in flight until its latency has passed, and
     not only while it is carried. reduce_s_per_byte: CPU time to add a contribution. early: they are
-    added as they come; else by the REDUCE. Raises ValueError if a stream waits for a later one.
+    added as they come; else by the REDUCE. is_store: it is the store itself, as a parameter server
+    is, so what it takes and gives out passes the store with the others' requests alone. Raises
+    ValueError if a stream waits for a later one.
     """
 
     streams: Sequence[Stream]
@@ -78,6 +80,7 @@ class Rank:
     held: bool = False
     reduce_s_per_byte: float = 0.0
     early: bool = False
+    is_store: bool = False
 
     def __post_init__(self) -> None:
         for number, stream in enumerate(self.streams):

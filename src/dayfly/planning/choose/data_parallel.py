@@ -34,6 +34,7 @@ from dayfly.planning.memory import Peak, peak_of
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.servers import held_bytes, holds
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 from dayfly.wire.collectives.cost import Cost
 
@@ -121,6 +122,8 @@ def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPl
             ways[link] = _Ways(p, size)
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         for workers in (one for one in p.allowed if one <= most):
+            if not holds(p.store, held_bytes(p.profile, workers)):
+                continue
             # By micro-batches, and the seconds up to which a run has memory for so few.
             alike: dict[tuple[int, float], list[_Way]] = {}
             for way in ways[link].of(workers):
@@ -263,6 +266,7 @@ def _points(
         usd = workers * (run_s * own_usd + lives * request_usd)
         usd += steps * way.step_usd + validations * way.measured_usd
         usd += ways.told_usd(workers, memory_mib, run_s, lives)
+        usd += p.store.servers_usd(run_s) if p.store is not None else 0.0
         plan = DataParallelPlan(
             workers=workers,
             memory_mib=memory_mib,

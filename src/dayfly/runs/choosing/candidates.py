@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
@@ -33,6 +34,7 @@ from dayfly.runs.settings import Settings
 #: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
 #: front by less are candidates, too, the nearest so many of them.
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
+P = TypeVar("P")
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
 
 
@@ -67,7 +69,9 @@ class Proposed:
 
 
 def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Proposed:
-    """What all planners find. time_limit_s: of the search for pipelines.
+    """What all planners find; a parameter server does nothing but sum whole models' gradients.
+
+    time_limit_s: of the search for pipelines.
 
     Raises RequestError for what no planner can be asked.
     """
@@ -80,6 +84,8 @@ def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Propos
         found += _data_parallel(target, asked, wanted)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
+    if target.sums:
+        return Proposed(tuple(found), gap, refused, instead)
     if asked.most_batch_size is not None:
         try:
             found += _k_reduce(target, asked, wanted)
@@ -131,13 +137,25 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
         vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
-    for point in plan_k_reduce(problem).points:
+    for point in with_servers(plan_k_reduce(problem), target.store).points:
         plan = point.plan
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
         made.append(_candidate(target, K_REDUCE, point, k_reduce_settings(plan), batch))
     return made
+
+
+def with_servers(front: Front[P], store: StoreFacts | None) -> Front[P]:
+    """Returns a front with the dollars of the store's servers on top.
+
+    They only rise with time, so no plan that another one dominated without them is better now.
+    """
+    if store is None or not store.rented:
+        return front
+    return Front.of(
+        replace(point, usd=point.usd + store.servers_usd(point.seconds)) for point in front.points
+    )
 
 
 def _pipelines(
@@ -172,7 +190,9 @@ def _pipelines(
             if not point.plan.starts:
                 continue  # not cut: the other planner's
             limits = point.limits or _limits(target, asked, point.plan)
-            whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
+            whole_s = point.seconds * steps
+            usd = point.usd * steps + (target.store.servers_usd(whole_s) if target.store else 0.0)
+            whole = Point(whole_s, usd, point.plan, limits)
             one = _candidate(target, PIPELINE, whole, pipeline_settings(point.plan), wanted)
             over = _excess_mib(one)
             excess = max(excess, over)
@@ -232,8 +252,14 @@ def _candidate(
 
 
 def over(candidate: Candidate, target: Target) -> Candidate:
-    """The same functions at another target. Raises RequestError for a collective that it lacks."""
-    return replace(candidate, target=target, settings=_settings(target, candidate.own))
+    """The same functions at another target. Raises RequestError for a collective that it lacks.
+
+    Where one store sums and the other does not, they sum as is usual there.
+    """
+    own = candidate.own
+    if target.sums != candidate.target.sums:
+        own = {key: own[key] for key in own if key not in ("collective", "aggregators")}
+    return replace(candidate, target=target, own=own, settings=_settings(target, own))
 
 
 def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:

@@ -11,8 +11,9 @@ These are of the predicted run, for pipelines and all collectives, too.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,15 @@ from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
 from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
-from dayfly.runs.choosing.candidates import PIPELINE, Candidate, over, proposed
+from dayfly.planning.servers import held_bytes, holds
+from dayfly.runs.choosing.candidates import (
+    CLOSED_FORM_ERROR,
+    MOST_NEAR,
+    PIPELINE,
+    Candidate,
+    over,
+    proposed,
+)
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (
     MESSAGES_PER_S,
@@ -53,12 +62,12 @@ class PaperChoice:
 
 
 def beside(option: Option, targets: Sequence[Target], most_messages: float) -> tuple[Beside, ...]:
-    """The same functions over each other store of the platform, in the order of the targets."""
-    mine = option.candidate.target
+    """The same functions over each other store of the platform, in the order of the targets.
+
+    Of servers whose types and number were to be chosen, it is over one choice alone.
+    """
     found = []
-    for target in targets:
-        if target.platform != mine.platform or target.profile.channel == mine.profile.channel:
-            continue
+    for target in _others(option, targets):
         store = target.profile.channel
         try:
             other = predicted(over(option.candidate, target), most_messages)
@@ -68,6 +77,50 @@ def beside(option: Option, targets: Sequence[Target], most_messages: float) -> t
         why = "" if fits(other) else "it does not fit into their memory"
         found.append(Beside(store=store, option=None if why else other, why=why))
     return tuple(found)
+
+
+def _others(option: Option, targets: Sequence[Target]) -> Iterator[Target]:
+    """Targets beside the option's, and of each group the cheapest that is no bottleneck, as
+    FuncPipe has it (section 5.1), or the largest."""
+    mine = option.candidate.target
+    workers = option.candidate.settings.workers
+    groups = {mine.group}
+    for target in targets:
+        if target.platform != mine.platform or target.profile.channel == mine.profile.channel:
+            continue
+        if not target.group:
+            yield target
+        elif target.group not in groups:
+            groups.add(target.group)
+            choices = [
+                one
+                for one in targets
+                if (one.platform, one.group) == (mine.platform, target.group)
+                and one.store is not None
+                and holds(one.store, held_bytes(one.profile, workers))
+            ]
+            wide = [one for one in choices if not _is_bottleneck(one, workers)]
+            if wide:
+                yield min(wide, key=lambda one: one.store.servers_usd(3600.0) if one.store else 0.0)
+            elif choices:
+                yield max(choices, key=lambda one: one.profile.store_bytes_per_s or math.inf)
+
+
+def _is_bottleneck(target: Target, workers: int) -> bool:
+    """Whether the store carries less than so many functions of any size can send."""
+    rates = (size.up.peak_bytes_per_s.value for size in target.profile.sizes)
+    return (target.profile.store_bytes_per_s or math.inf) < workers * max(rates)
+
+
+def places(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Returns the targets in words, choices of servers together."""
+    said: dict[str, None] = {}
+    for target in targets:
+        of_group = target.platform, target.group
+        count = sum((one.platform, one.group) == of_group for one in targets)
+        servers = f"{target.platform.name} over {count} choices of servers {target.group}"
+        said[servers if target.group else str(target)] = None
+    return tuple(said)
 
 
 def store_words(option: Option, others: Sequence[Beside]) -> str:
@@ -156,12 +209,13 @@ def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
     began = time.monotonic()
     if not targets:
         raise RequestError("a choice needs a platform and a store: name one of each at least")
-    each_s = _SEARCHING * asked.time_limit_s / len(targets)
+    searched = sum(not target.sums for target in targets)
+    each_s = _SEARCHING * asked.time_limit_s / max(1, searched)
     found = [
         proposed(target.of_sizes(asked.memory_mib), asked, time_limit_s=each_s)
         for target in targets
     ]
-    candidates = [candidate for one in found for candidate in one.candidates]
+    candidates = _together([candidate for one in found for candidate in one.candidates])
     notes = [
         f"{target}, {planner}: {why}"
         for target, one in zip(targets, found, strict=True)
@@ -211,6 +265,23 @@ def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
+
+
+def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Leaves out choices of servers that others of the group beat by more than closed forms err.
+
+    A lone function sends nothing but reports, so it needs no server where there is another store.
+    """
+    kept = [one for one in candidates if not one.target.group]
+    groups: dict[tuple[str, str], list[Point[Candidate]]] = {}
+    for one in candidates:
+        if one.target.group and not (kept and one.settings.workers == 1):
+            key = one.target.platform.name, one.target.group
+            groups.setdefault(key, []).append(Point(one.seconds, one.usd, one, one.limits))
+    for points in groups.values():
+        near = Front.of(points).near(points, CLOSED_FORM_ERROR, MOST_NEAR)
+        kept += [point.plan for point in near]
+    return kept
 
 
 def certainty(choice: Choice) -> str:

@@ -6,8 +6,10 @@ profile.json   its own target; with rows of the catalogue other stores as well
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dayfly.catalogue.lookup import Catalogue
@@ -16,6 +18,9 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, over_store, profile_of
 from dayfly.planning.profile import Profile, memory_label
+from dayfly.planning.ranks import channel_of
+from dayfly.planning.servers import choices, held_bytes
+from dayfly.runs.choosing.query import MOST_WORKERS
 
 if TYPE_CHECKING:
     from dayfly.job import Job
@@ -25,13 +30,20 @@ if TYPE_CHECKING:
 class Target:
     """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
     they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
-    should know, a sentence each."""
+    should know, a sentence each. group: the pattern of types of servers that it is one choice of;
+    empty: it was named."""
 
     profile: Profile
     platform: FunctionPlatform
     store: StoreFacts | None
     own: str | None = None
     notes: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def sums(self) -> bool:
+        """Whether its store is a parameter server."""
+        return channel_of(self.profile.channel).abilities.sums
 
     def __str__(self) -> str:
         return f"{self.platform.name} over {self.profile.channel}"
@@ -48,8 +60,8 @@ class Target:
                 f"the catalogue has no prices of {platform.name}: add them to a catalogue of your "
                 "own, or name another platform"
             )
-        store = known.store(profile.channel) if profile.channel in known.stores() else None
-        if store is not None and (store.usd_per_put is None or store.usd_per_get is None):
+        store = known.store(profile.channel) if known.has_store(profile.channel) else None
+        if store is not None and not store.priced:
             store = None
         return cls(
             profile=profile,
@@ -78,6 +90,8 @@ _OWN_STORES = {
     "alibaba-": "alibaba-oss",
     "azure-": "azure-storage",
 }
+#: Types of servers that are looked at beside that store.
+_OWN_SERVERS = {"s3": "vm-*"}
 #: Links between workers, in place of a store.
 DIRECT = "tcp://"
 #: MiB of functions that are looked at unless others are named, as far as a platform has them.
@@ -93,12 +107,15 @@ def targets_of_job(
     stores: Sequence[str] = (),
     *,
     memory_mib: Sequence[int] = (),
+    most_workers: int = MOST_WORKERS,
     assumed: Mapping[str, Sequence[Any]] | None = None,
     known: Catalogue,
 ) -> tuple[Target, ...]:
-    """Each platform over each store; without stores, over that of its own provider.
+    """Each platform over each store; without stores, over those of its own provider.
 
-    name: the job's. memory_mib: none: usual sizes of each platform. assumed: values of `Assumed`
+    name: the job's. stores: names; a pattern such as `vm-*` stands for all types and numbers of
+    servers that may be worth their price. memory_mib: none: usual sizes of each platform.
+    most_workers: functions at once, which servers have to serve. assumed: values of `Assumed`
     by its names, one for all, or one a platform (of latency_s one a store). A cold start that no
     row says counts nothing, and is a note. Raises RequestError for what is not known, and what
     else no row says.
@@ -109,7 +126,7 @@ def targets_of_job(
     pairs = [
         (platform, store)
         for platform in map(known.platform, dict.fromkeys(platforms))
-        for store in (dict.fromkeys(stores) or [_own_store(platform)])
+        for store in (dict.fromkeys(stores) or _own_stores(platform))
     ]
     for platform, store in pairs:
         _check_reach(platform, store)
@@ -134,8 +151,15 @@ def targets_of_job(
                 "is read then; say more with --cold-start"
             )
         sizes = memory_mib or usual_sizes(platform)
-        profile = profile_of(facts, platform, _facts(store, known), sizes, Assumed(**said))
-        made.append(replace(Target.of(profile, known), notes=tuple(notes)))
+        beside = Assumed(**said)
+
+        def over(store: StoreFacts) -> Profile:
+            return profile_of(facts, platform, store, sizes, beside)  # noqa: B023
+
+        made += [
+            replace(target, notes=tuple(notes))
+            for target in _over_each(over, store, most_workers, known)
+        ]
     return tuple(made)
 
 
@@ -144,11 +168,13 @@ def targets_of_profiles(
     platforms: Sequence[str] = (),
     stores: Sequence[str] = (),
     *,
+    most_workers: int = MOST_WORKERS,
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Each profile as it is, or over other stores, if it was made from the catalogue.
 
-    platforms: empty: the profiles' own, which is all that there can be. Raises RequestError for a
+    platforms: empty: the profiles' own, which is all that there can be. stores, most_workers: as of
+    `targets_of_job`. Raises RequestError for a
     platform that none of them is of, for profiles of different jobs, and a measured one over
     another store.
     """
@@ -177,9 +203,36 @@ def targets_of_profiles(
                 made.append(target)
                 continue
             _check_reach(target.platform, store)
-            profile = over_store(target.profile, target.platform, _facts(store, known))
-            made.append(Target.of(profile, known))
+            over = partial(over_store, target.profile, target.platform)
+            made += _over_each(over, store, most_workers, known)
     return tuple(made)
+
+
+def _over_each(
+    over: Callable[[StoreFacts], Profile], store: str, most_workers: int, known: Catalogue
+) -> list[Target]:
+    """Over a store, or over each choice of servers of the types that a pattern names.
+
+    over: makes the profile. Raises RequestError for a pattern that names no type.
+    """
+    if not is_pattern(store):
+        return [Target.of(over(_facts(store, known)), known)]
+    types = [known.store(name) for name in known.stores() if fnmatchcase(name, store)]
+    types = [one for one in types if one.rented]
+    if not types:
+        raise RequestError(
+            f"--price-store {store}: no type of servers is named so: see dayfly catalogue"
+        )
+    # Servers in any number, as far as the functions' own links go.
+    free = over(replace(types[0], bytes_per_s=None))
+    rate = max(way.peak_bytes_per_s.value for size in free.sizes for way in (size.up, size.down))
+    found = choices(types, most_workers * rate, held_bytes(free, most_workers))
+    return [replace(Target.of(over(one), known), group=store) for one in found]
+
+
+def is_pattern(store: str) -> bool:
+    """Whether it stands for several types of servers."""
+    return "*" in store
 
 
 def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
@@ -191,10 +244,10 @@ def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
     return tuple(sorted(found | {most} if most < _SIZES[-1] else found))
 
 
-def _own_store(platform: FunctionPlatform) -> str:
+def _own_stores(platform: FunctionPlatform) -> list[str]:
     for beginning, store in _OWN_STORES.items():
         if platform.name.startswith(beginning):
-            return store
+            return [store, *([_OWN_SERVERS[store]] if store in _OWN_SERVERS else [])]
     raise RequestError(
         f"--platform {platform.name} has no usual store: name one with --price-store"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
@@ -162,7 +163,7 @@ class ChannelKind(ABC):
         usage: a URL of it, for help texts.
         abilities: of its channels.
         immediate, zero_copy: as of `Channel`.
-        stores: stores of the catalogue that it stands for, by name.
+        stores: stores of the catalogue that it stands for, as patterns of their names.
         factory_path: its `ChannelFactory`, as `module:Class`, which takes no arguments. It is
             imported at its first use: moving messages needs torch, which takes a second to import,
             and plans do without.
@@ -200,6 +201,11 @@ class ChannelKind(ABC):
     def remove(self, site: Site) -> None:
         """As `ChannelFactory.remove`."""
         self.factory().remove(site)
+
+    def carries(self, store: str) -> bool:
+        """Whether it stands for a store of the catalogue, or for several servers `NAME:COUNT`."""
+        name = store.partition(":")[0]
+        return any(fnmatchcase(name, pattern) for pattern in self.stores)
 
     def cost(self, nbytes: int) -> MessageCost:
         """Returns what a message of so many payload bytes costs: by default a request each way."""

@@ -84,7 +84,7 @@ class Redis(ChannelKind):
     """Messages in a Redis or Valkey server."""
 
     schemes = tuple(REDIS_SCHEMES)
-    stores = ("elasticache",)
+    stores = ("elasticache", "elasticache-*")
     usage = USAGE
     factory_path = "dayfly.wire.channels.redis:RedisFactory"
     # Where requests share a link, more of them make each chunk later; fewer leave gaps of latency.
@@ -208,6 +208,7 @@ class ParameterServer(ChannelKind):
     """A parameter server on the coordinator's machine."""
 
     schemes = ("ps",)
+    stores = ("vm-*",)
     usage = "ps:// or ps://host:port"
     factory_path = "dayfly.wire.channels.parameter_server:ParameterServerFactory"
     abilities = Abilities(replays=False, sums=True, in_flight=4, chunk_bytes=2**18)
