@@ -42,16 +42,16 @@ class RedisPlace:
 
     def raw(self, namespace: Namespace, key: Key) -> bytes:
         with self.client() as client:
-            entries = client.xrange(self.layout(namespace).stream(key.box, key.name))
+            entries = client.xrange(self.layout(namespace).stream(key.mailbox, key.name))
             return b"".join(fields[b"m"] for _, fields in entries)
 
     def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
         place = self.layout(namespace)
         with self.client() as client:
-            client.xadd(place.stream(key.box, key.name), {"m": raw}, "1-999999")
-            client.expire(place.stream(key.box, key.name), 60)
-            client.hset(place.box(key.box), key.name, f"{len(raw)} planted")
-            client.expire(place.box(key.box), 60)
+            client.xadd(place.stream(key.mailbox, key.name), {"m": raw}, "1-999999")
+            client.expire(place.stream(key.mailbox, key.name), 60)
+            client.hset(place.mailbox(key.mailbox), key.name, f"{len(raw)} planted")
+            client.expire(place.mailbox(key.mailbox), 60)
 
     def only_events(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(redis_channel, "_LOOK_EVERY_S", 300.0)

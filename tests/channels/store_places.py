@@ -106,7 +106,7 @@ class DynamoPlace:
 
 
 def _path(channel: ObjectChannel, key: Key) -> str:
-    return channel._path(f"{key.box}/{key.name}")
+    return channel._path(f"{key.mailbox}/{key.name}")
 
 
 def site(url: str, namespace: Namespace = NAMESPACE) -> Site:

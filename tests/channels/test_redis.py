@@ -18,7 +18,7 @@ from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.redis import connection as pools
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
-from dayfly.wire.redis.resp import Part
+from dayfly.wire.redis.resp import CommandPart
 from dayfly.wire.redis.server import Address, Secret
 from tests.channels.kit import eventually, handles
 from tests.channels.redis_place import RedisPlace, redis_place
@@ -35,7 +35,7 @@ def place() -> Iterator[RedisPlace]:
 
 def bytes_in_pieces(place: RedisPlace) -> list[int]:
     with place.client() as client:
-        entries = client.xrange(place.layout().stream(KEY.box, KEY.name))
+        entries = client.xrange(place.layout().stream(KEY.mailbox, KEY.name))
     return [len(fields[b"m"]) for _, fields in entries]
 
 
@@ -115,10 +115,10 @@ def test_a_put_and_a_get_are_one_packet_each(
     place: RedisPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the server is asked once for a message, however long it is waited for."""
-    sent: list[Sequence[Part]] = []
+    sent: list[Sequence[CommandPart]] = []
     send = Connection.send
 
-    def counted(connection: Connection, parts: Sequence[Part]) -> None:
+    def counted(connection: Connection, parts: Sequence[CommandPart]) -> None:
         sent.append(parts)
         send(connection, parts)
 
@@ -152,7 +152,7 @@ def test_every_key_expires_and_none_is_left_at_the_end(place: RedisPlace) -> Non
             put(channel, Key(0, "a", 1, destination), LARGE)
             put(channel, Key(1, "a", 1, destination), tensor((5,)))
         expiries = place.expiries_s()
-        assert len(expiries) == 1 + 1 + 4 + 8  # lives; boxes; each box; each message
+        assert len(expiries) == 1 + 1 + 4 + 8  # lives; mailboxes; each mailbox; each message
         assert all(0 < left_s <= 24 * 3600 for left_s in expiries.values())
         channel.trim(1)
         channel.drop([Key(1, "a", 1, 0)])
@@ -209,7 +209,7 @@ def test_one_that_was_made_again_takes_nothing_of_an_earlier_life(place: RedisPl
 def test_a_message_that_cannot_be_written_is_not_noted(place: RedisPlace) -> None:
     """Here as something else has its key."""
     with place.make(NAMESPACE) as channel, place.client() as client:
-        client.set(place.layout().stream(KEY.box, KEY.name), "not a stream", ex=60)
+        client.set(place.layout().stream(KEY.mailbox, KEY.name), "not a stream", ex=60)
         with pytest.raises(WireError, match=f"^{KEY}: redis at .* refuses: .*WRONGTYPE"):
             put(channel, KEY, tensor((5,)))
         assert list(channel.waiting(0)) == []

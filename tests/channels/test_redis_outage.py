@@ -18,7 +18,7 @@ from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, put, tensor
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.redis import connection as connections
 from dayfly.wire.redis.connection import Connection
-from dayfly.wire.redis.resp import Part
+from dayfly.wire.redis.resp import CommandPart
 from tests.channels.redis_place import RedisPlace, redis_server
 
 KEY = Key(3, "a", 1, 0)
@@ -169,7 +169,7 @@ def test_a_put_whose_answer_was_lost_knows_whose_message_is_there(
 ) -> None:
     send = Connection.send
 
-    def lost(connection: Connection, parts: Sequence[Part]) -> None:
+    def lost(connection: Connection, parts: Sequence[CommandPart]) -> None:
         send(connection, parts)
         connection.reader.value()  # it was carried out
         while connection.reader.value() == "QUEUED":

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from dayfly.life import supervisor
-from dayfly.life.commits import Checkpoint, Part, digest_of, folder_of
+from dayfly.life.commits import Checkpoint, CheckpointPart, digest_of, folder_of
 from dayfly.life.deaths import Deaths, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
@@ -56,8 +56,8 @@ def part(step: int, *names: str, then: str | None = None) -> dict[str, Any]:
     return {"kind": "part", "step": step, "parts": parts, "then": then}
 
 
-def part_of(step: int, name: str) -> Part:
-    return Part(f"{folder_of(step)}/{name}", 1, digest_of(name.encode()))
+def part_of(step: int, name: str) -> CheckpointPart:
+    return CheckpointPart(f"{folder_of(step)}/{name}", 1, digest_of(name.encode()))
 
 
 def took(step: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from dayfly.life.checkpoints import (
     shares,
     tidy,
 )
-from dayfly.life.commits import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, CheckpointPart
 from dayfly.wire.stores.base import StoreError, Version
 from dayfly.wire.stores.files import FileStore
 
@@ -56,7 +56,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def write_share(
     store: FileStore, step: int, rank: int, world_size: int, tree: Any, tensors: Any
-) -> tuple[Part, ...]:
+) -> tuple[CheckpointPart, ...]:
     """A rank's part, of the tensors as they are now."""
     writer = Writer(rank, world_size)
     return checkpoints.write_share(store, step, writer, tree, share_of(writer, tensors))
@@ -259,7 +259,7 @@ def stage_states(stages: int) -> list[tuple[Any, dict[str, torch.Tensor]]]:
 
 
 def write_cut(store: FileStore, step: int, states: Any, replicas: int) -> Checkpoint:
-    parts: list[Part] = []
+    parts: list[CheckpointPart] = []
     for stage, (tree, tensors) in enumerate(states):
         for replica in reversed(range(replicas)):
             writer = Writer(replica, replicas, stage, len(states))
@@ -479,6 +479,8 @@ def test_merging_trees(one: Any, other: Any) -> None:
 def test_a_part_that_is_no_safetensors_is_refused_though_it_is_undamaged(store: FileStore) -> None:
     data = b"written by something else"
     store.put("checkpoint/000000001/part-0-of-1", data)
-    part = Part("checkpoint/000000001/part-0-of-1", len(data), xxhash.xxh3_128_hexdigest(data))
+    part = CheckpointPart(
+        "checkpoint/000000001/part-0-of-1", len(data), xxhash.xxh3_128_hexdigest(data)
+    )
     with pytest.raises(CheckpointError, match=r"part-0-of-1 in .* cannot be read: ObjectDamaged"):
         read(store, commit(store, 1, [part]))

@@ -6,16 +6,23 @@ from itertools import permutations
 
 import pytest
 
-from dayfly.life.commits import Checkpoint, Commit, Part, Uncommitted, digest_of, folder_of
+from dayfly.life.commits import (
+    Checkpoint,
+    CheckpointPart,
+    Commit,
+    Uncommitted,
+    digest_of,
+    folder_of,
+)
 
 
-def parts(step: int, *names: str) -> tuple[Part, ...]:
-    return tuple(Part(f"{folder_of(step)}/{name}", 1, digest_of(b"x")) for name in names)
+def parts(step: int, *names: str) -> tuple[CheckpointPart, ...]:
+    return tuple(CheckpointPart(f"{folder_of(step)}/{name}", 1, digest_of(b"x")) for name in names)
 
 
 def test_the_digest_of_a_commit_is_what_it_ever_was() -> None:
     """Checkpoints of earlier versions are read by it."""
-    one = Part("checkpoint/000000008/part", 3, "0" * 32)
+    one = CheckpointPart("checkpoint/000000008/part", 3, "0" * 32)
     assert Checkpoint(8, (one,)).digest == "b63543e503ea844af1b4594c3b17f33f"
 
 
@@ -45,7 +52,7 @@ A, B, C = parts(8, "a", "tree.json"), parts(8, "b"), parts(8, "c")
 
 @pytest.mark.parametrize("order", [*permutations(enumerate((A, B, C)))])
 def test_the_last_part_makes_it_whole_in_the_order_of_ranks(
-    order: tuple[tuple[int, tuple[Part, ...]], ...],
+    order: tuple[tuple[int, tuple[CheckpointPart, ...]], ...],
 ) -> None:
     arriving = Uncommitted(3, 4)
     *first, (rank, last) = order

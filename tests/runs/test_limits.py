@@ -14,7 +14,7 @@ import pytest
 
 import dayfly
 from dayfly.errors import RequestError
-from dayfly.life.commits import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, CheckpointPart
 from dayfly.life.platforms import confinement
 from dayfly.life.platforms.local import crowding
 from dayfly.runs.function_resources import FunctionResources, resources_under
@@ -113,7 +113,9 @@ def task(workers: int) -> Task:
         checkpoint_every_s=60.0,
         wait_timeout_s=900.0,
         scratch="/scratch",
-        checkpoint=Checkpoint(0, (Part("checkpoint/000000000/part-0-of-1", 100, "0" * 32),)),
+        checkpoint=Checkpoint(
+            0, (CheckpointPart("checkpoint/000000000/part-0-of-1", 100, "0" * 32),)
+        ),
         trimmed_step=0,
         checkpoint_age_s=0.0,
         faults=(),
@@ -131,7 +133,10 @@ def test_the_limit_counts_what_a_task_may_grow_to() -> None:
     check_task(task(100), int(enough_kb) * 1000)
     later = Checkpoint(
         999,
-        tuple(Part(f"checkpoint/000000999/part-{r}-of-100", 10**9, "0" * 32) for r in range(100)),
+        tuple(
+            CheckpointPart(f"checkpoint/000000999/part-{r}-of-100", 10**9, "0" * 32)
+            for r in range(100)
+        ),
     )
     grown = replace(task(100), rank=99, attempt=7, checkpoint=later, trimmed_step=999)
     assert now_bytes < len(json.dumps(grown.dump())) <= int(enough_kb) * 1000

@@ -21,7 +21,7 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.report import write_report
 from dayfly.runs.report.reading import rebill
 from dayfly.runs.simulation import POLICY, simulated_run
-from dayfly.runs.simulation_files import Request
+from dayfly.runs.simulation_files import SimulationRequest
 from tests.planning.simulation.made import profile
 
 SETTINGS: dict[str, Any] = {
@@ -50,8 +50,8 @@ def write(
     return file
 
 
-def asked(file: Path, **scenario: Any) -> Request:
-    return Request.of(
+def asked(file: Path, **scenario: Any) -> SimulationRequest:
+    return SimulationRequest.of(
         Plan.read(file), str(file), Scenario(**scenario), "made", changes={}, of_the_job={}
     )
 
@@ -211,7 +211,7 @@ def test_times_of_the_profile_are_those_of_the_run(plan: Path, tmp_path: Path) -
     changed = replace(known, profile=replace(known.profile, sizes=(slower,)))
     runs = [
         simulated_run(
-            Request.of(one, "plan", Scenario(), "made", changes={}, of_the_job={}),
+            SimulationRequest.of(one, "plan", Scenario(), "made", changes={}, of_the_job={}),
             tmp_path / name,
         )
         for name, one in (("usual", known), ("slower", changed))

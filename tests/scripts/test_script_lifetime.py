@@ -13,7 +13,7 @@ import pytest
 
 import dayfly
 from dayfly.errors import WaitTimeout
-from dayfly.runs.scripts.lifetime import Announcement, Life, living
+from dayfly.runs.scripts.lifetime import Announcement, ScriptLifetime, installed
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.conformance import NAMESPACE, SOON_S, ChannelPlace
 from dayfly.wire.keys import COORDINATOR
@@ -50,7 +50,7 @@ class Ranks:
         **more: Any,
     ) -> None:
         self.clock = Clock()
-        self.lives: dict[int, Life] = {}
+        self.lives: dict[int, ScriptLifetime] = {}
         self._place = place
         self._stack = stack
         self._ends_s = ends_s
@@ -62,7 +62,7 @@ class Ranks:
         """Some begin now. If rank 0 has begun, what they tell it is told before this returns."""
         for rank in ranks:
             channel = self._stack.enter_context(self._place.open(NAMESPACE, rank))
-            life = Life(
+            life = ScriptLifetime(
                 channel,
                 rank,
                 len(self._ends_s),
@@ -212,14 +212,14 @@ def test_in_a_run_the_public_names_ask_the_life(
 ) -> None:
     place, _, stack = coordinator
     ranks = Ranks(place, stack, 50.0)
-    with living(ranks.lives[0]):
+    with installed(ranks.lives[0]):
         assert dayfly.remaining_s() == 50.0
         said = []
         for _ in range(49):
             said.append(dayfly.checkpoint_due(every_s=20.0))
             ranks.clock.now_s += 1.0
         assert [call for call, due in enumerate(said) if due] == [20, 40, 46]
-        with pytest.raises(ValueError, match="has a life already"), living(ranks.lives[0]):
+        with pytest.raises(ValueError, match="has a lifetime already"), installed(ranks.lives[0]):
             pass
     assert dayfly.remaining_s() == inf
 
@@ -238,6 +238,6 @@ def test_a_script_that_fails_is_not_hidden_by_its_end() -> None:
             ranks.lives[0]._announce(99, Announcement(due=False, following=100), ahead=True)
             raise KeyError("the script's own")
 
-        with pytest.raises(KeyError), living(ranks.lives[0]):
+        with pytest.raises(KeyError), installed(ranks.lives[0]):
             script()
     eventually(lambda: set(threading.enumerate()) <= before, "all of its threads end")

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.dataclass_json import dump, read
-from dayfly.training.arrays import AMPLIFICATION, ArrayReader, Part, coalesce, load_arrays, place
+from dayfly.training.arrays import (
+    AMPLIFICATION,
+    ArrayReader,
+    ArraySplit,
+    coalesce,
+    load_arrays,
+    place,
+)
 from dayfly.training.order import Epochs
 from dayfly.wire.stores.files import FileStore
 from tests.training.stores import new_store
@@ -25,7 +32,7 @@ some_arrays = st.sampled_from(DTYPES).flatmap(
 )
 
 
-def placed(store: FileStore, x: np.ndarray, **more: np.ndarray) -> tuple[Part, Part]:
+def placed(store: FileStore, x: np.ndarray, **more: np.ndarray) -> tuple[ArraySplit, ArraySplit]:
     arrays = {"x_train": x, "y_train": np.arange(len(x)), **more}
     return place(arrays, store, seed=3, note=lambda text: None)
 
@@ -153,6 +160,6 @@ def test_the_split_depends_on_the_seed_and_travels() -> None:
     for seed in range(5):
         with new_store() as store:
             _, validation = place({"x_train": np.ones(90), "y_train": np.ones(90)}, store, seed)
-        assert read(Part, dump(validation), "p") == validation
+        assert read(ArraySplit, dump(validation), "p") == validation
         splits.add(tuple(validation.rows_of(np.arange(9)).tolist()))
     assert len(splits) == 5

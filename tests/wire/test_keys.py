@@ -15,11 +15,11 @@ keys = st.builds(Key, st.integers(0, FOREVER), operations, parties, parties)
 
 def test_how_a_key_reads() -> None:
     key = Key(12, "grad-part", 3, EVERYONE)
-    assert key.box == "to-everyone"
+    assert key.mailbox == "to-everyone"
     assert key.name == "000000012.grad-part.3"
     assert str(key) == "grad-part of step 12 from 3 to everyone"
     assert Key(0, "stop", COORDINATOR, 3).name == "000000000.stop.coordinator"
-    assert Key(0, "stop", COORDINATOR, 3).box == "to-3"
+    assert Key(0, "stop", COORDINATOR, 3).mailbox == "to-3"
 
 
 @given(keys)
@@ -29,7 +29,7 @@ def test_a_name_is_read_back(key: Key) -> None:
 
 @given(keys)
 def test_a_name_is_one_plain_part_of_a_path(key: Key) -> None:
-    for part in (key.name, key.box):
+    for part in (key.name, key.mailbox):
         assert part.isascii()
         assert "/" not in part
         assert part.strip(".") == part
@@ -71,7 +71,7 @@ def test_keys_and_names_sort_by_step(one: Key, other: Key) -> None:
 @given(st.sets(keys, min_size=2))
 @pytest.mark.long
 def test_different_keys_have_different_places(some: set[Key]) -> None:
-    assert len({(key.box, key.name) for key in some}) == len(some)
+    assert len({(key.mailbox, key.name) for key in some}) == len(some)
 
 
 @pytest.mark.parametrize("step", [-1, FOREVER + 1])

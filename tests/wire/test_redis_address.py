@@ -104,7 +104,7 @@ def test_a_server_that_will_not_do_is_refused(found: dict[str, str], what: str) 
 def test_keys_literally() -> None:
     place = Layout("digits-1", 2, "5eed")
     assert place.lives == "dayfly:{digits-1}"
-    assert place.boxes == "dayfly:{digits-1}:000002:5eed:boxes"
+    assert place.mailboxes == "dayfly:{digits-1}:000002:5eed:boxes"
     assert place.stream("to-0", "000000012.sum.3") == (
         "dayfly:{digits-1}:000002:5eed:to-0:000000012.sum.3"
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dayfly.life.commits import Part
+from dayfly.life.commits import CheckpointPart
 from dayfly.life.platforms.base import Ended
 
 
@@ -32,7 +32,7 @@ class Commit:
     """The checkpoint before a step: all ranks' parts, in order."""
 
     step: int
-    parts: tuple[Part, ...]
+    parts: tuple[CheckpointPart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from dayfly.dataclass_json import dump
 from dayfly.dataclass_json import read as read_json
 from dayfly.errors import DayflyError, RequestError
 from dayfly.json_files import check_size, parse
-from dayfly.life.commits import Checkpoint, Commit, Part, digest_of, folder_of
+from dayfly.life.commits import Checkpoint, CheckpointPart, Commit, digest_of, folder_of
 from dayfly.life.shards import read_shard, write_shard
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -110,7 +110,7 @@ def write_share(
     tree: Any,
     share: Tensors,
     own: Tensors | None = None,
-) -> tuple[Part, ...]:
+) -> tuple[CheckpointPart, ...]:
     """Write a worker's part of the state before `step`; returns what was written.
 
     share: from `share_of`. tree: what is not a tensor, of its stage, which replica 0 writes. own:
@@ -121,9 +121,9 @@ def write_share(
     return _write_state(store, f"{folder_of(step)}/{writer.prefix}", writer, tree, share, own)
 
 
-def write_stages(store: Store, step: int, states: Sequence[State]) -> tuple[Part, ...]:
+def write_stages(store: Store, step: int, states: Sequence[State]) -> tuple[CheckpointPart, ...]:
     """Write the states of all stages, as one process has them; returns what was written."""
-    written: list[Part] = []
+    written: list[CheckpointPart] = []
     for stage, (tree, tensors) in enumerate(states):
         writer = Writer(stage=stage, stages=len(states))
         written += write_share(store, step, writer, tree, share_of(writer, tensors))
@@ -143,7 +143,7 @@ def recut(
     used = {_fields(part)["cut"] for part in checkpoint.parts}
     cut = next(f"cut-{n}." for n in range(2) if f"cut-{n}." not in used)
     states = split(tree, tensors)
-    written: list[Part] = []
+    written: list[CheckpointPart] = []
     for stage, (its_tree, its_tensors) in enumerate(states):
         writer = Writer(stage=stage, stages=len(states))
         prefix = f"{folder_of(checkpoint.step)}/{cut}{writer.prefix}"
@@ -153,7 +153,7 @@ def recut(
     return anew
 
 
-def commit(store: Store, step: int, parts: Sequence[Part]) -> Checkpoint:
+def commit(store: Store, step: int, parts: Sequence[CheckpointPart]) -> Checkpoint:
     """Make the parts the latest checkpoint."""
     checkpoint = Checkpoint(step, tuple(sorted(parts, key=lambda part: part.object)))
     commit = Commit(checkpoint.step, checkpoint.parts, checkpoint.digest)
@@ -256,7 +256,7 @@ def _folders(store: Store) -> Iterator[tuple[str, int]]:
             yield folder, int(number)
 
 
-def _read_parts(store: Store, parts: Sequence[Part], *, strict: bool) -> State:
+def _read_parts(store: Store, parts: Sequence[CheckpointPart], *, strict: bool) -> State:
     """Merge parts, one after another; strict: as of `merged`, and for the tensors likewise."""
     tree: Any = None
     tensors: Tensors = {}
@@ -282,7 +282,7 @@ def _write_state(
     tree: Any,
     share: Tensors,
     own: Tensors | None = None,
-) -> tuple[Part, ...]:
+) -> tuple[CheckpointPart, ...]:
     """prefix: of the names of parts, with their folder."""
     number = f"{writer.replica}-of-{writer.replicas}"
     written = [_write_tensors(store, f"{prefix}part-{number}", share)]
@@ -294,7 +294,7 @@ def _write_state(
     return tuple(written)
 
 
-def _fields(part: Part) -> dict[str, str | None]:
+def _fields(part: CheckpointPart) -> dict[str, str | None]:
     """What the name of a part says: its `cut`, `stage` and `stages`, if any, and `what` it is."""
     found = _NAME.fullmatch(part.object.rpartition("/")[2])
     assert found is not None
@@ -314,13 +314,13 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.dtype is other.dtype and one.shape == other.shape and torch.equal(*raw)
 
 
-def _owner(part: Part) -> int | None:
+def _owner(part: CheckpointPart) -> int | None:
     """The rank that a part is the own state of, if it is any's."""
     name = _fields(part)["what"] or ""
     return int(name.removeprefix(_OWN).split("-")[0]) if name.startswith(_OWN) else None
 
 
-def _read(store: Store, part: Part) -> bytes:
+def _read(store: Store, part: CheckpointPart) -> bytes:
     data = store.get(part.object)
     if len(data) != part.size_bytes or digest_of(data) != part.digest:
         raise CheckpointError(
@@ -330,14 +330,14 @@ def _read(store: Store, part: Part) -> bytes:
     return data
 
 
-def _read_tree(store: Store, part: Part) -> Any:
+def _read_tree(store: Store, part: CheckpointPart) -> Any:
     try:
         return parse(_read(store, part), f"{part.object} in {store}", _REMEDY)
     except RequestError as error:
         raise CheckpointError(str(error)) from error
 
 
-def _read_tensors(store: Store, part: Part) -> Tensors:
+def _read_tensors(store: Store, part: CheckpointPart) -> Tensors:
     """As `_read`, without a copy of the part beside its tensors."""
     fault: Exception | None = None
     try:
@@ -352,10 +352,10 @@ def _read_tensors(store: Store, part: Part) -> Tensors:
     raise CheckpointError(f"{part.object} in {store} cannot be read: {fault!r}") from fault
 
 
-def _write_tensors(store: Store, name: str, tensors: Tensors) -> Part:
-    return Part(name, *write_shard(store, name, tensors))
+def _write_tensors(store: Store, name: str, tensors: Tensors) -> CheckpointPart:
+    return CheckpointPart(name, *write_shard(store, name, tensors))
 
 
-def _write(store: Store, name: str, data: bytes) -> Part:
+def _write(store: Store, name: str, data: bytes) -> CheckpointPart:
     store.put(name, data)
-    return Part(name, len(data), digest_of(data))
+    return CheckpointPart(name, len(data), digest_of(data))

@@ -19,7 +19,7 @@ Digest = Annotated[str, Matches(r"[0-9a-f]{32}", "a digest of 32 hexadecimal dig
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckpointPart:
     """An object of a checkpoint, with its size and digest."""
 
     object: Annotated[str, Matches(r"checkpoint/\d{9,}/[\w-][\w.-]{0,199}", "a checkpoint's part")]
@@ -32,7 +32,7 @@ class Checkpoint:
     """A committed checkpoint: the state before step `step`."""
 
     step: int
-    parts: tuple[Part, ...]
+    parts: tuple[CheckpointPart, ...]
 
     @property
     def digest(self) -> str:
@@ -77,9 +77,11 @@ class Uncommitted:
 
     world_size: int
     committed_step: int
-    _arrived: dict[int, dict[int, tuple[Part, ...]]] = field(default_factory=dict)
+    _arrived: dict[int, dict[int, tuple[CheckpointPart, ...]]] = field(default_factory=dict)
 
-    def add(self, step: int, rank: int, parts: tuple[Part, ...]) -> list[Part] | None:
+    def add(
+        self, step: int, rank: int, parts: tuple[CheckpointPart, ...]
+    ) -> list[CheckpointPart] | None:
         """Notes a rank's part; returns all ranks' parts, in order, once they are to be committed.
 
         None: other parts are missing, or a checkpoint at least as late counts.

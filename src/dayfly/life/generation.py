@@ -20,7 +20,7 @@ from functools import partial
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import actions
 from dayfly.life.actions import Actions
-from dayfly.life.commits import Part, Uncommitted
+from dayfly.life.commits import CheckpointPart, Uncommitted
 from dayfly.life.deaths import Restart, RestartPolicy, Verdict
 from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
@@ -135,7 +135,10 @@ class Generation:
                 case "epoch" if report.rank == 0:
                     yield actions.Decide(record["step"], record["record"])
                 case "part":
-                    step, parts = record["step"], tuple(Part(**part) for part in record["parts"])
+                    step, parts = (
+                        record["step"],
+                        tuple(CheckpointPart(**part) for part in record["parts"]),
+                    )
                     whole = self._uncommitted.add(step, report.rank, parts)
                     if whole is not None:
                         yield actions.Commit(step, tuple(whole))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, WireError
 from dayfly.life import actions, checkpoints
-from dayfly.life.commits import Checkpoint, Part
+from dayfly.life.commits import Checkpoint, CheckpointPart
 from dayfly.life.deaths import Restart
 from dayfly.life.faults import Faults
 from dayfly.life.generation import FOLLOWED_S, Generation, Over, Past, rank_of
@@ -154,7 +154,7 @@ class Supervisor:
                 case actions.Pass(step, place):
                     self.faults.at(step, place)
 
-    def _commit(self, step: int, parts: Sequence[Part]) -> None:
+    def _commit(self, step: int, parts: Sequence[CheckpointPart]) -> None:
         """Commit the checkpoint before `step`: first durably, then for all who go by it."""
         self.faults.at(step, "commit")
         self._checkpoint = checkpoints.commit(self.store, step, parts)

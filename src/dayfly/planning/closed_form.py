@@ -10,7 +10,7 @@ beyond `MOST_SIMULATED` workers a step is what its parts take, each worker being
 
 The rate of messages of m bytes is the least of what the line carries, of one latency for as many
 messages as are under way, and of the CPU time of each. What it leaves out: the CPU's periods, and
-that buckets share the link. See tests/planning/test_many.py for how far both are apart where
+that buckets share the link. See tests/planning/test_closed_form.py for how far both are apart where
 both run.
 """
 

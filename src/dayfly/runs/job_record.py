@@ -13,7 +13,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.records import JobFacts
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
-from dayfly.training.arrays import Part
+from dayfly.training.arrays import ArraySplit
 from dayfly.training.forward import SAMPLES, Weighting
 
 
@@ -29,7 +29,7 @@ class Record(JobFacts):
     samples: int
     round_bytes: RoundBytes
     shipped: Shipped
-    parts: tuple[Part, ...]
+    parts: tuple[ArraySplit, ...]
     pipelining: Pipelining | None = None
     epochs: Count | None = None
     weighting: Weighting = SAMPLES

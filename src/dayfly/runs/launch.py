@@ -38,7 +38,7 @@ from dayfly.runs.shipping import ship
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.staging import recut, refitted
 from dayfly.runs.workplace import Workplace
-from dayfly.training.arrays import Part, place
+from dayfly.training.arrays import ArraySplit, place
 from dayfly.training.paged import paged
 
 
@@ -83,7 +83,7 @@ def begin(
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
             shipped = ship(job, code, home.store, display.note, run=directory)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
-            parts: tuple[Part, ...] = ()
+            parts: tuple[ArraySplit, ...] = ()
             if prepared.arrays is not None:
                 note = display.note if settings.on_nan == WARN_OF_NAN else None
                 parts = place(prepared.arrays, home.store, job.seed, note=note)

@@ -42,7 +42,13 @@ from dayfly.runs.plans import JobSpec
 from dayfly.runs.records import SimulationRecord, read_any
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
-from dayfly.runs.simulation_files import Request, memory_of, moved_by, used_by, write_files
+from dayfly.runs.simulation_files import (
+    SimulationRequest,
+    memory_of,
+    moved_by,
+    used_by,
+    write_files,
+)
 from dayfly.specs import pace
 
 #: Workers of which a page shows every step, at most, and however many steps there are; and steps
@@ -75,7 +81,7 @@ class SimulatedRun:
     """
 
     directory: Path
-    request: Request
+    request: SimulationRequest
     result: Result
     outcome: Simulated
     bill: Bill
@@ -95,7 +101,7 @@ class SimulatedRun:
         }
 
 
-def simulated_run(request: Request, directory: Path | None = None) -> SimulatedRun:
+def simulated_run(request: SimulationRequest, directory: Path | None = None) -> SimulatedRun:
     """Simulate a run and write its directory.
 
     directory: default `runs/<run id>`; one that holds this very simulation is written anew. Raises
@@ -144,7 +150,7 @@ def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int
     return tuple(sorted(chosen))
 
 
-def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> list[Moved]:
+def _all_moved(request: SimulationRequest, asked: Configuration, outcome: Simulated) -> list[Moved]:
     """Of each worker: its steps' messages, and its reports."""
     profile = request.plan.profile
     steps = Batches(profile.samples, asked.batch_size).steps
@@ -164,7 +170,7 @@ def _all_moved(request: Request, asked: Configuration, outcome: Simulated) -> li
 
 
 def _bill(
-    request: Request, asked: Configuration, outcome: Simulated, moved: Sequence[Moved]
+    request: SimulationRequest, asked: Configuration, outcome: Simulated, moved: Sequence[Moved]
 ) -> Bill:
     used = [used_by(one, memory_of(asked, one.rank), request.settings) for one in outcome.attempts]
     settings = request.settings
@@ -174,7 +180,9 @@ def _bill(
     return bill(used, catalogue(settings).platform(price_list(settings)), priced, by_name)
 
 
-def _result(request: Request, outcome: Simulated, billed: Bill, moved: Sequence[Moved]) -> Result:
+def _result(
+    request: SimulationRequest, outcome: Simulated, billed: Bill, moved: Sequence[Moved]
+) -> Result:
     totals = together(moved)
     predicted = request.plan.prediction
     return Result(
@@ -275,7 +283,7 @@ def simulate(
     check_keywords(changes, Settings)
     of_the_job = {"epochs": epochs, "batch_size": batch_size}
     check_keywords(of_the_job, JobSpec)
-    request = Request.of(
+    request = SimulationRequest.of(
         whole,
         place,
         Scenario(**given),

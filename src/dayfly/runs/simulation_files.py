@@ -28,7 +28,7 @@ from dayfly.wire.stores.files import FileStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SimulationRequest:
     """What is to be simulated. name: part of the run's id. store: of the catalogue, by name, whose
     cap and prices count; None: the profile's, if its channel names one."""
 
@@ -50,7 +50,7 @@ class Request:
         changes: Mapping[str, Any],
         of_the_job: Mapping[str, Any],
         store: str | None = None,
-    ) -> Request:
+    ) -> SimulationRequest:
         """Of a plan, with changes of its settings and of what it says of its job.
 
         Raises RequestError for what cannot be.
@@ -135,7 +135,7 @@ def moved_by(row: Sequence[int]) -> Moved:
 
 def write_files(
     place: Path,
-    request: Request,
+    request: SimulationRequest,
     asked: Configuration,
     outcome: Simulated,
     result: Result,
@@ -208,7 +208,9 @@ def write_files(
     ).save(store)
 
 
-def _coordinator(request: Request, asked: Configuration, outcome: Simulated) -> list[Record]:
+def _coordinator(
+    request: SimulationRequest, asked: Configuration, outcome: Simulated
+) -> list[Record]:
     """Functions invoked and ended, and what else the coordinator notes, in order of time."""
     rows: list[tuple[float, int, Record]] = []
     for one in outcome.attempts:

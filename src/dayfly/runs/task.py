@@ -16,7 +16,7 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
 from dayfly.specs.pace import Pace
-from dayfly.training.arrays import Part
+from dayfly.training.arrays import ArraySplit
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.shaping import Rates
@@ -95,7 +95,7 @@ class Task(FunctionTask):
     attempt: int
     place: StageRank
     shipped: Shipped
-    parts: tuple[Part, ...]
+    parts: tuple[ArraySplit, ...]
     samples: int
     steps: int
     sync: str
@@ -146,7 +146,7 @@ def _largest(task: Task) -> Task:
     folder = f"checkpoint/{step}/{cut}"
     names = [f"{folder}{k}-{rank}-of-{task.world_size}" for k in kinds for rank in ranks]
     trees = [f"{folder}tree.json"] * task.writer.stages
-    parts = tuple(commits.Part(name, size, digest) for name in (*names, *trees))
+    parts = tuple(commits.CheckpointPart(name, size, digest) for name in (*names, *trees))
     return replace(
         task,
         rank=task.world_size - 1,

@@ -1,8 +1,8 @@
 """Data as arrays in the store: put there once, read row by row by those who need them.
 
 The coordinator places `x_train, y_train` and, if given, `x_val, y_val` as `.npy` objects; a
-`Part` of each, which travels in the payload, says where. A function then reads the rows of its own
-slices only, neighbours in one request.
+`ArraySplit` of each, which travels in the payload, says where. A function then reads the rows of
+its own slices only, neighbours in one request.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StoredArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArraySplit:
     """Training or validation samples: two arrays, and which of their rows belong to it.
 
     start, stop: positions in the split's order of all rows, with `split_seed`; None: all rows.
@@ -88,7 +88,7 @@ class Part:
 
 def place(
     arrays: Arrays, store: Store, seed: int, *, note: Callable[[str], None] | None = None
-) -> tuple[Part, Part]:
+) -> tuple[ArraySplit, ArraySplit]:
     """Puts checked arrays into the store, in one pass over them, whatever their size.
 
     Args:
@@ -106,10 +106,10 @@ def place(
     placed = {name: _place(array, name, store, note) for name, array in arrays.items()}
     x, y = placed["x_train"], placed["y_train"]
     if "x_val" in placed:
-        validation = Part(placed["x_val"], placed["y_val"], placed["x_val"].rows)
-        return Part(x, y, x.rows), validation
+        validation = ArraySplit(placed["x_val"], placed["y_val"], placed["x_val"].rows)
+        return ArraySplit(x, y, x.rows), validation
     cut = validation_samples(x.rows)
-    return Part(x, y, x.rows - cut, seed, cut), Part(x, y, cut, seed, 0)
+    return ArraySplit(x, y, x.rows - cut, seed, cut), ArraySplit(x, y, cut, seed, 0)
 
 
 def validation_samples(rows: int) -> int:

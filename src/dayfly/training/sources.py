@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import default_collate
 
 from dayfly.job import Job, Transform
-from dayfly.training.arrays import ArrayReader, Part
+from dayfly.training.arrays import ArrayReader, ArraySplit
 from dayfly.training.order import Epochs, Indices, share
 from dayfly.training.randomness import AUGMENT, DATA, seed_generators
 from dayfly.wire.stores.base import Store
@@ -66,7 +66,7 @@ class ArraySource(Source):
     def __init__(
         self,
         store: Store,
-        part: Part,
+        part: ArraySplit,
         transform: Transform | None,
         seed: int,
         sides: Sides = BOTH,
@@ -130,7 +130,7 @@ class DatasetSource(Source):
 
 
 def open_sources(
-    job: Job, parts: Sequence[Part], store: Store, sides: Sides = BOTH
+    job: Job, parts: Sequence[ArraySplit], store: Store, sides: Sides = BOTH
 ) -> tuple[Source, Source]:
     """The training and the validation source of a job; `parts` of its arrays, if it has any.
 

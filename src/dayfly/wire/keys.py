@@ -81,18 +81,18 @@ class Key:
             raise ValueError(f"a key from {self.source} to {self.destination}: no such party")
 
     @property
-    def box(self) -> str:
-        """The reader's box, for channels that keep one place a reader: `to-3`, `to-everyone`."""
+    def mailbox(self) -> str:
+        """The reader's mailbox, where channels keep one for each: `to-3`."""
         return f"to-{party_name(self.destination)}"
 
     @property
     def name(self) -> str:
-        """The message's name within its box, sorting by step: `000000012.grad-part.3`."""
+        """The message's name within its mailbox, sorting by step: `000000012.grad-part.3`."""
         return f"{self.step:09d}.{self.operation}.{party_name(self.source)}"
 
     @classmethod
     def parse(cls, name: str, destination: int) -> Key | None:
-        """The key of a name in a destination's box; None if the name is no message's."""
+        """The key of a name in a destination's mailbox; None if the name is no message's."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None

@@ -69,7 +69,7 @@ _WHILE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ExchangeRequest:
     """What to measure.
 
     sizes: of messages, rising. rows: of each size. sums: how many small all-reduces, and at most of
@@ -91,7 +91,7 @@ class Request:
 def main(payload: Json, context: Context) -> Json:
     """The handler, of both ranks."""
     task = Task.load(payload["task"])
-    request = Request(**{**payload["request"], "sizes": tuple(payload["request"]["sizes"])})
+    request = ExchangeRequest(**{**payload["request"], "sizes": tuple(payload["request"]["sizes"])})
     way = ShapedLink(task.rates) if task.rates is not None else None
     site = site_of(task.channel, open_store(task.store), task.run, task.generation, task.token)
     with shaped_channel(channel_kind(task.channel).open(site, task.rank), way) as channel:
@@ -105,7 +105,7 @@ def main(payload: Json, context: Context) -> Json:
 class _End:
     """One of the two. Both count their turns, so each knows the other's keys."""
 
-    def __init__(self, task: Task, request: Request, channel: Channel) -> None:
+    def __init__(self, task: Task, request: ExchangeRequest, channel: Channel) -> None:
         self._task = task
         self._request = request
         self._channel = channel

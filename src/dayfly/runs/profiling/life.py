@@ -50,7 +50,7 @@ _PASSES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class TimingRequest:
     """What to time.
 
     samples: of passes, the most first. each: which of them those passes have that neighbours are
@@ -73,7 +73,9 @@ def nothing(payload: Json, context: Context) -> Json:
 def main(payload: Json, context: Context) -> Json:
     """The handler; returns how long after its begin the last round was over."""
     entered = time.monotonic()
-    request = Request(**{**payload["request"], "samples": tuple(payload["request"]["samples"])})
+    request = TimingRequest(
+        **{**payload["request"], "samples": tuple(payload["request"]["samples"])}
+    )
     made: list[Watched] = []
 
     def make(*args: Any) -> Watched:
@@ -87,7 +89,7 @@ def main(payload: Json, context: Context) -> Json:
 class Watched(Worker):
     """last_s: when its last round was over, from the begin of the handler."""
 
-    def __init__(self, *args: Any, request: Request, entered: float) -> None:
+    def __init__(self, *args: Any, request: TimingRequest, entered: float) -> None:
         super().__init__(*args)
         self._request = request
         self._entered = entered

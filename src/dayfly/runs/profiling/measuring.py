@@ -48,7 +48,7 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import Workplace, site_of
 from dayfly.specs.functions import FunctionSpec
-from dayfly.training.arrays import Part, place
+from dayfly.training.arrays import ArraySplit, place
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec
@@ -172,7 +172,7 @@ class _Bench:
         self._generation = 0
         self._shipped: Shipped = ship(job, code, store, run=workplace.directory)
         prepared = prepare(job, settings)
-        self._parts: tuple[Part, ...] = ()
+        self._parts: tuple[ArraySplit, ...] = ()
         self.served: list[tuple[int, float]] = []
         self.facts: Mapping[str, Any] = {}
         if prepared.arrays is not None:
@@ -266,7 +266,7 @@ class _Bench:
             least = min(2, most)
             samples = tuple(dict.fromkeys(max(least, most // part) for part in (1, 2, 4, 8)))
             few = -(-whole // _CROWD)
-            request = life.Request(
+            request = life.TimingRequest(
                 samples=samples,
                 each=next((count for count in samples if count <= few), samples[-1]),
                 budget_s=self._effort.life_s,
@@ -299,7 +299,7 @@ class _Bench:
         at_once_s = None if cores is None or cores >= 1 else cpu_quota_us(cores)[1] / 1e6
         known = self._effort.messages
         for sizes in (known, known[:-2]):
-            request = exchange.Request(
+            request = exchange.ExchangeRequest(
                 sizes=sizes,
                 rows=self._effort.rows,
                 sums=self._effort.sums,

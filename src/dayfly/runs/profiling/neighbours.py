@@ -34,7 +34,7 @@ from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 
 if TYPE_CHECKING:
-    from dayfly.runs.profiling.life import Request
+    from dayfly.runs.profiling.life import TimingRequest
 
 #: Of the machine's cores, what is left to everything else.
 _SPARE_CORES = 0.5
@@ -188,7 +188,7 @@ def call(platform: Platform, calls: Sequence[Invocation], channel: Channel) -> l
 
 @contextmanager
 def beside(
-    platform: Platform, store: Store, task: Task, request: Request, spec: FunctionSpec
+    platform: Platform, store: Store, task: Task, request: TimingRequest, spec: FunctionSpec
 ) -> Iterator[None]:
     """While it is open, neighbours are there, and compute when the watched function says so.
 

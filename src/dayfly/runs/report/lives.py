@@ -32,7 +32,7 @@ _LAST = {
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ScriptGeneration:
     """One generation of workers, in seconds of the timeline. number: from 1.
 
     died: whether a death ended it, and all started again. end: how, in words.
@@ -45,7 +45,9 @@ class Life:
     end: str
 
 
-def lives(coordinator: Sequence[Event], times: Timeline, status: str) -> tuple[Life, ...]:
+def lives(
+    coordinator: Sequence[Event], times: Timeline, status: str
+) -> tuple[ScriptGeneration, ...]:
     """In order. status: of the run, which is how its last life ended."""
     again: dict[int, StartedAgain] = {}
     number = 0
@@ -60,7 +62,7 @@ def lives(coordinator: Sequence[Event], times: Timeline, status: str) -> tuple[L
         spent[one.number] = min(start_s, one.start_s), max(end_s, one.end_s)
     last = max(spent, default=0)
     return tuple(
-        Life(
+        ScriptGeneration(
             number + 1,
             *spent[number],
             died=number in again and again[number].died,
@@ -70,7 +72,7 @@ def lives(coordinator: Sequence[Event], times: Timeline, status: str) -> tuple[L
     )
 
 
-def table(found: Sequence[Life]) -> str:
+def table(found: Sequence[ScriptGeneration]) -> str:
     """A row each."""
     heads = ("life", "from (s)", "lasted (s)", "end")
     rows = [
@@ -80,7 +82,7 @@ def table(found: Sequence[Life]) -> str:
     return tables.long_table("Lives: all workers start together", heads, rows)
 
 
-def tiles(found: Sequence[Life]) -> list[tuple[str, str, str]]:
+def tiles(found: Sequence[ScriptGeneration]) -> list[tuple[str, str, str]]:
     """How often all lived, and how often because one died."""
     died = sum(one.died for one in found)
     others = max(0, len(found) - 1 - died)
@@ -91,7 +93,7 @@ def tiles(found: Sequence[Life]) -> list[tuple[str, str, str]]:
     ]
 
 
-def facts(record: ScriptRecord, found: Sequence[Life]) -> dict[str, Any]:
+def facts(record: ScriptRecord, found: Sequence[ScriptGeneration]) -> dict[str, Any]:
     """What the run was asked for, and how often it lived."""
     return {
         "script": record.script.module or record.script.file,

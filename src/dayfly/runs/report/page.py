@@ -154,7 +154,11 @@ def _curves(epochs: Sequence[Measured], *, any_figure: bool) -> str:
 
 
 def _lives_or_curves(
-    run: RunFiles, lived: Sequence[lives.Life], epochs: Sequence[Measured], *, any_figure: bool
+    run: RunFiles,
+    lived: Sequence[lives.ScriptGeneration],
+    epochs: Sequence[Measured],
+    *,
+    any_figure: bool,
 ) -> str:
     """What came of the steps; a simulation learns nothing."""
     if isinstance(run.record, SimulationRecord):
@@ -162,7 +166,7 @@ def _lives_or_curves(
     return _lives(lived) if run.of_script else _curves(epochs, any_figure=any_figure)
 
 
-def _lives(lived: Sequence[lives.Life]) -> str:
+def _lives(lived: Sequence[lives.ScriptGeneration]) -> str:
     return _section("Lives", lives.table(lived))
 
 
@@ -177,7 +181,7 @@ def _tiles(
     sums: Mapping[int, Mapping[str, int]],
     epochs: Sequence[Measured],
     bill: Json | None,
-    lived: Sequence[lives.Life],
+    lived: Sequence[lives.ScriptGeneration],
     pipeline: Pipeline | None,
 ) -> str:
     """The figures that one looks for first."""
@@ -284,7 +288,9 @@ def _also(times: Timeline) -> str:
     return " and steps" if any(band.steps for band in times.bands) else ""
 
 
-def _facts(run: RunFiles, times: Timeline, history: History, lived: Sequence[lives.Life]) -> str:
+def _facts(
+    run: RunFiles, times: Timeline, history: History, lived: Sequence[lives.ScriptGeneration]
+) -> str:
     record = run.record
     what: dict[str, Any] = {"run_id": record.run_id, "status": run.status}
     if isinstance(record, ScriptRecord):

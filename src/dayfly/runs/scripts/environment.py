@@ -48,7 +48,7 @@ from dayfly.errors import RequestError
 from dayfly.life.environment import setting
 from dayfly.life.platforms.base import Context
 from dayfly.runs.scripts.backend import NAME, register
-from dayfly.runs.scripts.lifetime import Life, living
+from dayfly.runs.scripts.lifetime import ScriptLifetime, installed
 from dayfly.runs.task import FunctionTask
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.wire.channels.base import Channel
@@ -122,7 +122,7 @@ def prepare(task: ScriptTask, *, channel: Channel, context: Context) -> Iterator
     joined it (see `process_group.endpoint`). All is as before at the end, whatever the script did.
     """
     store = ChannelStore(channel, task.rank)
-    life = Life(
+    life = ScriptLifetime(
         channel,
         task.rank,
         task.world_size,
@@ -130,7 +130,7 @@ def prepare(task: ScriptTask, *, channel: Channel, context: Context) -> Iterator
         wait_timeout_s=task.wait_timeout_s,
     )
     with ExitStack() as stack:
-        stack.enter_context(living(life))
+        stack.enter_context(installed(life))
         stack.enter_context(setting(variables(task, torch.get_num_threads())))
         stack.enter_context(Wiring(task.rank, task.world_size, store).connected())
         yield

@@ -182,7 +182,7 @@ def remaining_s() -> float:
         >>> dayfly.remaining_s()
         inf
     """
-    return _living[0].remaining_s() if _living else float("inf")
+    return _installed[0].remaining_s() if _installed else float("inf")
 
 
 def checkpoint_due(*, every_s: float = 60.0) -> bool:
@@ -213,10 +213,10 @@ def checkpoint_due(*, every_s: float = 60.0) -> bool:
     """
     if not every_s >= 0:
         raise ValueError(f"checkpoint_due(every_s={every_s}): give 0 seconds or more")
-    return _living[0].checkpoint_due(every_s) if _living else False
+    return _installed[0].checkpoint_due(every_s) if _installed else False
 
 
-class Life(Closing):
+class ScriptLifetime(Closing):
     """One rank's life in one function. One thread asks; close it when the script has ended.
 
     Args:
@@ -363,27 +363,27 @@ class Life(Closing):
             raise WireError("the script has ended")
 
 
-_living: list[Life] = []
+_installed: list[ScriptLifetime] = []
 
 
 @contextmanager
-def living(life: Life) -> Iterator[None]:
-    """Make it this process's, which scripts ask, and close it at the end.
+def installed(lifetime: ScriptLifetime) -> Iterator[None]:
+    """Makes it the one that scripts of this process ask, and closes it at the end.
 
     Raises ValueError if the process has one.
     """
-    if _living:
-        raise ValueError("this process has a life already")
-    _living.append(life)
+    if _installed:
+        raise ValueError("this process has a lifetime already")
+    _installed.append(lifetime)
     try:
         yield
     except BaseException:
         with suppress(WireError):  # the first error is the one that counts
-            life.close()
+            lifetime.close()
         raise
     finally:
-        _living.clear()
-    life.close()
+        _installed.clear()
+    lifetime.close()
 
 
 _BEGAN = Key(0, "began", 0, COORDINATOR)

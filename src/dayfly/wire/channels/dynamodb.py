@@ -185,7 +185,7 @@ class DynamoChannel(PolledChannel):
         for marker in markers:
             senders = self._table.number(marker, "senders")
             for reader in (*range(senders), EVERYONE, COORDINATOR, SERVER):
-                box = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).box}"
+                box = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).mailbox}"
                 while found := [address_of(item) for item in self._table.query(box, ["name"])]:
                     self._delete_at(found)
         self._erase([address_of(marker) for marker in markers])
@@ -241,10 +241,10 @@ class DynamoChannel(PolledChannel):
         self._write("a removal", [removing(one) for one in addresses])
 
     def _box(self, reader: int) -> str:
-        return f"{'/'.join(self._marker)}/{Key(0, 'a', 0, reader).box}"
+        return f"{'/'.join(self._marker)}/{Key(0, 'a', 0, reader).mailbox}"
 
     def _address(self, key: Key) -> Address:
-        return f"{'/'.join(self._marker)}/{key.box}", key.name
+        return f"{'/'.join(self._marker)}/{key.mailbox}", key.name
 
     @staticmethod
     def _part(at: Address, nonce: str, number: int) -> Address:

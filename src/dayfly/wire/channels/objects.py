@@ -85,10 +85,10 @@ class ObjectChannel(PolledChannel):
 
     def _create(self, key: Key, head: bytes, payload: memoryview) -> tuple[bool, int]:
         # Two buffers, as they are: no copy is made.
-        return self._put_new(f"{key.box}/{key.name}", (head, payload)), 1
+        return self._put_new(f"{key.mailbox}/{key.name}", (head, payload)), 1
 
     def _fetch(self, key: Key) -> Incoming | None:
-        got = self._client.get(self._path(f"{key.box}/{key.name}"))
+        got = self._client.get(self._path(f"{key.mailbox}/{key.name}"))
         if got is None:
             return None
         size = got.meta["size"]
@@ -96,7 +96,7 @@ class ObjectChannel(PolledChannel):
         return Incoming(size, (memoryview(piece) for piece in pieces))
 
     def _look(self, keys: Sequence[Key]) -> tuple[frozenset[Key], int]:
-        there = self._pool.map(lambda key: self._is_there(f"{key.box}/{key.name}"), keys)
+        there = self._pool.map(lambda key: self._is_there(f"{key.mailbox}/{key.name}"), keys)
         return frozenset(key for key, is_there in zip(keys, there, strict=True) if is_there), len(
             keys
         )
@@ -104,15 +104,15 @@ class ObjectChannel(PolledChannel):
     def _list(self, destination: int | None) -> Iterator[tuple[Key, int]]:
         below = self._generation
         if destination is not None:
-            below += f"/{Key(0, 'a', 0, destination).box}"
+            below += f"/{Key(0, 'a', 0, destination).mailbox}"
         for path, size in self._objects(below):
-            box, _, name = path.removeprefix(f"{self._generation}/").partition("/")
-            reader = destination_of(box)
+            mailbox, _, name = path.removeprefix(f"{self._generation}/").partition("/")
+            reader = destination_of(mailbox)
             if reader is not None and (key := Key.parse(name, reader)) is not None:
                 yield key, size
 
     def _delete(self, keys: Sequence[Key]) -> None:
-        self._client.delete([self._path(f"{key.box}/{key.name}") for key in keys])
+        self._client.delete([self._path(f"{key.mailbox}/{key.name}") for key in keys])
 
     def _is_open(self) -> bool:
         return self._is_there(_MARKER)

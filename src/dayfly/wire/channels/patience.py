@@ -27,7 +27,7 @@ from dayfly.wire.outages import Backoff
 
 #: Waits and keys that are remembered; those that nobody came back for are forgotten beyond.
 _REMEMBERED = 4096
-#: Seconds between two listings of a box: a listing may cost as much as a put.
+#: Seconds between two listings of a mailbox: a listing may cost as much as a put.
 LIST_EVERY_S = 0.5
 #: Least time between two tries for a message of which those before it are not there, in seconds.
 _BEHIND_S = 2.0

@@ -118,10 +118,10 @@ class Vanished(Exception):
     """A message was removed while it was read."""
 
 
-def destination_of(box: str) -> int | None:
-    """Whose box it is, such as 3 of `to-3`; None if it is no box."""
-    number = box.removeprefix("to-")
-    return int(number) if number.isdecimal() else _NAMED.get(box)
+def destination_of(mailbox: str) -> int | None:
+    """Whose mailbox it is, such as 3 of `to-3`; None if it is no mailbox."""
+    number = mailbox.removeprefix("to-")
+    return int(number) if number.isdecimal() else _NAMED.get(mailbox)
 
 
 def ready(channel: PolledChannel, prepare: Callable[[], object]) -> PolledChannel:

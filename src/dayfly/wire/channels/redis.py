@@ -130,44 +130,44 @@ class RedisChannel(Channel):
         asked = list(keys)
         there: list[Value] = []
         for some in _batches(asked):
-            names = [self._layout.stream(key.box, key.name) for key in some]
+            names = [self._layout.stream(key.mailbox, key.name) for key in some]
             there += self._commands("looking what is stored", *(("EXISTS", name) for name in names))
         self.traffic.count()
         return frozenset(key for key, found in zip(asked, there, strict=True) if found)
 
     def waiting(self, destination: int) -> Sequence[Key]:
         """As `Channel.waiting`. Raises WireError if the run is over, or lost by its server."""
-        box = f"to-{party_name(destination)}"
+        mailbox = f"to-{party_name(destination)}"
         names, life = self._commands(
-            f"looking what waits {box}",
-            ("HKEYS", self._layout.box(box)),
+            f"looking what waits {mailbox}",
+            ("HKEYS", self._layout.mailbox(mailbox)),
             ("HGET", self._layout.lives, self._layout.noted),
         )
         if life is None or _text(life) != self._layout.life:
-            raise self._over(f"messages {box}")
+            raise self._over(f"messages {mailbox}")
         keys = (Key.parse(_text(name), destination) for name in _list(names))
         return sorted(key for key in keys if key is not None)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        boxes: dict[str, list[str]] = defaultdict(list)
+        mailboxes: dict[str, list[str]] = defaultdict(list)
         for key in keys:
-            boxes[key.box].append(key.name)
-        for box, names in boxes.items():
-            self._drop(box, names)
+            mailboxes[key.mailbox].append(key.name)
+        for mailbox, names in mailboxes.items():
+            self._drop(mailbox, names)
 
     def trim(self, before_step: int) -> None:
         end = f"{min(before_step, FOREVER):09d}"
         coordinators = f"to-{party_name(COORDINATOR)}"
-        (boxes,) = self._commands("trimming", ("HKEYS", self._layout.boxes))
-        for box in map(_text, _list(boxes)):
-            if box == coordinators:
+        (mailboxes,) = self._commands("trimming", ("HKEYS", self._layout.mailboxes))
+        for mailbox in map(_text, _list(mailboxes)):
+            if mailbox == coordinators:
                 continue
-            (names,) = self._commands("trimming", ("HKEYS", self._layout.box(box)))
+            (names,) = self._commands("trimming", ("HKEYS", self._layout.mailbox(mailbox)))
             # A name begins with its step, in nine digits.
-            self._drop(box, [name for name in map(_text, _list(names)) if name[:9] < end])
+            self._drop(mailbox, [name for name in map(_text, _list(names)) if name[:9] < end])
 
     def size_bytes(self) -> int:
-        (sizes,) = self._commands("looking how much there is", ("HVALS", self._layout.boxes))
+        (sizes,) = self._commands("looking how much there is", ("HVALS", self._layout.mailboxes))
         return sum(int(_text(size)) for size in _list(sizes))
 
     def served_s(self) -> float | None:
@@ -193,7 +193,7 @@ class RedisChannel(Channel):
         self, key: Key, sink: Callable[[], SomeSink], timeout_s: float
     ) -> tuple[SomeSink, float]:
         """Wait for a message and read it; returns what it was read into, and when it was there."""
-        stream = self._layout.stream(key.box, key.name)
+        stream = self._layout.stream(key.mailbox, key.name)
 
         def read(connection: Connection) -> tuple[SomeSink, float] | None:
             return read_message(connection, stream, wait_ms, sink())
@@ -226,9 +226,9 @@ class RedisChannel(Channel):
             "were removed, or lost as the server started again without them"
         )
 
-    def _drop(self, box: str, names: Sequence[str]) -> None:
+    def _drop(self, mailbox: str, names: Sequence[str]) -> None:
         for some in _batches(names):
-            self._commands("dropping messages", self._layout.drop(box, some))
+            self._commands("dropping messages", self._layout.drop(mailbox, some))
 
 
 class RedisFactory(ChannelFactory):
@@ -269,13 +269,13 @@ def remove_run(pool: Pool, run: str, patience_s: float | None = None) -> None:
         ended = f"-{life.removeprefix('-')}"
         ask(("HSET", lives, generation, ended))
         place = Layout(run, int(generation), ended.removeprefix("-"))
-        (boxes,) = ask(("HKEYS", place.boxes))
-        for box in map(_text, _list(boxes)):
-            (names,) = ask(("HKEYS", place.box(box)))
+        (mailboxes,) = ask(("HKEYS", place.mailboxes))
+        for mailbox in map(_text, _list(mailboxes)):
+            (names,) = ask(("HKEYS", place.mailbox(mailbox)))
             for some in _batches([_text(name) for name in _list(names)]):
-                ask(("UNLINK", *(place.stream(box, name) for name in some)))
-            ask(("UNLINK", place.box(box)))
-        ask(("UNLINK", place.boxes), ("HDEL", lives, generation))
+                ask(("UNLINK", *(place.stream(mailbox, name) for name in some)))
+            ask(("UNLINK", place.mailbox(mailbox)))
+        ask(("UNLINK", place.mailboxes), ("HDEL", lives, generation))
 
 
 def _pool(site: Site) -> Pool:

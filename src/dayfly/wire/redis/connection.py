@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError, in_short
-from dayfly.wire.redis.resp import Part, ProtocolError, Reader, ReplyError, Value, command
+from dayfly.wire.redis.resp import CommandPart, ProtocolError, Reader, ReplyError, Value, command
 from dayfly.wire.redis.server import Address, Secret
 
 #: How long a server may take to accept a connection, and to go on with an answer, in seconds; to
@@ -66,7 +66,7 @@ class Connection:
             self.close()
             raise
 
-    def send(self, parts: Sequence[Part]) -> None:
+    def send(self, parts: Sequence[CommandPart]) -> None:
         """Send commands, whose bytes are these parts one after another."""
         if self._tls:
             for part in _joined(parts):
@@ -230,9 +230,9 @@ def _context(address: Address) -> ssl.SSLContext:
         raise WireError(f"the certificates of ?ca={address.ca} cannot be read: {error}") from error
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
+def _joined(parts: Sequence[CommandPart]) -> list[CommandPart]:
     """The same bytes with short parts put together: each part is packets of its own."""
-    joined: list[Part] = []
+    joined: list[CommandPart] = []
     short: list[bytes] = []
     for part in parts:
         if len(part) <= 16 * 1024:

@@ -1,7 +1,7 @@
 """What stands where in Redis, and the two scripts that keep it consistent.
 
     dayfly:{run}                                     hash: generation -> life
-    dayfly:{run}:000000:<life>:boxes                 hash: box -> bytes in it
+    dayfly:{run}:000000:<life>:boxes                 hash: mailbox -> bytes in it
     dayfly:{run}:000000:<life>:to-0                  hash: name -> "<bytes> <put>"
     dayfly:{run}:000000:<life>:to-0:<name>           stream: the message
 
@@ -35,7 +35,7 @@ from dayfly.errors import WireError
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.message import Header, Opening, header_of_bytes
 from dayfly.wire.redis.connection import Connection
-from dayfly.wire.redis.resp import Part, ProtocolError, Reader, ReplyError, command, short
+from dayfly.wire.redis.resp import CommandPart, ProtocolError, Reader, ReplyError, command, short
 
 #: What is longer is sent in pieces: a byte of a long value takes Redis several times as long.
 PIECE_BYTES = 2**20
@@ -44,7 +44,8 @@ _LAST = 999_999
 EXPIRES_S = 24 * 3600
 
 #: After a message's stream was written: notes it, or removes it if the run is over.
-#: KEYS: stream, lives, box, boxes. ARGV: generation, life, box, seconds, name, note, bytes.
+#: KEYS: stream, lives, mailbox, mailboxes.
+#: ARGV: generation, life, mailbox, seconds, name, note, bytes.
 #: 1: stored by this put. 0: another was first. -1: the life is over. -2: it was not written.
 _NOTE = """
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
@@ -63,7 +64,7 @@ redis.call('EXPIRE', KEYS[4], ARGV[4])
 return 1
 """.strip()
 
-#: KEYS: boxes, box, streams. ARGV: box, names.
+#: KEYS: mailboxes, mailbox, streams. ARGV: mailbox, names.
 _DROP = """
 local freed = 0
 for i = 3, #KEYS do
@@ -100,31 +101,31 @@ class Layout:
         return generation_name(self.generation)
 
     @property
-    def boxes(self) -> str:
-        """Where the boxes are noted, and the bytes in each."""
+    def mailboxes(self) -> str:
+        """Where the mailboxes are noted, and the bytes in each."""
         return f"{self._prefix}:boxes"
 
-    def box(self, box: str) -> str:
-        """Where a box's messages are noted."""
-        return f"{self._prefix}:{box}"
+    def mailbox(self, mailbox: str) -> str:
+        """Where a mailbox's messages are noted."""
+        return f"{self._prefix}:{mailbox}"
 
     @property
     def _prefix(self) -> str:
         return f"{self.lives}:{self.noted}:{self.life}"
 
-    def stream(self, box: str, name: str) -> str:
+    def stream(self, mailbox: str, name: str) -> str:
         """Where a message is."""
-        return f"{self._prefix}:{box}:{name}"
+        return f"{self._prefix}:{mailbox}:{name}"
 
     def put(self, key: Key, header: bytes, payload: memoryview, put: str) -> Put:
         """The commands that store a message, in pieces if it is long.
 
         put: a word that no other put has, the same at each try.
         """
-        box, name = key.box, key.name
-        stream = short(self.stream(box, name))
+        mailbox, name = key.mailbox, key.name
+        stream = short(self.stream(mailbox, name))
         size, count = len(header) + payload.nbytes, pieces(payload.nbytes)
-        out: list[Part] = [_MULTI]
+        out: list[CommandPart] = [_MULTI]
         for number in range(count):
             piece = payload[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
             before = b"" if number else header
@@ -132,13 +133,17 @@ class Layout:
             add = b"%b%b%b$%d\r\n%b" % (_XADD, stream, entry, length, before)
             out += [add, piece, b"\r\n"]
         note = short(name, f"{size} {put}", size)
-        out.append(b"%b%b%b%b%b" % (_EVAL_NOTE, stream, _usual(self, box), note, _EXEC))
+        out.append(b"%b%b%b%b%b" % (_EVAL_NOTE, stream, _usual(self, mailbox), note, _EXEC))
         return Put(out, size, count + 3, stored_replies(count))
 
-    def drop(self, box: str, names: Sequence[str]) -> tuple[str | int, ...]:
-        """The command that removes messages of a box."""
-        keys = (self.boxes, self.box(box), *(self.stream(box, name) for name in names))
-        return ("EVAL", _DROP, len(keys), *keys, box, *names)
+    def drop(self, mailbox: str, names: Sequence[str]) -> tuple[str | int, ...]:
+        """The command that removes messages of a mailbox."""
+        keys = (
+            self.mailboxes,
+            self.mailbox(mailbox),
+            *(self.stream(mailbox, name) for name in names),
+        )
+        return ("EVAL", _DROP, len(keys), *keys, mailbox, *names)
 
 
 _MULTI = command("MULTI")
@@ -156,7 +161,7 @@ class Put:
     the bytes of all replies if the message was stored.
     """
 
-    parts: list[Part]
+    parts: list[CommandPart]
     size: int
     replies: int
     stored: bytes
@@ -193,10 +198,10 @@ def _number(number: int, count: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _usual(layout: Layout, box: str) -> bytes:
-    """What the notes of all messages to a box have in common; see `_NOTE`."""
-    keys = (layout.lives, layout.box(box), layout.boxes)
-    return short(*keys, layout.noted, layout.life, box, EXPIRES_S)
+def _usual(layout: Layout, mailbox: str) -> bytes:
+    """What the notes of all messages to a mailbox have in common; see `_NOTE`."""
+    keys = (layout.lives, layout.mailbox(mailbox), layout.mailboxes)
+    return short(*keys, layout.noted, layout.life, mailbox, EXPIRES_S)
 
 
 def stream_begins(stream: str) -> bytes:

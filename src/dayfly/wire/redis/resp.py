@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dayfly.errors import DayflyError
 
 #: A part of a command or of an argument; they are sent one after another.
-Part = bytes | memoryview
+CommandPart = bytes | memoryview
 
 _BUFFER_BYTES = 16 * 1024
 #: The longest value that `Reader.value` takes, and the deepest nesting. Messages, which are longer,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dayfly.planning.function_times import factor, slowest, speed_places, straggling
 from dayfly.planning.profile import Affine
 from tests.planning.by_hand import given, layer, profile, size
-from tests.planning.test_crowd import step_s
+from tests.planning.test_contention import step_s
 
 
 @tried(st.integers(1, 400))
