@@ -12,9 +12,6 @@ import pytest
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.runs.protocols import protocol
-from dayfly.runs.protocols.base import WholeModel
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed, resume
@@ -44,13 +41,6 @@ def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
 def train(data: Path, directory: Path, workers: int, k: Any, **more: Any) -> dayfly.Run:
     given = {**small.SETTINGS, "sync": "local-sgd", "k": k, **more}
     return dayfly.train(small.job(data), workers=workers, run_dir=directory, **given)
-
-
-def test_what_is_described_can_be_carried_out() -> None:
-    assert list(PROTOCOLS) == ["bsp", "local-sgd"]
-    for name, described in PROTOCOLS.items():
-        assert described.name == name
-        assert issubclass(protocol(name), WholeModel)
 
 
 @pytest.mark.parametrize("k", ROUNDS)
