@@ -46,7 +46,8 @@ class Trim:
 class Decide:
     """What follows at the boundary after `step` steps, and tell the workers, which may wait for it.
 
-    record: of the epoch that ended there.
+    Args:
+        record: of the epoch that ended there.
     """
 
     step: int

@@ -35,7 +35,11 @@ _NEVER_BYTES, _OLD_BYTES = 2**40, 32 * _MIB
 
 
 def _most_bytes(library: tuple[str, str]) -> int:
-    """The largest threshold that a C library takes. library: its name and version."""
+    """The largest threshold that a C library takes.
+
+    Args:
+        library: its name and version.
+    """
     name, version = library
     numbers = [int(part) for part in version.split(".")[:2] if part.isdecimal()]
     return _NEVER_BYTES if name == "glibc" and numbers >= [2, 36] else _OLD_BYTES
@@ -53,7 +57,8 @@ _MALLOPT, _MOST = {_TRIM: -1, _MMAP: -3}, 2**31 - 1
 def keeping(environment: Mapping[str, str]) -> dict[str, str]:
     """The variable by which a process that is started with it keeps large blocks.
 
-    environment: what it would be started with; the user's own tunables override ours.
+    Args:
+        environment: what it would be started with; the user's own tunables override ours.
     """
     return {TUNABLES: _text({**_KEPT, **_own(environment)})}
 

@@ -90,7 +90,8 @@ def shares(sizes: Mapping[str, int], parts: int) -> tuple[tuple[str, ...], ...]:
 def share_of(writer: Writer, tensors: Tensors, settled: Collection[str] = ()) -> Tensors:
     """Copies of its stage's tensors that it writes: as they are now, whatever becomes of them.
 
-    settled: names of those that nobody changes until they are written; not copied.
+    Args:
+        settled: names of those that nobody changes until they are written; not copied.
     """
     sizes = {name: t.nbytes for name, t in tensors.items()}
     mine = shares(sizes, writer.replicas)[writer.replica]
@@ -113,8 +114,10 @@ def write_share(
 ) -> tuple[CheckpointPart, ...]:
     """Write a worker's part of the state before `step`; returns what was written.
 
-    share: from `share_of`. tree: what is not a tensor, of its stage, which replica 0 writes. own:
-    what only this worker has; of a model that is not cut.
+    Args:
+        share: from `share_of`.
+        tree: what is not a tensor, of its stage, which replica 0 writes.
+        own: what only this worker has; of a model that is not cut.
     """
     if own and writer.stages > 1:
         raise ValueError("what is a rank's own is not kept of a model that is cut")
@@ -135,9 +138,13 @@ def recut(
 ) -> Checkpoint:
     """Write a committed checkpoint anew for other stages, commit that, and remove the former.
 
-    split: from the whole state to its stages'. At every moment `latest.json` names a checkpoint
-    that is whole. What is a rank's own is left out. Raises CheckpointError if the checkpoint was
-    damaged, or its stages differ in what they should have in common.
+    Args:
+        split: from the whole state to its stages'. At every moment `latest.json` names a checkpoint
+            that is whole. What is a rank's own is left out.
+
+    Raises:
+        CheckpointError: the checkpoint was damaged, or its stages differ in what they should have
+            in common.
     """
     tree, tensors = _read_parts(store, checkpoint.parts, strict=True)
     used = {_fields(part)["cut"] for part in checkpoint.parts}
@@ -183,8 +190,12 @@ def stages(checkpoint: Checkpoint) -> int:
 def read(store: Store, checkpoint: Checkpoint, stage: int | None = None) -> State:
     """The state in a checkpoint: tree and tensors, without what is a rank's own.
 
-    stage: read its alone; None: the whole, merged of all stages' (see `merged`; where they differ,
-    what the first stage has counts). Raises CheckpointError if it was damaged.
+    Args:
+        stage: read its alone; None: the whole, merged of all stages' (see `merged`; where they
+            differ, what the first stage has counts).
+
+    Raises:
+        CheckpointError: it was damaged.
     """
     if stage is None:
         return _read_parts(store, checkpoint.parts, strict=False)
@@ -215,7 +226,9 @@ def read_own(
 def merged(one: Any, other: Any, path: str = "", *, strict: bool = True) -> Any:
     """Two stages' trees of JSON as one: objects are merged, all else has to be equal.
 
-    strict: raise CheckpointError, naming the place, where it is not; else what `one` has counts.
+    Args:
+        strict: raise CheckpointError, naming the place, where it is not; else what `one` has
+            counts.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         both = {
@@ -257,7 +270,11 @@ def _folders(store: Store) -> Iterator[tuple[str, int]]:
 
 
 def _read_parts(store: Store, parts: Sequence[CheckpointPart], *, strict: bool) -> State:
-    """Merge parts, one after another; strict: as of `merged`, and for the tensors likewise."""
+    """Merge parts, one after another.
+
+    Args:
+        strict: as of `merged`, and for the tensors likewise.
+    """
     tree: Any = None
     tensors: Tensors = {}
     # In the order of stages: of ten and more, their names are in another.

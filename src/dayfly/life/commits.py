@@ -42,7 +42,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Commit(Checkpoint):
-    """`latest.json`. whole: digest of the rest; empty: of an earlier version, which had none."""
+    """`latest.json`.
+
+    Args:
+        whole: digest of the rest; empty: of an earlier version, which had none.
+    """
 
     whole: Digest = ""
 
@@ -71,8 +75,9 @@ class Uncommitted:
         rank 1                            part of 8   part of 4
                                           ^ 8 is whole: it is committed, and never 4 after it
 
-    world_size: number of ranks, each of which writes a part. committed_step: of the checkpoint that
-    counts.
+    Args:
+        world_size: number of ranks, each of which writes a part.
+        committed_step: of the checkpoint that counts.
     """
 
     world_size: int

@@ -29,9 +29,11 @@ DEATHS_OF_ONE_CAUSE = 3
 class Patience:
     """How long deaths are borne with that get in the way of a run without being its fault.
 
-    without_progress_s: seconds from a death on without any progress, after which it is given up.
-    first_pause_s: before the second start in a row; twice as long before each that follows, and at
-    most longest_pause_s. Seconds.
+    Args:
+        without_progress_s: seconds from a death on without any progress, after which it is given
+            up.
+        first_pause_s: before the second start in a row; twice as long before each that follows, and
+            at most longest_pause_s. Seconds.
     """
 
     without_progress_s: float = 15 * 60.0
@@ -81,9 +83,12 @@ class Verdict:
 class RestartPolicy(ABC):
     """Who starts again after a death, whether and when. It counts, and reads no clock.
 
-    restart: who. planned: outcomes of functions that are no deaths. stops_in_order: whether workers
-    that are asked to stop end by themselves, after a checkpoint; else they are killed.
-    hears_stop_s: longest time until one of them looks whether it is asked to.
+    Attributes:
+        restart: who.
+        planned: outcomes of functions that are no deaths.
+        stops_in_order: whether workers that are asked to stop end by themselves, after a
+            checkpoint; else they are killed.
+        hears_stop_s: longest time until one of them looks whether it is asked to.
     """
 
     restart: Restart
@@ -115,7 +120,9 @@ class RestartPolicy(ABC):
 class Count:
     """Events in a row, without progress between them.
 
-    number: of them. since: when the first was; by the caller's clock, in seconds.
+    Args:
+        number: of them.
+        since: when the first was; by the caller's clock, in seconds.
     """
 
     number: int = 0
@@ -123,7 +130,11 @@ class Count:
     _progress: int = -1
 
     def add(self, progress: int, now: float = 0.0) -> int:
-        """Counts one more; returns how many there are in a row. progress: rises with progress."""
+        """Counts one more; returns how many there are in a row.
+
+        Args:
+            progress: rises with progress.
+        """
         if progress != self._progress:
             self.number, self.since, self._progress = 0, now, progress
         self.number += 1

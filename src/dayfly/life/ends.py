@@ -105,7 +105,11 @@ def from_outside(ended: Ended) -> bool:
 
 
 def by_themselves(ends: Sequence[Ended], killed: Collection[str]) -> list[Ended]:
-    """Those of the ends that the supervisor did not bring about. killed: whom it ended."""
+    """Those of the ends that the supervisor did not bring about.
+
+    Args:
+        killed: whom it ended.
+    """
     return [
         one
         for one in ends
@@ -117,8 +121,10 @@ def own_deaths(ends: Sequence[Ended], *, explained: bool = False) -> list[Ended]
     """Those of the ends that are deaths of a cause of their own, in order.
 
     Errors of the wire are consequences if there is a hand-over or another death, or if they are
-    explained by a channel that failed; else the first of them is the cause. ends: without those
-    that the supervisor killed.
+    explained by a channel that failed; else the first of them is the cause.
+
+    Args:
+        ends: without those that the supervisor killed.
     """
     dead = [one for one in ends if one.outcome is not Outcome.RETURNED]
     own = [one for one in dead if not is_wire_error(one)]
@@ -132,8 +138,9 @@ def patience_s(
 ) -> float:
     """How long to wait, from the first of the ends, before the other workers are killed.
 
-    checkpoint_step: of the checkpoint that counts. may_come: whether the checkpoint before a step
-    does not count yet, and still can.
+    Args:
+        checkpoint_step: of the checkpoint that counts.
+        may_come: whether the checkpoint before a step does not count yet, and still can.
     """
     results = [one.result for one in ends if one.result is not None]
     kept = [(one["kept"], one["step"]) for one in results if "kept" in one]

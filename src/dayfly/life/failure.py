@@ -36,9 +36,13 @@ class Origin(Enum):
 class Failure:
     """An exception that ended a function.
 
-    kind: the name of its type. message: the first line of its text. traceback: for people. place:
-    `file:line` of the innermost frame of the user's code, or of any if none is; None if it has no
-    frame. step: the step that the worker was in, if it is known.
+    Args:
+        kind: the name of its type.
+        message: the first line of its text.
+        traceback: for people.
+        place: `file:line` of the innermost frame of the user's code, or of any if none is; None if
+            it has no frame.
+        step: the step that the worker was in, if it is known.
     """
 
     kind: str
@@ -50,7 +54,11 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, shown: TracebackType | None) -> Self:
-        """Describes an exception. shown: the part of its traceback that people are to see."""
+        """Describes an exception.
+
+        Args:
+            shown: the part of its traceback that people are to see.
+        """
         kind = type(error).__qualname__
         try:
             message = next(iter(str(error).splitlines()), "")

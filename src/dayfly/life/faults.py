@@ -21,8 +21,9 @@ from dayfly.wire.stores.base import Store
 class Fault:
     """Kill `what` when `worker` (a rank, or `wire.keys.COORDINATOR`) gets to `place` of `step`.
 
-    what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
-    forked, and then itself).
+    Args:
+        what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
+            forked, and then itself).
     """
 
     worker: Annotated[int, Range(SERVER)]

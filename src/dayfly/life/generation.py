@@ -42,8 +42,10 @@ Over = str | RunFailed | GenerationEnd
 class Past:
     """What the generations of one supervisor share.
 
-    frontier: completed steps of the run, the most that there ever were. attempts: the latest of
-    each rank. pause_s: before the functions of the next generation start, in seconds.
+    Args:
+        frontier: completed steps of the run, the most that there ever were.
+        attempts: the latest of each rank.
+        pause_s: before the functions of the next generation start, in seconds.
     """
 
     frontier: int = 0
@@ -55,10 +57,13 @@ class Past:
 class WorkerState:
     """One worker of a generation.
 
-    attempt: the latest. started_from: the step of the checkpoint that it started from. caught_up:
-    whether that attempt reads the message log no more. status: how the worker ended, once nothing
-    is left for it to do. start_at: when its next function is to start, by the supervisor's clock in
-    seconds; None: one runs, or none is needed.
+    Args:
+        attempt: the latest.
+        started_from: the step of the checkpoint that it started from.
+        caught_up: whether that attempt reads the message log no more.
+        status: how the worker ended, once nothing is left for it to do.
+        start_at: when its next function is to start, by the supervisor's clock in seconds; None:
+            one runs, or none is needed.
     """
 
     rank: int
@@ -81,11 +86,15 @@ class WorkerState:
 class Generation:
     """The state of one generation.
 
-    plan: of it. policy: who starts again, whether and when. past: of the generations before; it
-    goes on with this one.
+    Args:
+        plan: of it.
+        policy: who starts again, whether and when.
+        past: of the generations before; it goes on with this one.
 
-    ended: functions that ended, and nothing has followed from it yet. killed: names of those that
-    the supervisor ended. over: how the generation ended, once it has.
+    Attributes:
+        ended: functions that ended, and nothing has followed from it yet.
+        killed: names of those that the supervisor ended.
+        over: how the generation ended, once it has.
     """
 
     def __init__(self, plan: GenerationPlan, policy: RestartPolicy, past: Past) -> None:
@@ -284,8 +293,9 @@ class Generation:
 def status_after(ended: Ended, last: str | None) -> str | None:
     """The status of a worker whose function ended; None: another function has to go on.
 
-    last: how the run ends, if the checkpoint is committed after which all workers end. Then
-    nothing is left to be done, even for one that died: its part is in that checkpoint.
+    Args:
+        last: how the run ends, if the checkpoint is committed after which all workers end. Then
+            nothing is left to be done, even for one that died: its part is in that checkpoint.
     """
     if ended.result is not None and not is_hand_over(ended):
         return str(ended.result["status"])

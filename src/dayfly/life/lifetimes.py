@@ -11,7 +11,8 @@ from dayfly.specs.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
 class HandOver(Exception):
     """Raised while waiting for a message, when there is just enough time left to end in order.
 
-    kept: whether the worker kept its own state, from which its successor goes on.
+    Args:
+        kept: whether the worker kept its own state, from which its successor goes on.
     """
 
     def __init__(self, *, kept: bool = False) -> None:

@@ -64,8 +64,9 @@ _ANY_BRANCH = "AUTO"
 class Processor:
     """A CPU, as /proc/cpuinfo has its first core.
 
-    name: for people, as hypervisors shorten it. flags: what it can do, as far as the hypervisor and
-    the kernel let it.
+    Args:
+        name: for people, as hypervisors shorten it.
+        flags: what it can do, as far as the hypervisor and the kernel let it.
     """
 
     vendor: str

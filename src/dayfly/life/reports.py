@@ -55,7 +55,8 @@ def decided(step: int) -> Key:
 class Reporter(Closing):
     """One attempt's way to the coordinator, for all of its threads. Close it to send the rest.
 
-    every_s: least time between two messages of records that are not urgent.
+    Args:
+        every_s: least time between two messages of records that are not urgent.
     """
 
     def __init__(
@@ -132,8 +133,9 @@ class Report:
 def read_reports(channel: Channel, keys: Iterable[Key] | None = None) -> Iterator[Report]:
     """The reports that are there now, each worker's in order; each is removed once it is used.
 
-    keys: of the messages that wait for the coordinator, if they were listed already. Those that are
-    no reports are another's to read.
+    Args:
+        keys: of the messages that wait for the coordinator, if they were listed already. Those that
+            are no reports are another's to read.
     """
     for key in channel.waiting(COORDINATOR) if keys is None else keys:
         if not key.operation.startswith(_REPORT):

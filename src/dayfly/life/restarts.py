@@ -30,11 +30,14 @@ LIVES_IN_VAIN = 3
 class Restarts(RestartPolicy):
     """Counts the restarts of a script's run: its policy.
 
-    max_restarts: after deaths from inside; lifetimes that end are planned, and kills from outside
-    say nothing about the script. written: what is there of what the script writes, equal as long as
-    it writes nothing. where: that is, for people. deaths: restarts that counted, so far. in_vain:
-    lives in a row that kept nothing. mistake: the exception of the life before, if that kept
-    nothing.
+    Args:
+        max_restarts: after deaths from inside; lifetimes that end are planned, and kills from
+            outside say nothing about the script.
+        written: what is there of what the script writes, equal as long as it writes nothing.
+        where: that is, for people.
+        deaths: restarts that counted, so far.
+        in_vain: lives in a row that kept nothing.
+        mistake: the exception of the life before, if that kept nothing.
     """
 
     restart = Restart.ALL

@@ -41,7 +41,11 @@ _LOCK_TIMEOUT_S = 60.0
 
 
 class Session(Closing):
-    """Made by `Session.open`. root: a directory of its own, mode 0700, in memory if possible."""
+    """Made by `Session.open`.
+
+    Args:
+        root: a directory of its own, mode 0700, in memory if possible.
+    """
 
     def __init__(self, root: Path, lock_fd: int, *, marked: bool) -> None:
         self.root = root
@@ -55,9 +59,13 @@ class Session(Closing):
     def open(cls, base: Path | None = None, session_id: str | None = None) -> Self:
         """Sweep what killed coordinators left behind, then start a session.
 
-        base: None means /dev/shm if it can be written to, else the directory for temporary files.
-        session_id: by which processes are marked already; None: a new one. Raises RequestError if
-        `<base>/dayfly-<uid>` is not a directory of ours, or cannot be made.
+        Args:
+            base: None means /dev/shm if it can be written to, else the directory for temporary
+                files.
+            session_id: by which processes are marked already; None: a new one.
+
+        Raises:
+            RequestError: `<base>/dayfly-<uid>` is not a directory of ours, or cannot be made.
         """
         home = _home(base if base is not None else _default_base())
         with _home_lock(home):
@@ -83,7 +91,10 @@ class Session(Closing):
     def mark(self, name: str) -> dict[str, str]:
         """Returns the variable that marks a process, and what it starts, as the session's own.
 
-        They end with the session. name: of what is started, in words for people.
+        They end with the session.
+
+        Args:
+            name: of what is started, in words for people.
         """
         self._marked = True
         return {processes.MARK_VARIABLE: f"{self.id}.{name}"}
@@ -200,7 +211,8 @@ def _sweep(root: Path) -> None:
 def _remove(root: Path, *, marked: bool = True) -> None:
     """Everything that the session had, the directory last: a sweep that is killed is repeated.
 
-    marked: whether processes may have its mark.
+    Args:
+        marked: whether processes may have its mark.
     """
     if marked:
         processes.kill_marked(root.name)

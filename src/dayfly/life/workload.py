@@ -23,7 +23,9 @@ class Workload(ABC):
     Methods are called by the supervisor's thread, for each generation in this order: `plan`,
     `open`, `payload` and the others while it lives, and `starts_again` if another one follows.
 
-    handler: of its functions. policy: of this run.
+    Attributes:
+        handler: of its functions.
+        policy: of this run.
     """
 
     handler: str
@@ -41,7 +43,11 @@ class Workload(ABC):
     def payload(
         self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
     ) -> Mapping[str, Any]:
-        """What a rank's attempt is told. trimmed_step: the message log before it is gone."""
+        """What a rank's attempt is told.
+
+        Args:
+            trimmed_step: the message log before it is gone.
+        """
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """A checkpoint counts from now on: later attempts start from it."""

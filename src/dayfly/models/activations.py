@@ -19,14 +19,16 @@ from torch.utils import _pytree as trees
 class LayerSize:
     """Bytes of one layer, for the batch that was asked for.
 
-    parameter_bytes: parameters, without buffers.
-    output_bytes: what it hands to the next layer: what travels if the model is cut behind it, and
-    as much again on the way back.
-    kept_bytes: what autograd holds for the backward pass, beside parameters and the model's input.
-    What an earlier layer holds already is not counted again.
-    alone_bytes: by how much a process grows that runs this layer alone: what it puts out and what
-    autograd holds, beside parameters and the layer's input. FuncPipe's profiler measures this, one
-    layer after another, so the sum over layers is what its table 1 calls activations.
+    Args:
+        parameter_bytes: parameters, without buffers.
+        output_bytes: what it hands to the next layer: what travels if the model is cut behind it,
+            and as much again on the way back.
+        kept_bytes: what autograd holds for the backward pass, beside parameters and the model's
+            input. What an earlier layer holds already is not counted again.
+        alone_bytes: by how much a process grows that runs this layer alone: what it puts out and
+            what autograd holds, beside parameters and the layer's input. FuncPipe's profiler
+            measures this, one layer after another, so the sum over layers is what its table 1 calls
+            activations.
     """
 
     parameter_bytes: int

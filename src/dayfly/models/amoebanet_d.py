@@ -143,7 +143,9 @@ class Cell(nn.Module):
 
     x: (B, channels_in, H, W). before: (B, channels_before, H, W), or (..., 2H, 2W) if the cell
     before was a reduction; a cell that gets x alone, after the stem, takes it as both.
-    out: (B, 4F, H, W) of a normal cell, (B, 3F, H / 2, W / 2) of a reduction.
+
+    Attributes:
+        out: (B, 4F, H, W) of a normal cell, (B, 3F, H / 2, W / 2) of a reduction.
     """
 
     def __init__(
@@ -191,13 +193,16 @@ class Cell(nn.Module):
 def amoebanet_d(layers: int = 18, filters: int = 256, classes: int = 1000) -> nn.Sequential:
     """x_BCHW (B, 3, H, W), H and W multiples of 32 -> scores (B, classes).
 
-    layers: normal cells, a multiple of 3. filters: F of the first normal cells, a multiple of 8.
     The list has layers + 6 entries: a convolution, two reductions (the stem), then normal cells in
-    three groups with a reduction between them, and the classifier.
+    three groups with a reduction between them, and the classifier. A batch norm needs more than one
+    pixel of a channel: images of 32 train in batches of 2 or more.
 
-    A batch norm needs more than one pixel of a channel: images of 32 train in batches of 2 or more.
+    Args:
+        layers: normal cells, a multiple of 3.
+        filters: F of the first normal cells, a multiple of 8.
 
-    Raises ValueError for other layers or filters.
+    Raises:
+        ValueError: other layers or filters.
     """
     if layers < 3 or layers % 3:
         raise ValueError(f"AmoebaNet-D of {layers} normal cells: give a multiple of 3")

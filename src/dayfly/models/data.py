@@ -66,7 +66,8 @@ def mnist(samples: int = 2000, *, validation: int = 500, seed: int = 0) -> Pair:
 def cifar10(samples: int = 2000, *, validation: int = 500, seed: int = 0, size: int = 32) -> Pair:
     """x (N, 3, size, size) float32, y (N,) int64 of ten classes. The real one: 50,000 and 10,000.
 
-    size: a multiple of 4; 224 as Hydrozoa scales it (section 5.1).
+    Args:
+        size: a multiple of 4; 224 as Hydrozoa scales it (section 5.1).
     """
     return _images(3, size, samples, validation, seed)
 

@@ -60,11 +60,14 @@ def on_meta(build: Build) -> nn.Sequential:
 class Figure:
     """A size that a paper's table gives, and ours.
 
-    where: the paper and its table. printed: the number as it stands there. unit: of what: of
-    parameters, in thousands or millions, or of their bytes in float32. ours: the same of our model,
-    to as many digits. build: the model that is counted, where it is not the entry's own. count: how
-    many of its parameters are counted. note: which form of the model it is, or why the figure is
-    not reached.
+    Args:
+        where: the paper and its table.
+        printed: the number as it stands there.
+        unit: of what: of parameters, in thousands or millions, or of their bytes in float32.
+        ours: the same of our model, to as many digits.
+        build: the model that is counted, where it is not the entry's own.
+        count: how many of its parameters are counted.
+        note: which form of the model it is, or why the figure is not reached.
     """
 
     where: str
@@ -91,9 +94,12 @@ class Figure:
 class Entry:
     """A model of the table.
 
-    build: makes it, as a list of layers. sample_shape: of one sample. sample_type: of its numbers.
-    scores: numbers that it gives for a sample, which are one a class for those that classify.
-    figures: what papers print of its size.
+    Args:
+        build: makes it, as a list of layers.
+        sample_shape: of one sample.
+        sample_type: of its numbers.
+        scores: numbers that it gives for a sample, which are one a class for those that classify.
+        figures: what papers print of its size.
     """
 
     build: Build

@@ -156,9 +156,10 @@ def bert(
 ) -> nn.Sequential:
     """tokens_BT (B, T) int64, T at most `positions` -> scores of the task; layers + 2 entries.
 
-    task: "classes" of whole texts (CoLA, IMDb), or "answers" in them (SQuAD).
-
     Raises ValueError for another task, or heads that do not divide the width.
+
+    Args:
+        task: "classes" of whole texts (CoLA, IMDb), or "answers" in them (SQuAD).
     """
     if task not in ("classes", "answers"):
         raise ValueError(f'BERT for {task!r}: give "classes" or "answers"')
@@ -216,7 +217,8 @@ class DecoderBlock(nn.Module):
 class NextToken(nn.Module):
     """x_BTD (B, T, D) -> scores (B, V, T) of the token after each, as `cross_entropy` takes them.
 
-    weight: (V, D) of the embedding, to be shared; None: its own.
+    Args:
+        weight: (V, D) of the embedding, to be shared; None: its own.
     """
 
     def __init__(self, width: int, vocabulary: int, weight: torch.Tensor | None) -> None:
@@ -244,10 +246,13 @@ def gpt(
 ) -> nn.Sequential:
     """tokens_BT (B, T) int64, T at most `window` -> scores (B, V, T); 433,920 parameters as it is.
 
-    tied: the first and the last layer share their matrix, as in GPT-2; 421,504 parameters.
     The list has layers + 2 entries.
 
-    Raises ValueError for heads that do not divide the width.
+    Args:
+        tied: the first and the last layer share their matrix, as in GPT-2; 421,504 parameters.
+
+    Raises:
+        ValueError: the heads do not divide the width.
     """
     first = TokensAndPlaces(vocabulary, window, width, dropout)
     blocks = [DecoderBlock(width, heads, dropout) for _ in range(layers)]

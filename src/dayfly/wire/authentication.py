@@ -59,7 +59,11 @@ class Authenticator:
         return self._derived("handshake").hex()
 
     def seal(self, key: Key, covered: bytes, payload: memoryview) -> bytes:
-        """Returns the whole header of a message. covered: the header's bytes before its seal."""
+        """Returns the whole header of a message.
+
+        Args:
+            covered: the header's bytes before its seal.
+        """
         nonce = os.urandom(NONCE_BYTES)
         checking = self._begin(key, covered, nonce, payload.nbytes)
         checking.update(payload)

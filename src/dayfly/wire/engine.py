@@ -23,10 +23,11 @@ from dayfly.wire.summation import ADD, Fold
 class Engine(Closing):
     """Collectives of one rank, from any threads; all ranks must begin them in the same order.
 
-    timeout_s: how long to wait for a message before WaitTimeout names it.
-    interrupt: called every now and then while a caller waits; may raise to end the wait.
-    observe: called after each operation, in the thread of its lane (for failure tests).
-    watch: told where the time goes, in the thread of its lane.
+    Args:
+        timeout_s: how long to wait for a message before WaitTimeout names it.
+        interrupt: called every now and then while a caller waits; may raise to end the wait.
+        observe: called after each operation, in the thread of its lane (for failure tests).
+        watch: told where the time goes, in the thread of its lane.
     """
 
     def __init__(
@@ -101,10 +102,15 @@ class Engine(Closing):
     ) -> None:
         """Sum a flat, contiguous CPU buffer (P,) over all ranks, in place, in a fixed order.
 
-        stored: from `stored_sums`, when catching up, and None otherwise. codec: the form of the
-        messages, the same at every rank. fold: what is done instead of adding. Raises ValueError
-        for one that servers or codecs do not know, WireError (WaitTimeout for a message that did
-        not come), and whatever `interrupt` raises.
+        Args:
+            stored: from `stored_sums`, when catching up, and None otherwise.
+            codec: the form of the messages, the same at every rank.
+            fold: what is done instead of adding.
+
+        Raises:
+            ValueError: the channel's server, or the codec, does not know the fold.
+            WireError: the wire failed; WaitTimeout: a message did not come. Also whatever
+                `interrupt` raises.
         """
         if fold is not ADD and (self._collective.server or codec is not None):
             what = "a server that sums" if self._collective.server else "a codec"
@@ -142,7 +148,8 @@ class Engine(Closing):
     ) -> None:
         """Run another schedule on a flat buffer (P,); as `all_reduce`.
 
-        compute: does the work of its COMPUTE operations, in the caller's thread.
+        Args:
+            compute: does the work of its COMPUTE operations, in the caller's thread.
         """
         plan = schedule if isinstance(schedule, CompiledSchedule) else CompiledSchedule(schedule)
         with self._turns:

@@ -65,7 +65,11 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a rank runs its schedules with; see `Engine`. check: raises if waiting is of no use."""
+    """What a rank runs its schedules with; see `Engine`.
+
+    Args:
+        check: raises if waiting is of no use.
+    """
 
     channel: Messages
     rank: int
@@ -80,8 +84,9 @@ class Setting:
 class Execution:
     """Runs a schedule once.
 
-    unmade: this rank's sums that are for this attempt to make. compute: does the work of COMPUTE
-    operations, in the caller's thread.
+    Args:
+        unmade: this rank's sums that are for this attempt to make.
+        compute: does the work of COMPUTE operations, in the caller's thread.
     """
 
     def __init__(

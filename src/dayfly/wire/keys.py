@@ -62,9 +62,10 @@ def party_name(party: int) -> str:
 class Key:
     """One message's address within a run and generation.
 
-    step: number of the optimizer step, from 0 (or a sequence number, for reports).
-    operation: what within the step, such as `grad-part` (lower case, digits, hyphens).
-    source, destination: ranks, or EVERYONE, COORDINATOR or SERVER.
+    Args:
+        step: number of the optimizer step, from 0 (or a sequence number, for reports).
+        operation: what within the step, such as `grad-part` (lower case, digits, hyphens).
+        source, destination: ranks, or EVERYONE, COORDINATOR or SERVER.
     """
 
     step: int
@@ -134,7 +135,11 @@ _LENGTH_BYTES = 6
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What the covered bytes of a header say. dtype: a number of `message.DTYPES`."""
+    """What the covered bytes of a header say.
+
+    Args:
+        dtype: a number of `message.DTYPES`.
+    """
 
     seal: int
     dtype: int

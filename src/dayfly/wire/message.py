@@ -115,8 +115,10 @@ def expected_header(raw: bytes | bytearray | memoryview, expected: object) -> He
 def check_header(raw: bytes | bytearray, expected: Header, wanted: bytes) -> None:
     """Raise WireError unless a message begins with the header that is expected.
 
-    raw: its first bytes, as far as they came. wanted: of `expected`, the bytes that are the same in
-    each of its messages; see `Header.summed` and `Header.covered`.
+    Args:
+        raw: its first bytes, as far as they came.
+        wanted: of `expected`, the bytes that are the same in each of its messages; see
+            `Header.summed` and `Header.covered`.
     """
     if not raw.startswith(wanted):
         header = expected_header(raw, expected)
@@ -234,9 +236,12 @@ def _bytes_type(size: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that a store has. size: of header and payload; pieces: the bytes, in order.
+    """A message that a store has.
 
-    requests: that it took to get it, more than one where it is stored in parts.
+    Args:
+        size: of header and payload.
+        pieces: the bytes, in order.
+        requests: that it took to get it, more than one where it is stored in parts.
     """
 
     size: int

@@ -27,7 +27,8 @@ COUNTERS = ("bytes_up", "bytes_down", "requests", "puts", "gets")
 class Traffic:
     """Bytes and requests, counted by this process. Of messages, payload and header bytes.
 
-    requests: puts, gets, and questions whether something is there.
+    Args:
+        requests: puts, gets, and questions whether something is there.
     """
 
     bytes_up: int = 0
@@ -40,8 +41,9 @@ class Traffic:
     def count(self, *, up: int | None = None, down: int | None = None, requests: int = 1) -> None:
         """Add requests to the counters; safe from any thread.
 
-        up: bytes of puts, 0 for one that came second. down: bytes of gets. Neither: what was
-        asked moved nothing.
+        Args:
+            up: bytes of puts, 0 for one that came second; None: it was no put.
+            down: bytes of gets; None: it was no get.
         """
         with self._lock:
             self.bytes_up += up or 0
@@ -90,7 +92,11 @@ class Backoff:
     growth: float = 1.5
 
     def pause_s(self, misses: int, chance: float) -> float:
-        """The pause after so many misses, at least one. chance: 0 to 1, of the cut."""
+        """The pause after so many misses, at least one.
+
+        Args:
+            chance: 0 to 1, of the cut.
+        """
         whole_s = self.first_s
         for _ in range(misses - 1):
             if whole_s >= self.most_s:
@@ -110,7 +116,8 @@ def pause(tries: int = 1) -> None:
 class Outage:
     """For how long a store has not answered, over all threads. A store that does ends it.
 
-    most_s: how long it may last, and the run goes on.
+    Args:
+        most_s: how long it may last, and the run goes on.
     """
 
     def __init__(self, most_s: float = OUTAGE_S) -> None:

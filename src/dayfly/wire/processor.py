@@ -26,9 +26,11 @@ _DONE_S = 1e-11
 class Processor:
     """Runs jobs side by side, each a thread of its own.
 
-    share: CPU seconds a second; infinite: no limit, each job runs at full speed. period_s: how
-    often it is given out anew; 0: evenly, so that jobs take their time over the share. phase_s: how
-    long before second 0 a period began.
+    Args:
+        share: CPU seconds a second; infinite: no limit, each job runs at full speed.
+        period_s: how often it is given out anew; 0: evenly, so that jobs take their time over the
+            share.
+        phase_s: how long before second 0 a period began.
     """
 
     def __init__(
@@ -56,7 +58,11 @@ class Processor:
         return self._period_s > 0
 
     def add(self, work_s: float, job: int, now_s: float) -> None:
-        """A job that needs so many seconds of CPU time begins. job: its number."""
+        """A job that needs so many seconds of CPU time begins.
+
+        Args:
+            job: its number.
+        """
         self._advance(now_s)
         heapq.heappush(self._jobs, (self._done_s + work_s, job, work_s > 0))
 

@@ -83,8 +83,10 @@ class Work:
 class Op:
     """One operation.
 
-    after: positions in the schedule of the operations that it waits for. feeds: of a PUT of a
-    contribution, the message with the sum that it goes into, if that is kept.
+    Args:
+        after: positions in the schedule of the operations that it waits for.
+        feeds: of a PUT of a contribution, the message with the sum that it goes into, if that is
+            kept.
     """
 
     kind: Kind
@@ -188,7 +190,9 @@ _FULL_CHUNKS = 8
 def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
     """Operations of a lane under way at once: fewer if they are so large that few fill it.
 
-    in_flight, chunk_bytes: the channel's abilities. largest_bytes: of a message of the schedule.
+    Args:
+        in_flight, chunk_bytes: the channel's abilities.
+        largest_bytes: of a message of the schedule.
     """
     enough = _FULL_CHUNKS * in_flight * chunk_bytes // max(1, largest_bytes)
     return min(in_flight, max(2, enough))
@@ -224,8 +228,10 @@ class CompiledSchedule:
 class LaneQueue:
     """The operations of a lane in their order, each to be taken by one thread.
 
-    left: how many others each waits for, by position in the schedule. width: how many may be under
-    way, from the first that is not done. lock: the execution's; held by the caller but for `take`.
+    Args:
+        left: how many others each waits for, by position in the schedule.
+        width: how many may be under way, from the first that is not done.
+        lock: the execution's; held by the caller but for `take`.
     """
 
     def __init__(

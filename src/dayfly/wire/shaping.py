@@ -38,7 +38,8 @@ _SOON_S = 0.01
 class Rates:
     """What a line is to carry, in bytes a second each way; None: as fast as it goes.
 
-    latency_s: seconds that are added to each request to the store.
+    Args:
+        latency_s: seconds that are added to each request to the store.
     """
 
     up_bytes_per_s: Positive | None = None
@@ -68,7 +69,9 @@ class _Row(threading.local):
 class LinkDirection:
     """One direction. All threads of a function share it.
 
-    rate_bytes_per_s: None: no time for bytes, the latency alone. clock, sleep: for tests.
+    Args:
+        rate_bytes_per_s: None: no time for bytes, the latency alone.
+        clock, sleep: for tests.
     """
 
     def __init__(
@@ -123,7 +126,8 @@ class LinkDirection:
 class ShapedLink:
     """A function's way to the store and back; its channel and its store share them.
 
-    clock, sleep: for tests.
+    Args:
+        clock, sleep: for tests.
     """
 
     def __init__(

@@ -15,10 +15,12 @@ from dayfly.wire.schedule import CompiledSchedule, Lane, Op, Work
 class Direction:
     """One direction of a rank's way to the store.
 
-    occupied_s: seconds that a message of so many bytes keeps the line busy. latency_s: until its
-    effect. piece_s: lines are shared in pieces of so many seconds; infinite: message by message.
-    cpu_s, cpu_s_per_byte: CPU time of a message; it does not make the message slower while there is
-    enough of it.
+    Args:
+        occupied_s: seconds that a message of so many bytes keeps the line busy.
+        latency_s: until its effect.
+        piece_s: lines are shared in pieces of so many seconds; infinite: message by message.
+        cpu_s, cpu_s_per_byte: CPU time of a message; it does not make the message slower while
+            there is enough of it.
     """
 
     occupied_s: Callable[[float], float]
@@ -32,14 +34,21 @@ class Direction:
 class Stream:
     """A schedule that a rank runs.
 
-    name: of its messages; streams of several ranks with one name talk to each other; None: none.
-    member, members: which of them this one is. group: whether these are some of all ranks.
-    itemsize: bytes of an element. travelling: bytes that travel for so many elements, if not
-    theirs. after: of which streams of the rank, by their numbers, which operation must be done
-    first (None: all). pool: streams of one pool take turns, `at_once` at once. in_flight: of each
-    lane but compute. alone: one operation at a time, in the order of the list. begin_s: seconds of
-    CPU time before the first operation, once it is the stream's turn. message_s: the same of each
-    message, beside what its direction says. work_s: the same of a COMPUTE; None: nothing.
+    Args:
+        name: of its messages; streams of several ranks with one name talk to each other; None:
+            none.
+        member, members: which of them this one is.
+        group: whether these are some of all ranks.
+        itemsize: bytes of an element.
+        travelling: bytes that travel for so many elements, if not theirs.
+        after: of which streams of the rank, by their numbers, which operation must be done first
+            (None: all).
+        pool: streams of one pool take turns, `at_once` at once.
+        in_flight: of each lane but compute.
+        alone: one operation at a time, in the order of the list.
+        begin_s: seconds of CPU time before the first operation, once it is the stream's turn.
+        message_s: the same of each message, beside what its direction says.
+        work_s: the same of a COMPUTE; None: nothing.
     """
 
     plan: CompiledSchedule
@@ -63,12 +72,17 @@ class Stream:
 class Rank:
     """What a rank runs, with what.
 
-    header_bytes: before each message. direct: messages go from rank to rank, so one for everyone
-    leaves its sender once for each. held: a request is in flight until its latency has passed, and
-    not only while it is carried. reduce_s_per_byte: CPU time to add a contribution. early: they are
-    added as they come; else by the REDUCE. is_store: it is the store itself, as a parameter server
-    is, so what it takes and gives out passes the store with the others' requests alone. Raises
-    ValueError if a stream waits for a later one.
+    Args:
+        header_bytes: before each message.
+        direct: messages go from rank to rank, so one for everyone leaves its sender once for each.
+        held: a request is in flight until its latency has passed, and not only while it is carried.
+        reduce_s_per_byte: CPU time to add a contribution.
+        early: they are added as they come; else by the REDUCE.
+        is_store: it is the store itself, as a parameter server is, so what it takes and gives out
+            passes the store with the others' requests alone.
+
+    Raises:
+        ValueError: a stream waits for a later one.
     """
 
     streams: Sequence[Stream]
@@ -92,7 +106,8 @@ class Rank:
 class ServingThread:
     """One thread that serves the messages of all ranks, beside their lines.
 
-    cpu_s, cpu_s_per_byte: CPU time that it takes to take a message in, or to give it out.
+    Args:
+        cpu_s, cpu_s_per_byte: CPU time that it takes to take a message in, or to give it out.
     """
 
     cpu_s: float = 0.0
@@ -103,8 +118,10 @@ class ServingThread:
 class Shared:
     """What all ranks have together.
 
-    cores: of the machine, if they are on one, and the store with them. store: None: it serves
-    everybody at once. store_bytes_per_s: what the store carries each way, for all together.
+    Args:
+        cores: of the machine, if they are on one, and the store with them.
+        store: None: it serves everybody at once.
+        store_bytes_per_s: what the store carries each way, for all together.
     """
 
     cores: float = math.inf
@@ -197,10 +214,12 @@ Pieces = tuple[int, int, float, int]
 class Line:
     """One direction of one rank: who asked for it, and when; what is left of each.
 
-    busy: whether it carries a piece, and carries: of what, with the pieces that are left after it.
-    As long as those that are under way take turns, nothing comes of it, and `go_on` goes through
-    their pieces at once; whoever asks meanwhile brings the line `back_to` that moment. alarm: the
-    latest time at which it was to be looked at, by number.
+    Attributes:
+        busy: whether it carries a piece, and carries: of what, with the pieces that are left after
+            it. As long as those that are under way take turns, nothing comes of it, and `go_on`
+            goes through their pieces at once; whoever asks meanwhile brings the line `back_to` that
+            moment.
+        alarm: the latest time at which it was to be looked at, by number.
     """
 
     __slots__ = ("_before", "_last_s", "alarm", "asked", "busy", "carries", "way", "which")
@@ -217,7 +236,11 @@ class Line:
         self._last_s = -math.inf  # when the last piece begins that it went through to
 
     def ask(self, now_s: float, message: Pieces, *, begun: bool = False) -> None:
-        """For a turn. begun: whether pieces of it were carried."""
+        """For a turn.
+
+        Args:
+            begun: whether pieces of it were carried.
+        """
         heapq.heappush(self.asked, (now_s, *message, begun))
 
     def take(self) -> bool:

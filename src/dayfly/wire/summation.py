@@ -34,11 +34,13 @@ _PIECE_BYTES = 2**18
 class Summation:
     """The sum of one REDUCE, ((t0 + t1) + t2) + ..., for several threads.
 
-    terms: None is the own contribution, `own_P`, which stays as it is until `finish`. ours: terms
-    are memory of `buffers`: each is added as soon as those before it are, into the first, and given
-    back, so that no more is held than the sum so far and what came too early. Terms that are
-    messages in memory are only read; they take nothing more, so all are added at the end. fold:
-    what is done instead of adding.
+    Args:
+        terms: None is the own contribution, `own_P`, which stays as it is until `finish`.
+        ours: terms are memory of `buffers`: each is added as soon as those before it are, into the
+            first, and given back, so that no more is held than the sum so far and what came too
+            early. Terms that are messages in memory are only read; they take nothing more, so all
+            are added at the end.
+        fold: what is done instead of adding.
     """
 
     def __init__(
@@ -108,7 +110,9 @@ def add_up(
 ) -> None:
     """((t0 + t1) + t2) + ... of flat tensors (P,); `into_P` may be one of them.
 
-    scratch: memory of the type and length of a tensor. fold: what is done instead of adding.
+    Args:
+        scratch: memory of the type and length of a tensor.
+        fold: what is done instead of adding.
     """
     if len(terms) == 1:
         if terms[0] is not into_P:

@@ -25,9 +25,11 @@ from dayfly.wire.streams import Direction, Rank, Stream
 class Link:
     """A worker's way to the store; rates in bytes a second, each way. Reducing at `reduce`.
 
-    in_flight: how far a lane may be ahead of the first operation that is not carried; latency is
-    pipelined anyway. direct: messages go from worker to worker, so one for everyone leaves its
-    sender once for each other rank, in the order rank+1, rank+2, ... (who is no rank begins at 0).
+    Args:
+        in_flight: how far a lane may be ahead of the first operation that is not carried; latency
+            is pipelined anyway.
+        direct: messages go from worker to worker, so one for everyone leaves its sender once for
+            each other rank, in the order rank+1, rank+2, ... (who is no rank begins at 0).
     """
 
     up_bytes_per_s: float
@@ -57,9 +59,12 @@ def simulate(
 ) -> tuple[tuple[Timed, ...], ...]:
     """Run one schedule a rank; returns each rank's operations with their times.
 
-    link: every rank's, or one a rank. A schedule beyond the ranks is the server's, as its messages
-    have it. work_s: seconds that a rank takes for the work of a COMPUTE; None: nothing. Raises
-    ValueError naming an operation that waits for ever, if the schedules do not fit.
+    Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
+
+    Args:
+        link: every rank's, or one a rank. A schedule beyond the ranks is the server's, as its
+            messages have it.
+        work_s: seconds that a rank takes for the work of a COMPUTE; None: nothing.
     """
     links = [link] * len(schedules) if isinstance(link, Link) else list(link)
     ranks = [

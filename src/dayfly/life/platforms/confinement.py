@@ -28,7 +28,9 @@ WAY_OUT = (
 class Confinement:
     """What one attempt is held by. None: not limited, or not by cgroup.
 
-    memory, cpu: may be the same cgroup. own_bytes: memory that it may use beside its base.
+    Args:
+        memory, cpu: may be the same cgroup.
+        own_bytes: memory that it may use beside its base.
     """
 
     memory: Cgroup | None = None

@@ -36,7 +36,11 @@ ROOMY_MIB = 500
 def call(
     function: str, handler: str, payload: Json | None = None, attempt: int = 0, **spec: Any
 ) -> Invocation:
-    """One of the handlers, invoked. spec: fields of `FunctionSpec`."""
+    """One of the handlers, invoked.
+
+    Args:
+        spec: fields of `FunctionSpec`.
+    """
     return Invocation(
         function=function,
         attempt=attempt,

@@ -59,8 +59,10 @@ def send_encoded(to: socket.socket, body: bytes, fds: Sequence[int] = ()) -> Non
 class Receiver:
     """Cuts what arrives on a socket into messages.
 
-    ended: the other side is closed. fds: descriptors that came and were not taken yet, close on
-    exec; whoever takes them out of the list owns them.
+    Attributes:
+        ended: the other side is closed.
+        fds: descriptors that came and were not taken yet, close on exec; whoever takes them out of
+            the list owns them.
     """
 
     def __init__(self, source: socket.socket) -> None:

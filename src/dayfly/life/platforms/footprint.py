@@ -117,7 +117,12 @@ _SIZE = re.compile(r"^(VmHWM|VmRSS|RssAnon):\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Resident memory of a process, in bytes. most: ever. anonymous: without what is a file's."""
+    """Resident memory of a process, in bytes.
+
+    Args:
+        most: ever.
+        anonymous: without what is a file's.
+    """
 
     most: int
     now: int
@@ -142,8 +147,10 @@ class Resident:
 class Footprint:
     """What one function needs beside what it shares with its zygote, from looks at it.
 
-    anonymous_bytes: what it had when it was forked, all of it the zygote's. cgroup: its memory's,
-    if it has one; without, what it shares at first and writes to later is not counted.
+    Args:
+        anonymous_bytes: what it had when it was forked, all of it the zygote's.
+        cgroup: its memory's, if it has one; without, what it shares at first and writes to later is
+            not counted.
     """
 
     def __init__(self, pid: int, anonymous_bytes: int, cgroup: Cgroup | None) -> None:
@@ -165,7 +172,11 @@ class Footprint:
             self._see(resident, max(0, self._needed_bytes + more))
 
     def most_bytes(self, most_resident_bytes: int) -> int:
-        """The most that it needed. most_resident_bytes: the mark when it ended."""
+        """The most that it needed.
+
+        Args:
+            most_resident_bytes: the mark when it ended.
+        """
         if self._last is not None and most_resident_bytes > self._last.most:
             self._add(most_resident_bytes - self._last.now)
         return self._most_bytes

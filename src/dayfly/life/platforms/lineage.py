@@ -92,7 +92,10 @@ class Lineage:
         return {**_environment(self._variables), processes.MARK_VARIABLE: self.mark}
 
     def spawn(self, log: Path | None) -> LocalZygote:
-        """Returns the idle zygote if it lives, else a new one. log: of its output; None: nowhere.
+        """Returns the idle zygote if it lives, else a new one.
+
+        Args:
+            log: of its output; None: nowhere.
 
         Raises:
             OSError: no process can be started.

@@ -124,16 +124,20 @@ class LocalOptions:
 class LocalPlatform(Platform):
     """Functions on this machine.
 
-    session: stays open until the platform was closed; its owner closes it. logs: a directory, made
-    if missing; `<function>.log` each, and `_zygote.log`. preload: modules that the zygote imports
-    besides torch, so that functions need not; they must run no tensor operation. enforcer: how
-    memory is limited; auto takes cgroups if this user may make them. gpu_names: of the GPUs to give
-    away, as CUDA_VISIBLE_DEVICES names them; None: all that torch can use here. variables: which
-    instruction sets libraries may use (`life.processor`); None: as of a run that begins here.
-
     Functions see `sys.path` and the environment as they are when they are invoked. Raises
     RequestError if the enforcer cannot be used here, or variables of the environment ask for what
     this CPU lacks.
+
+    Args:
+        session: stays open until the platform was closed; its owner closes it.
+        logs: a directory, made if missing; `<function>.log` each, and `_zygote.log`.
+        preload: modules that the zygote imports besides torch, so that functions need not; they
+            must run no tensor operation.
+        enforcer: how memory is limited; auto takes cgroups if this user may make them.
+        gpu_names: of the GPUs to give away, as CUDA_VISIBLE_DEVICES names them; None: all that
+            torch can use here.
+        variables: which instruction sets libraries may use (`life.processor`); None: as of a run
+            that begins here.
     """
 
     name = "local"

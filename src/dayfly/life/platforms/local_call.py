@@ -26,10 +26,11 @@ from dayfly.life.platforms.local_zygote import LocalZygote
 class Facts:
     """What the coordinator knows when a function is dead.
 
-    said: its last word, result, raised, memory or gpu memory; None if it had none. stopped: why we
-    killed it.
-    wait_status: as os.waitpid gives it; None if unknown, or if there never was a process.
-    oom_killed: the kernel killed in its cgroup.
+    Args:
+        said: its last word, result, raised, memory or gpu memory; None if it had none.
+        stopped: why we killed it.
+        wait_status: as os.waitpid gives it; None if unknown, or if there never was a process.
+        oom_killed: the kernel killed in its cgroup.
     """
 
     invocation: Invocation
@@ -112,9 +113,12 @@ RETRY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a function finds around it. path: its `sys.path`. environment: its variables, all.
+    """What a function finds around it.
 
-    gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
+    Args:
+        path: its `sys.path`.
+        environment: its variables, all.
+        gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
     """
 
     path: tuple[str, ...]
@@ -125,14 +129,17 @@ class Surroundings:
 class LocalCall:
     """Not thread-safe: its owner holds a lock.
 
-    pidfd: its process, -1 before the hello. tries: how often the last zygote was asked for it.
-    retry_at: time.monotonic() from which the same zygote may be asked again.
-    give_up_at: time.monotonic() until which a started one must say hello. kill_at: the end of its
-    lifetime, None before the hello or without one. look_at: time.monotonic() at which to look at
-    its memory again, None before the hello. stopped: why we killed it, or shall.
-
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
     opened.
+
+    Attributes:
+        pidfd: its process, -1 before the hello.
+        tries: how often the last zygote was asked for it.
+        retry_at: time.monotonic() from which the same zygote may be asked again.
+        give_up_at: time.monotonic() until which a started one must say hello.
+        kill_at: the end of its lifetime, None before the hello or without one.
+        look_at: time.monotonic() at which to look at its memory again, None before the hello.
+        stopped: why we killed it, or shall.
     """
 
     def __init__(
@@ -233,7 +240,8 @@ class LocalCall:
     def finish(self, base_bytes: int | None) -> Ended:
         """Reap it and what it left behind. Its process must be dead, or never have been started.
 
-        base_bytes: what it shared with its zygote, for its peak.
+        Args:
+            base_bytes: what it shared with its zygote, for its peak.
         """
         now = time.monotonic()
         death = None

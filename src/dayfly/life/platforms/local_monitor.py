@@ -94,7 +94,8 @@ class LocalMonitor:
     def close(self, *, keep: bool = False) -> LocalZygote | None:
         """Kill and reap everything. Raises RunFailed if processes survive SIGKILL for 20 s.
 
-        keep: but for the zygote, which is returned if it is ready and all functions had ended.
+        Args:
+            keep: but for the zygote, which is returned if it is ready and all functions had ended.
         """
         with self._changed:
             self._closing, self._keeps = True, keep and not self._calls

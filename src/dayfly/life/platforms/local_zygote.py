@@ -24,11 +24,14 @@ _TAIL_BYTES = 4000
 class LocalZygote:
     """One zygote process. Not thread-safe: its owner holds a lock.
 
-    base_bytes: its memory after the imports; None as long as it is not ready. ended: it is dead.
-    give_up_at: time.monotonic() until which it must be ready.
+    Args:
+        environment: of the process, see `life.environment`.
+        log: of its output; None: until `log_to`, nobody hears what it says.
 
-    environment: of the process, see `life.environment`. log: of its output; None: until `log_to`,
-    nobody hears what it says.
+    Attributes:
+        base_bytes: its memory after the imports; None as long as it is not ready.
+        ended: it is dead.
+        give_up_at: time.monotonic() until which it must be ready.
     """
 
     def __init__(
@@ -133,8 +136,9 @@ TRIES = 3
 class ZygoteKeeper:
     """Not thread-safe: its owner holds a lock. `spawn` starts a zygote process.
 
-    base_bytes: memory of the last zygote that was ready; None before the first. failure: why there
-    will be no zygote any more, or None.
+    Attributes:
+        base_bytes: memory of the last zygote that was ready; None before the first.
+        failure: why there will be no zygote any more, or None.
     """
 
     def __init__(self, spawn: Callable[[], LocalZygote], patience: Patience = PATIENCE) -> None:

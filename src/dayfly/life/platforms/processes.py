@@ -179,7 +179,10 @@ def _to_kill(pids: Sequence[int], began: float) -> list[int]:
     """Those that are to be killed now: all but the resource trackers of multiprocessing at first.
 
     They end by themselves once those that they serve are dead, and remove what these have left in
-    /dev/shm then: semaphores, shared memory. began: when the killing did, of time.monotonic().
+    /dev/shm then: semaphores, shared memory.
+
+    Args:
+        began: when the killing did, of time.monotonic().
     """
     if time.monotonic() - began > _TRACKER_S:
         return list(pids)

@@ -43,7 +43,13 @@ class Effort:
 
     @classmethod
     def of(cls, *, quick: bool, repeat: int) -> Effort:
-        """Returns that of a request. repeat: times as much of everything. Raises RequestError."""
+        """Returns that of a request.
+
+        Raises RequestError.
+
+        Args:
+            repeat: times as much of everything.
+        """
         if repeat < 1:
             raise RequestError(f"repeat is {repeat}: give 1 or more")
         return cls(

@@ -72,11 +72,15 @@ _WHILE_S = 0.1
 class ExchangeRequest:
     """What to measure.
 
-    sizes: of messages, rising. rows: of each size. sums: how many small all-reduces, and at most of
-    large ones. at_once_s: CPU time that the function may use at once; None: any. samples: of the
-    passes beside which messages travel. budget_s: what the messages of a size may take, or larger
-    ones are not sent; and the passes, and the large all-reduces. name: of the measurements in the
-    store, of each rank.
+    Args:
+        sizes: of messages, rising.
+        rows: of each size.
+        sums: how many small all-reduces, and at most of large ones.
+        at_once_s: CPU time that the function may use at once; None: any.
+        samples: of the passes beside which messages travel.
+        budget_s: what the messages of a size may take, or larger ones are not sent; and the passes,
+            and the large all-reduces.
+        name: of the measurements in the store, of each rank.
     """
 
     sizes: tuple[int, ...]
@@ -175,7 +179,10 @@ class _End:
     ) -> tuple[float, float]:
         """Rank 0: put a row for rank 1, and wait until it has all, or put as many back.
 
-        counts: whether it is among what was measured. Returns what a message took, as `_put`.
+        Returns what a message took, as `_put`.
+
+        Args:
+            counts: whether it is among what was measured.
         """
         taken = self._put(size, count, pauses=not back)
         if counts:
@@ -314,7 +321,11 @@ class _End:
         self._send(min(_BESIDE_BYTES, self._sizes[-1]), 1, counts=False, back=True)
 
     def _key(self, operation: str, number: int = 0, of: int | None = None) -> Key:
-        """A message's of this turn. of: whose it is; None: one's own."""
+        """A message's of this turn.
+
+        Args:
+            of: whose it is; None: one's own.
+        """
         source = self._rank if of is None else of
         return Key(self._turn * _ROW + number, operation, source, 1 - source)
 

@@ -41,9 +41,13 @@ from dayfly.training.stages.layers import build_skeleton
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:
     """FLOPs of each layer's forward pass for n samples; of a model that is no list, of all of it.
 
-    model: on the meta device (`training.stages.layers.build_skeleton`). samples: as for
-    `layer_bytes`; n and 2n of them tell apart what grows with them. Raises RequestError if the
-    model cannot be run there, and ValueError for one that is elsewhere.
+    Args:
+        model: on the meta device (`training.stages.layers.build_skeleton`).
+        samples: as for `layer_bytes`; n and 2n of them tell apart what grows with them.
+
+    Raises:
+        RequestError: the model cannot be run there.
+        ValueError: the model is on another device.
     """
     if any(p.device.type != "meta" for p in model.parameters()):
         raise ValueError("FLOPs are counted without computing: build the model on the meta device")
@@ -115,8 +119,12 @@ def catalogued_profile(
 ) -> Profile:
     """The job's profile on a platform over a store, by the catalogue's names of both.
 
-    name: the job's. assumed: what is said in place of rows; see `base_mib` for its own. Raises
-    RequestError for a name or a size that there is not, a job that is wrong, and what no row says.
+    Args:
+        name: the job's.
+        assumed: what is said in place of rows; see `base_mib` for its own.
+
+    Raises:
+        RequestError: a name or a size that there is not, a job that is wrong, and what no row says.
     """
     where, over = catalogue.platform(platform), catalogue.store(store)
     return profile_of(job_facts(job, name), where, over, memory_mib, assumed)

@@ -43,7 +43,8 @@ from dayfly.training.stages.layers import check_held, layers_of
 class Layers:
     """The layers of a model in the order in which they are applied; of another model, all of it.
 
-    listed: whether the model is a list of layers, and so can be cut.
+    Args:
+        listed: whether the model is a list of layers, and so can be cut.
     """
 
     model: nn.Module
@@ -71,10 +72,11 @@ def layer_bytes(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Lay
     """Bytes of each layer of a job's model, the loss counted to the last; of one that is no list of
     layers, of all of it.
 
-    samples: a few of the data, as `training.probe.array_samples` or `dataset_samples` give them.
-    They are brought to where the model is: on the meta device nothing is computed. Otherwise the
-    model computes, and stays as it is, its buffers and the random generators included. What one
-    tensor serves in several layers counts to the first.
+    Args:
+        samples: a few of the data, as `training.probe.array_samples` or `dataset_samples` give
+            them. They are brought to where the model is: on the meta device nothing is computed.
+            Otherwise the model computes, and stays as it is, its buffers and the random generators
+            included. What one tensor serves in several layers counts to the first.
     """
     several = list(samples) if len(samples) > 1 else list(samples) * 2
     once, twice = (default_collate(some) for some in (several, several * 2))
@@ -116,7 +118,9 @@ class _Passed:
 class Weights:
     """Of a layer, in bytes; what another layer before it has, too, does not count.
 
-    tensors: elements of each parameter that is trained. moving: of all buffers.
+    Args:
+        tensors: elements of each parameter that is trained.
+        moving: of all buffers.
     """
 
     parameters: int

@@ -53,9 +53,12 @@ _PASSES = 3
 class TimingRequest:
     """What to time.
 
-    samples: of passes, the most first. each: which of them those passes have that neighbours are
-    beside. budget_s: after which no more is begun. name: of the measurements in the store.
-    neighbours: how many functions compute beside it in turns.
+    Args:
+        samples: of passes, the most first.
+        each: which of them those passes have that neighbours are beside.
+        budget_s: after which no more is begun.
+        name: of the measurements in the store.
+        neighbours: how many functions compute beside it in turns.
     """
 
     samples: tuple[int, ...]
@@ -315,8 +318,12 @@ class Watched(Worker):
             self._pass(batch)
 
     def _time(self, name: str, measure: Callable[[], Any], *, throughout: bool = False) -> None:
-        """Note what was measured, if nobody else computed. throughout: whether it only computes, so
-        that it tells how much of the CPU the function really gets."""
+        """Note what was measured, if nobody else computed.
+
+        Args:
+            throughout: whether it only computes, so that it tells how much of the CPU the function
+                really gets.
+        """
         self._warm, at = False, time.time()
         began, whole = time.perf_counter(), time.process_time()
         found = measure()

@@ -20,12 +20,18 @@ _MOST_PACE = 2.0
 class Measured:
     """Of functions of one size.
 
-    cpu_cores: None: not limited. period_s, at_once_s: how often it gets CPU time anew, and how
-    much; None: any. samples: of passes, the most first. step_samples: of a worker's whole step.
-    trained_bytes: of the model. inits_s, bases_mib: of functions that did nothing. life: of the
-    worker, with its run_s and last_s. lead, follow: of the two that sent each other messages.
-    collective: by which they summed, elements of `few`. in_flight: of their channel. neighbours:
-    how many computed beside the worker in turns.
+    Args:
+        cpu_cores: None: not limited.
+        period_s, at_once_s: how often it gets CPU time anew, and how much; None: any.
+        samples: of passes, the most first.
+        step_samples: of a worker's whole step.
+        trained_bytes: of the model.
+        inits_s, bases_mib: of functions that did nothing.
+        life: of the worker, with its run_s and last_s.
+        lead, follow: of the two that sent each other messages.
+        collective: by which they summed, elements of `few`.
+        in_flight: of their channel.
+        neighbours: how many computed beside the worker in turns.
     """
 
     memory_mib: int | None

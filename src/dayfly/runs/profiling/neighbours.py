@@ -60,8 +60,9 @@ class Slot(Enum):
 class Slots:
     """Turns of quiet and busy time.
 
-    begin: of the first quiet one, `time.time()`. settle_s: of each quiet one, while neighbours may
-    be at the last pass that they began.
+    Args:
+        begin: of the first quiet one, `time.time()`.
+        settle_s: of each quiet one, while neighbours may be at the last pass that they began.
     """
 
     begin: float
@@ -71,8 +72,12 @@ class Slots:
 
     @classmethod
     def of(cls, begin: float, pass_s: float, longest_s: float) -> Slots:
-        """Slots in which enough fits. pass_s: of a pass; longest_s: of the longest that is timed in
-        quiet ones."""
+        """Slots in which enough fits.
+
+        Args:
+            pass_s: of a pass.
+            longest_s: of the longest that is timed in quiet ones.
+        """
         settle_s = _LAST_PASSES * pass_s
         return cls(
             begin=begin,
@@ -110,14 +115,19 @@ class Slots:
 def count_beside(cpu_cores: float | None, machine_cores: int) -> int:
     """How many neighbours a function gets: as many as the machine has room for beside it.
 
-    cpu_cores: of each function; None: not limited, so one, as they compute by one thread.
+    Args:
+        cpu_cores: of each function; None: not limited, so one, as they compute by one thread.
     """
     each = 1.0 if cpu_cores is None else cpu_cores
     return max(0, min(_MOST, int((machine_cores - _SPARE_CORES) / each + 1e-9) - 1))
 
 
 def tell(store: Store, name: str, slots: Slots) -> None:
-    """Tell neighbours their slots. name: of the measurements in the store."""
+    """Tell neighbours their slots.
+
+    Args:
+        name: of the measurements in the store.
+    """
     store.put(f"{name}-{_SLOTS}", json.dumps(asdict(slots)).encode())
 
 

@@ -62,8 +62,13 @@ clock: Callable[[], float] = time.thread_time
 
 @dataclass(slots=True)
 class Marks:
-    """When it came to what, in one pass. begun: of each layer's forward. back: of each layer's
-    backward, where a gradient reaches it. around_s: what the flat buffer and seeding took."""
+    """When it came to what, in one pass.
+
+    Args:
+        begun: of each layer's forward.
+        back: of each layer's backward, where a gradient reaches it.
+        around_s: what the flat buffer and seeding took.
+    """
 
     start: float = 0.0
     begun: list[float] = field(default_factory=list)
@@ -94,7 +99,11 @@ class Marks:
 
 
 class Passes:
-    """Times what a replica does. steps: of the replica, whose buffer takes the gradients."""
+    """Times what a replica does.
+
+    Args:
+        steps: of the replica, whose buffer takes the gradients.
+    """
 
     def __init__(
         self, job: Job, replica: Replica, steps: Synchronous, source: Source, epochs: Epochs
@@ -218,7 +227,8 @@ class Round(NamedTuple):
 class TimedSteps(Synchronous):
     """The steps of a replica, as another has them; tells what the last one took.
 
-    compute_s, apply_s: CPU seconds of the thread that took it.
+    Attributes:
+        compute_s, apply_s: CPU seconds of the thread that took it.
     """
 
     def __init__(self, steps: Synchronous) -> None:
@@ -248,7 +258,9 @@ MICRO_BATCHES = 4
 class OneStage:
     """A model that is a list of layers, as the only stage of a pipeline.
 
-    engine: of a worker alone. flat: takes the gradients.
+    Args:
+        engine: of a worker alone.
+        flat: takes the gradients.
     """
 
     def __init__(self, job: Job, layers: Layers, engine: Engine, flat: FlatBuffer) -> None:

@@ -66,7 +66,11 @@ class MachineWatch:
         self._paces.append(pace_s())
 
     def conditions(self, spread: float) -> Conditions:
-        """Returns what was watched. spread: of passes, as `Conditions` has it."""
+        """Returns what was watched.
+
+        Args:
+            spread: of passes, as `Conditions` has it.
+        """
         paces = (*self._paces, pace_s())
         return Conditions(
             stolen=self.stolen(), other_cores=self._other_cores, pace_s=paces, spread=spread

@@ -22,7 +22,11 @@ USUAL_RANK = 4
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A way to make gradients smaller. rank: of PowerSGD's matrices."""
+    """A way to make gradients smaller.
+
+    Args:
+        rank: of PowerSGD's matrices.
+    """
 
     method: Literal["none", "bf16", "int8", "powersgd"] = "none"
     rank: int = 0
@@ -40,7 +44,9 @@ class Compression:
     ) -> Exchange:
         """What a worker sums of a flat buffer, whose last bucket is `apart` if this is not none.
 
-        seed: the job's. schedule: this rank's, to sum buffers like the one given.
+        Args:
+            seed: the job's.
+            schedule: this rank's, to sum buffers like the one given.
         """
         # Settings need names alone, and plans are made without torch.
         from dayfly.training.compression.exchange import Exchange, Feedback

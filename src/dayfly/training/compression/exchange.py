@@ -15,12 +15,15 @@ from dayfly.wire.schedule import Kind, Schedule, Span
 class Exchange:
     """The all-reduces of a step, in their order.
 
-    buffers: what each of them sums, flat tensors. codecs: their form on the wire. early: how many
-    of them, from the first on, may begin during the backward pass, as the flat buffer announces
-    them; the others begin one after another, after it. remembers: whether a step depends on the
-    contributions of the steps before; then a worker that catches up has to compute its own.
-
     With a codec, the last bucket, which holds no gradients, travels as it is: see `flat`.
+
+    Attributes:
+        buffers: what each of them sums, flat tensors.
+        codecs: their form on the wire.
+        early: how many of them, from the first on, may begin during the backward pass, as the flat
+            buffer announces them; the others begin one after another, after it.
+        remembers: whether a step depends on the contributions of the steps before; then a worker
+            that catches up has to compute its own.
     """
 
     remembers = False
@@ -50,7 +53,9 @@ class Exchange:
     def load_state(self, shared: Tensors, own: Sequence[Tensors]) -> None:
         """Go on from a state; shared may hold other names, and what is missing is as at step 0.
 
-        own: this worker's, or of those whose part it takes over, after a change of their number.
+        Args:
+            own: this worker's, or of those whose part it takes over, after a change of their
+                number.
         """
         return None
 
@@ -71,7 +76,9 @@ _RESIDUAL = "residual"
 class Feedback(Exchange):
     """Buckets by a codec, with error feedback; residual_G is this worker's.
 
-    codec: without state. schedule: this rank's, to sum buffers like the one given.
+    Args:
+        codec: without state.
+        schedule: this rank's, to sum buffers like the one given.
     """
 
     remembers = True

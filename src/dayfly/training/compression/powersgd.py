@@ -51,7 +51,8 @@ class _Matrix:
 class PowerSgd(Exchange):
     """Gradients of rank `rank`; matrices that it would not make half as large stay as they are.
 
-    seed: decides the first Q, which is the same on all workers.
+    Args:
+        seed: decides the first Q, which is the same on all workers.
     """
 
     remembers = True

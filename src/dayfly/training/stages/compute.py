@@ -30,8 +30,14 @@ from dayfly.training.stages.layers import StageModel
 
 
 class Norms:
-    """Norms of a stage's gradients. summed: what all ranks sum, (2 P,) float64, P parameters of the
-    whole model. trained: their names."""
+    """Norms of a stage's gradients.
+
+    Args:
+        trained: their names.
+
+    Attributes:
+        summed: what all ranks sum, (2 P,) float64, P parameters of the whole model.
+    """
 
     def __init__(self, model: nn.Module, trained: Sequence[str]) -> None:
         numbers = {name: number for number, name in enumerate(trained)}
@@ -40,7 +46,11 @@ class Norms:
         self.summed = torch.zeros(2 * len(trained), dtype=torch.float64)
 
     def measure(self, *, speaks: bool) -> None:
-        """Fill `summed` with the own part. speaks: for its stage, whose replicas have the same."""
+        """Fill `summed` with the own part.
+
+        Args:
+            speaks: for its stage, whose replicas have the same.
+        """
         self.summed.zero_()
         norms, there = self.summed.chunk(2)
         with_gradient = [(number, p.grad) for number, p in self._own if p.grad is not None]
@@ -62,8 +72,13 @@ class Norms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Micro:
-    """A micro-batch. number: within the replica's share of the batch. weight: its samples' share
-    of the global batch. batch: x for the first stage, y for the last; None elsewhere."""
+    """A micro-batch.
+
+    Args:
+        number: within the replica's share of the batch.
+        weight: its samples' share of the global batch.
+        batch: x for the first stage, y for the last; None elsewhere.
+    """
 
     number: int
     samples: int
@@ -83,9 +98,14 @@ class _UnderWay:
 class Stage:
     """The passes of one step at a time; `flat` has the gradients.
 
-    receives, sends: the forms of what comes in and of what goes out; None at the ends of the model.
-    loss: of the step so far, weighted; the last stage's. weights: of its parts, see
-    `training.forward`. flat: None: one of its own.
+    Args:
+        receives, sends: the forms of what comes in and of what goes out; None at the ends of the
+            model.
+        flat: None: one of its own.
+
+    Attributes:
+        loss: of the step so far, weighted; the last stage's.
+        weights: of its parts, see `training.forward`.
     """
 
     def __init__(
@@ -128,7 +148,10 @@ class Stage:
     ) -> torch.Tensor | None:
         """The forward pass of a micro-batch; bytes in, bytes out.
 
-        received: of a stage but the first. Returns what the next stage gets; None at the last.
+        Returns what the next stage gets; None at the last.
+
+        Args:
+            received: of a stage but the first.
         """
         leaves, values = self._enter(micro, received)
         for number, layer in self._built.layers:
@@ -150,8 +173,11 @@ class Stage:
     def backward(self, micro: Micro, received: torch.Tensor | None) -> torch.Tensor | None:
         """The backward pass of a micro-batch whose forward pass is done.
 
-        received: the gradients of what was sent, of a stage but the last. Returns the gradients of
-        what was received; None at the first stage, or if nothing before needs them.
+        Returns the gradients of what was received; None at the first stage, or if nothing before
+        needs them.
+
+        Args:
+            received: the gradients of what was sent, of a stage but the last.
         """
         here = self._under_way.pop(micro.number)
         if self._sends is None:
@@ -167,8 +193,10 @@ class Stage:
     def evaluate(self, micro: Micro, first: int, received: torch.Tensor | None) -> Any:
         """The pass of a validation's micro-batch, in evaluation mode.
 
-        first: number of its first sample. Returns what the next stage gets, as bytes; at the last
-        stage, the outputs.
+        Returns what the next stage gets, as bytes; at the last stage, the outputs.
+
+        Args:
+            first: number of its first sample.
         """
         self.model.eval()
         _, values = self._enter(micro, received)

@@ -35,8 +35,10 @@ Values = Any
 class TensorForm:
     """One tensor of a boundary.
 
-    sizes: of its dimensions; scales: whether a dimension is that for each sample, or for all.
-    gradient: whether one comes back.
+    Args:
+        sizes: of its dimensions.
+        scales: whether a dimension is that for each sample, or for all.
+        gradient: whether one comes back.
     """
 
     dtype: torch.dtype

@@ -201,9 +201,11 @@ def _some(names: Sequence[str]) -> str:
 class StageModel:
     """A stage of a model.
 
-    model: the whole module tree, in which the other stages' layers are nn.Identity: names of
-    parameters and buffers are the whole model's. layers: the stage's layers in their order, with
-    their numbers in the whole model. trained: names of the whole model's parameters to train.
+    Args:
+        model: the whole module tree, in which the other stages' layers are nn.Identity: names of
+            parameters and buffers are the whole model's.
+        layers: the stage's layers in their order, with their numbers in the whole model.
+        trained: names of the whole model's parameters to train.
     """
 
     model: nn.Module

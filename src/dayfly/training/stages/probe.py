@@ -153,9 +153,11 @@ def check_stages(
 ) -> tuple[Form, ...]:
     """What passes each boundary between two stages of the job's model.
 
-    samples: pairs (x, y), from `array_samples` or `dataset_samples`; two numbers of them are tried,
-    as shapes follow from the number. The model stays as it is, but for gradients. Raises
-    RequestError, in one sentence, for what does not work.
+    Raises RequestError, in one sentence, for what does not work.
+
+    Args:
+        samples: pairs (x, y), from `array_samples` or `dataset_samples`; two numbers of them are
+            tried, as shapes follow from the number. The model stays as it is, but for gradients.
     """
     layers = layers_of(model)
     check_cut(cut, len(layers))

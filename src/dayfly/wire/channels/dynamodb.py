@@ -54,7 +54,11 @@ Result = TypeVar("Result")
 
 
 class DynamoChannel(PolledChannel):
-    """Messages as items of a table. clock: Unix seconds, for when they expire."""
+    """Messages as items of a table.
+
+    Args:
+        clock: Unix seconds, for when they expire.
+    """
 
     abilities = DynamoDB.abilities
 

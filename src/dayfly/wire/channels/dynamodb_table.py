@@ -88,7 +88,8 @@ def check_installed() -> None:
 class Table:
     """A table's requests, each once: whoever calls tries again. Safe from any thread.
 
-    connections: requests at once.
+    Args:
+        connections: requests at once.
     """
 
     def __init__(self, name: str, connections: int) -> None:
@@ -157,7 +158,8 @@ class Table:
     ) -> tuple[list[Item], list[Address]]:
         """Those items that are there, in any order, and where to ask again, for want of capacity.
 
-        fields: only these.
+        Args:
+            fields: only these.
         """
         wanted: dict[str, Any] = {"Keys": [_key(one) for one in at], "ConsistentRead": True}
         if fields:

@@ -59,7 +59,11 @@ _copy_at_once.restype = None
 
 
 class FileChannel(Channel):
-    """Messages under `root`, in segments that were made before. pool: the coordinator's."""
+    """Messages under `root`, in segments that were made before.
+
+    Args:
+        pool: the coordinator's.
+    """
 
     abilities = Files.abilities
     immediate = Files.immediate

@@ -28,11 +28,14 @@ Result = TypeVar("Result")
 class GroupChannel(Messages):
     """The channel of a group, over the world's, which stays open.
 
-    name: the group's, such as `s1`; it goes before the names of operations. ranks: in the world, of
-    each member. member: this one. whole_world: whether all ranks are members.
-
     Where messages go from worker to worker, a sender keeps what is for everyone until all ranks
     have read it. So what is for everyone in a smaller group is sent to each of its members.
+
+    Args:
+        name: the group's, such as `s1`; it goes before the names of operations.
+        ranks: in the world, of each member.
+        member: this one.
+        whole_world: whether all ranks are members.
     """
 
     def __init__(
@@ -151,7 +154,8 @@ def left_key(rank: int) -> Key:
 def group_name(name: str, ranks: Sequence[int], incarnation: int) -> str:
     """A short name that all members make alike: `g` and 8 hexadecimal digits.
 
-    incarnation: how many groups of this name and these ranks there were before in this process.
+    Args:
+        incarnation: how many groups of this name and these ranks there were before in this process.
     """
     text = f"{name}/{','.join(map(str, ranks))}/{incarnation}"
     return f"g{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -39,7 +39,11 @@ _MARKER = "open"
 
 
 class ObjectChannel(PolledChannel):
-    """Messages as objects below a place. environment: with the endpoint, if it is no usual one."""
+    """Messages as objects below a place.
+
+    Args:
+        environment: with the endpoint, if it is no usual one.
+    """
 
     abilities = Objects.abilities
 

@@ -39,7 +39,9 @@ class Arrivals:
     """How long after asking messages of one kind came, at the last steps.
 
     The prediction is the shortest of them: to come late costs time, to come early one request.
-    most_s: a bound, as a peer may become faster.
+
+    Args:
+        most_s: a bound, as a peer may become faster.
     """
 
     def __init__(self, *, most_s: float = 10.0) -> None:
@@ -52,10 +54,14 @@ class Arrivals:
         return min(*self._after_s, self._most_s) if self._after_s else 0.0
 
     def note(self, tried_s: float, missed_s: float | None) -> None:
-        """A message came. tried_s: when it was tried first; missed_s: last, in vain, if ever.
+        """A message came.
 
         It may have been there for long if the first try found it: half of that is as good a guess
         as any, and a few of them lead back to trying at once.
+
+        Args:
+            tried_s: when it was tried first.
+            missed_s: last, in vain, if ever.
         """
         self._after_s.append(tried_s / 2 if missed_s is None else missed_s)
 
@@ -64,8 +70,9 @@ class Arrivals:
 class Wait:
     """The wait for one message, which may go on over several calls.
 
-    began_s, next_s: by the clock; the next try is due at `next_s`. tried_s, missed_s: after it
-    began: the first try, and the last one in vain.
+    Args:
+        began_s, next_s: by the clock; the next try is due at `next_s`.
+        tried_s, missed_s: after it began: the first try, and the last one in vain.
     """
 
     began_s: float
@@ -183,7 +190,11 @@ class Turns:
 
 
 class Turn:
-    """One wait's place in the line of its sender. woken: its sleep was ended from outside."""
+    """One wait's place in the line of its sender.
+
+    Attributes:
+        woken: its sleep was ended from outside.
+    """
 
     def __init__(self, changed: threading.Condition, line: list[Turn]) -> None:
         self._changed = changed
@@ -198,8 +209,9 @@ class Turn:
     def sleep_until(self, then_s: float, *, behind: bool = False) -> None:
         """Until a moment (`time.monotonic()`), or until it is woken.
 
-        behind: whether it was not among the first when the moment was chosen: then it sleeps no
-        longer than until it is, which it may be by now.
+        Args:
+            behind: whether it was not among the first when the moment was chosen: then it sleeps no
+                longer than until it is, which it may be by now.
         """
         with self._changed:
             self._changed.wait_for(

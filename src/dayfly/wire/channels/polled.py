@@ -40,9 +40,12 @@ from dayfly.wire.outages import FIRST_ANSWER_S, Retry, Trouble
 
 
 class Drops(Closing):
-    """What is to be removed. delete: removes messages at the store, in a thread of its own.
+    """What is to be removed.
 
     While one request is on its way, the next one's messages come together.
+
+    Args:
+        delete: removes messages at the store, in a thread of its own.
     """
 
     def __init__(self, delete: Callable[[Sequence[Key]], None]) -> None:
@@ -135,7 +138,11 @@ def ready(channel: PolledChannel, prepare: Callable[[], object]) -> PolledChanne
 
 
 class PolledChannel(Channel):
-    """A channel over a store that is asked. place: what errors call it."""
+    """A channel over a store that is asked.
+
+    Args:
+        place: what errors call it.
+    """
 
     def __init__(self, site: Site, place: str) -> None:
         super().__init__(site.namespace)

@@ -40,8 +40,12 @@ FORWARD, BACKWARD = "forward", "backward"
 class MakeOrder(Protocol):
     """The passes that one of so many stages computes, in their order.
 
-    micro_batches: their numbers, such as `range(4)`, in the order in which they are to be computed.
-    Raises ValueError if there is no such stage.
+    Args:
+        micro_batches: their numbers, such as `range(4)`, in the order in which they are to be
+            computed.
+
+    Raises:
+        ValueError: there is no such stage.
     """
 
     def __call__(

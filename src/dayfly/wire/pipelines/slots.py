@@ -77,8 +77,9 @@ class Slots:
     def put(self, number: int, bytes_N: torch.Tensor) -> None:
         """Make a computed message a part, without a copy; nothing if none of it is to be sent.
 
-        bytes_N: flat, contiguous, uint8, on the CPU, as long as the part; ValueError otherwise. It
-        must not change any more.
+        Args:
+            bytes_N: flat, contiguous, uint8, on the CPU, as long as the part; ValueError otherwise.
+                It must not change any more.
         """
         size = len(self.span(number))
         fits = bytes_N.dtype is self.dtype and bytes_N.shape == (size,)

@@ -103,7 +103,9 @@ def worthwhile_bytes(ways: Iterable[Rates | None], in_flight: int) -> int:
 def message_bytes(chunk_bytes: int, worthwhile: int, *, immediate: bool) -> int:
     """Least bytes of a chunk of what passes a boundary, the same at every rank.
 
-    chunk_bytes, immediate: the channel's. worthwhile: from `worthwhile_bytes`.
+    Args:
+        chunk_bytes, immediate: the channel's.
+        worthwhile: from `worthwhile_bytes`.
     """
     return _WHOLE_BYTES if immediate else max(chunk_bytes, worthwhile)
 
@@ -118,7 +120,9 @@ _LETTER = {FORWARD: "f", BACKWARD: "b"}
 class Boundary:
     """What one micro-batch sends over the boundary between two stages; of 0 bytes nothing is sent.
 
-    activation_bytes: to the stage behind. gradient_bytes: back; 0 where nothing needs a gradient.
+    Args:
+        activation_bytes: to the stage behind.
+        gradient_bytes: back; 0 where nothing needs a gradient.
     """
 
     activation_bytes: int = 0
@@ -139,13 +143,15 @@ def output_part(work: Work) -> int:
 class PipelineStep:
     """What one rank does in a step, and the messages that it reads and puts.
 
-    order: the passes, each once, in the order in which they are computed (see `orders`); gradients
-    are sent only for backward passes that are in it. before, behind: the boundaries to the stage
-    before and to that behind, by micro-batch, as the neighbours have them, too; none at the ends of
-    the pipeline. chunk_bytes: what is worth a message, the same at every rank.
-
     A backward pass is in the schedule even if no gradient comes in for it or goes out; whoever
     computes may have nothing to do there. Raises ValueError for boundaries that do not fit.
+
+    Args:
+        order: the passes, each once, in the order in which they are computed (see `orders`);
+            gradients are sent only for backward passes that are in it.
+        before, behind: the boundaries to the stage before and to that behind, by micro-batch, as
+            the neighbours have them, too; none at the ends of the pipeline.
+        chunk_bytes: what is worth a message, the same at every rank.
     """
 
     layout: Layout
@@ -174,9 +180,11 @@ class PipelineStep:
     def schedule(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> Schedule:
         """The operations, on `Slots(self.sizes(), schedule)`.
 
-        stored: messages of `puts` that are in the channel already, as of a rank that starts again;
-        they are not put again. ahead: inputs that may come in, and outputs that may wait to be
-        sent, beside those of the pass that is computed; 0: nothing overlaps.
+        Args:
+            stored: messages of `puts` that are in the channel already, as of a rank that starts
+                again; they are not put again.
+            ahead: inputs that may come in, and outputs that may wait to be sent, beside those of
+                the pass that is computed; 0: nothing overlaps.
         """
         if ahead < 0:
             raise ValueError(f"{ahead} inputs ahead: 0 at least")

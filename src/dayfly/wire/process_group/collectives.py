@@ -41,7 +41,8 @@ Job = Callable[[int], None]
 class Order:
     """Threads of lanes, each started when it is first needed.
 
-    failed: told what a job raises, which is to catch all that it expects; the lane goes on.
+    Args:
+        failed: told what a job raises, which is to catch all that it expects; the lane goes on.
     """
 
     def __init__(self, lanes: int, name: str, failed: Failed) -> None:
@@ -138,7 +139,9 @@ class _Prepared:
 class Collectives(Closing):
     """Of one member; numbers are those of `order.Order`, in whose threads they run.
 
-    lanes: of the order. at_server: whether sums of the whole group can be made by the channel.
+    Args:
+        lanes: of the order.
+        at_server: whether sums of the whole group can be made by the channel.
     """
 
     def __init__(
@@ -209,7 +212,11 @@ class Collectives(Closing):
         *,
         meet: bool,
     ) -> None:
-        """Send pieces to members, and get others from them. meet: whether from all of them."""
+        """Send pieces to members, and get others from them.
+
+        Args:
+            meet: whether from all of them.
+        """
 
         def make(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:
             return exchange(rank, world_size, sends, receives, chunk=chunk)

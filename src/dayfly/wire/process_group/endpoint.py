@@ -68,7 +68,9 @@ def joined() -> Endpoint | None:
 def new_group(name: str, ranks: Sequence[int], timeout_s: float) -> DayflyGroup:
     """A group of some ranks of the joined endpoint's world; all of them make it alike.
 
-    name: torch's. timeout_s: how long to wait for a message.
+    Args:
+        name: torch's.
+        timeout_s: how long to wait for a message.
     """
     here = _joined[0]
     known = name, tuple(ranks)

@@ -32,12 +32,16 @@ _LAST_S = 5.0
 class Member:
     """What `DayflyGroup` stands on.
 
-    world: the channel of all ranks, which stays open. name: torch's, the same at all members.
-    ranks: of the members in the world. rank: this one's in the group. whole_world: whether all
-    ranks are members. incarnation: see `members.group_name`. timeout_s: how long to wait for a
-    message of another member.
-
     An operation that fails fails all that come after it, as members would be out of step.
+
+    Args:
+        world: the channel of all ranks, which stays open.
+        name: torch's, the same at all members.
+        ranks: of the members in the world.
+        rank: this one's in the group.
+        whole_world: whether all ranks are members.
+        incarnation: see `members.group_name`.
+        timeout_s: how long to wait for a message of another member.
     """
 
     def __init__(
@@ -128,8 +132,10 @@ class Member:
     ) -> DayflyWork:
         """Have it run in its turn.
 
-        meet: whether all members know afterwards that all have begun it. stays_bytes: what it
-        leaves in the channel, if they do not, until they have met; None: nothing.
+        Args:
+            meet: whether all members know afterwards that all have begun it.
+            stays_bytes: what it leaves in the channel, if they do not, until they have met; None:
+                nothing.
         """
         form = f" {_form(staged[0].tensor)}" if staged else ""
         work = DayflyWork(f"{what}{form}{self._members}", value)

@@ -28,8 +28,12 @@ from dayfly.wire.summation import ADD, Fold
 class Staged:
     """A tensor staged. Made in the caller's thread; the rest may be called in another.
 
-    read: whether the operation needs what the tensor holds. write: whether it changes it. Raises
-    TypeError for layouts that have no flat memory.
+    Args:
+        read: whether the operation needs what the tensor holds.
+        write: whether it changes it.
+
+    Raises:
+        TypeError: layouts that have no flat memory.
     """
 
     def __init__(self, tensor: torch.Tensor, *, read: bool = True, write: bool = True) -> None:
@@ -182,7 +186,12 @@ def _settle(source: torch.futures.Future[Any]) -> None:
 
 
 class DayflyWork(dist.Work):
-    """An operation under way. what: for errors. tensors: the future's value."""
+    """An operation under way.
+
+    Args:
+        what: for errors.
+        tensors: the future's value.
+    """
 
     def __init__(self, what: str, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()
@@ -196,7 +205,11 @@ class DayflyWork(dist.Work):
         self._sender = -1
 
     def finish(self, error: BaseException | None, sender: int = -1) -> None:
-        """It is over; once. sender: of a receive from anybody."""
+        """It is over; once.
+
+        Args:
+            sender: of a receive from anybody.
+        """
         self._error, self._sender = error, sender
         with self._lock:
             self._over.set()

@@ -55,7 +55,11 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A chunk of a message. place: among all chunks of the stream, which are put in that order."""
+    """A chunk of a message.
+
+    Args:
+        place: among all chunks of the stream, which are put in that order.
+    """
 
     message: _Message
     part: Chunk

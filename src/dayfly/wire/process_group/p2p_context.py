@@ -41,7 +41,8 @@ _MOST_IDLE = 8
 class ThreadPool(Closing):
     """As many threads as there is work under way, whatever it waits for: none waits for a thread.
 
-    name: what the threads are called. They end with the process, if they are not closed before.
+    Args:
+        name: what the threads are called. They end with the process, if they are not closed before.
     """
 
     def __init__(self, name: str) -> None:
@@ -81,7 +82,11 @@ class ThreadPool(Closing):
         return future
 
     def spawn(self, work: Callable[[], None], failed: Failed) -> None:
-        """Begin some work at whose end nobody looks. failed: as in `threads.guarded`."""
+        """Begin some work at whose end nobody looks.
+
+        Args:
+            failed: as in `threads.guarded`.
+        """
         self.submit(guarded(work, failed))
 
     def settled(self, timeout_s: float) -> bool:

@@ -94,7 +94,11 @@ class Ahead:
 
 
 class Incoming:
-    """The messages that `post.rank` gets from `source` with a tag. ahead: of all its streams."""
+    """The messages that `post.rank` gets from `source` with a tag.
+
+    Args:
+        ahead: of all its streams.
+    """
 
     def __init__(self, post: P2PContext, source: int, tag: int, ahead: Ahead) -> None:
         self._post = post

@@ -182,7 +182,11 @@ class ChannelStore(dist.Store):  # type: ignore[name-defined,misc]  # torch type
         return self._asker.ask("get", _names(keys), self.timeout.total_seconds())
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        """Until all keys are there. timeout: in place of the store's own."""
+        """Until all keys are there.
+
+        Args:
+            timeout: in place of the store's own.
+        """
         limit = self.timeout if timeout is None else timeout
         self._asker.ask("wait", _names(keys), limit.total_seconds())
 
@@ -260,8 +264,11 @@ class StoreServer:
     def serve_once(self, keys: Iterable[Key] | None = None) -> None:
         """Do what is asked for by now, and answer what can be answered.
 
-        keys: of the messages that wait for the coordinator, if they were listed already; None: they
-        are listed here, no more often than that is cheap. Raises WireError.
+        Raises WireError.
+
+        Args:
+            keys: of the messages that wait for the coordinator, if they were listed already; None:
+                they are listed here, no more often than that is cheap.
         """
         if keys is None and self._clock() >= self._list_next_s:
             self._list_next_s = self._clock() + self._channel.abilities.list_every_s

@@ -99,7 +99,11 @@ assert ENTRY_BYTES - ADDRESS_AT == ADDRESS_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of a segment. senders: ranks that may send, beside the coordinator."""
+    """Sizes of a segment.
+
+    Args:
+        senders: ranks that may send, beside the coordinator.
+    """
 
     senders: int
     slots: int

@@ -101,7 +101,8 @@ def mark_gone(place: Path) -> None:
 class Pool(Closing):
     """Keeps the pages of a channel's segments touched, in a thread, until it is closed.
 
-    ahead_bytes: how far ahead of a sender's use, as long as its share of the budget lasts.
+    Args:
+        ahead_bytes: how far ahead of a sender's use, as long as its share of the budget lasts.
     """
 
     def __init__(self, place: Path, senders: int, ahead_bytes: int) -> None:

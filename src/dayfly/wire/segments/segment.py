@@ -63,8 +63,10 @@ def futex_number() -> int | None:
 class Doorbells:
     """All doorbells of one mapped file.
 
-    numbers: the file as 32-bit numbers. address: where in memory its first byte is. The file stays
-    mapped as long as this is used. futex: the system call's number; None: look again instead.
+    Args:
+        numbers: the file as 32-bit numbers.
+        address: where in memory its first byte is. The file stays mapped as long as this is used.
+        futex: the system call's number; None: look again instead.
     """
 
     def __init__(self, numbers: memoryview, address: int, futex: int | None) -> None:
@@ -104,8 +106,11 @@ _MOST_REPAIRS = 16
 class Found:
     """A message that counted when it was looked up.
 
-    word: number of the entry's commit word. sequence: what that was. at: where in the file the
-    message begins. size: in bytes, header and payload.
+    Args:
+        word: number of the entry's commit word.
+        sequence: what that was.
+        at: where in the file the message begins.
+        size: in bytes, header and payload.
     """
 
     word: int
@@ -117,8 +122,11 @@ class Found:
 class Segment:
     """The file at `path`. Raises WireError if it is not there or is no whole segment.
 
-    map, bytes: the file. words, numbers: as 64-bit and 32-bit numbers. address: where in memory it
-    begins. Whoever has any of them keeps the file mapped, even when it was removed.
+    Attributes:
+        map, bytes: the file.
+        words, numbers: as 64-bit and 32-bit numbers.
+        address: where in memory it begins. Whoever has any of them keeps the file mapped, even when
+            it was removed.
     """
 
     def __init__(self, path: Path) -> None:

@@ -35,7 +35,11 @@ from dayfly.wire.segments.segment import Segment
 class Arena:
     """Free space in 0 to `size`, kept as gaps that never touch each other.
 
-    taken: (start, stop) of what is not free. Raises ValueError if two of these overlap.
+    Args:
+        taken: (start, stop) of what is not free.
+
+    Raises:
+        ValueError: two of these overlap.
     """
 
     def __init__(self, size: int, taken: Iterable[tuple[int, int]] = ()) -> None:
@@ -103,7 +107,8 @@ _TIDY_BYTES, _TIDY_MESSAGES = 2**20, 64
 class Writer:
     """Writes into one segment.
 
-    ask: called when fresh pages are needed, to wake who touches them.
+    Args:
+        ask: called when fresh pages are needed, to wake who touches them.
     """
 
     def __init__(self, segment: Segment, ask: Callable[[], None]) -> None:

@@ -201,7 +201,10 @@ class ObjectClient:
     def pages(self, below: str, after: str = "") -> Iterator[Sequence[ObjectMeta]]:
         """Yields the objects below a folder, a page a request. Raises Conflict.
 
-        Sorted, but in a directory. after: the path that all are greater than.
+        Sorted, but in a directory.
+
+        Args:
+            after: the path that all are greater than.
         """
         import obstore
 

@@ -54,7 +54,11 @@ _PASSING_CODES = {"SlowDown", "RequestTimeout", "ConditionalRequestConflict", "O
 
 @dataclass(frozen=True, slots=True)
 class ObjectURL:
-    """Where objects are. bucket: "" for a directory, whose path is the prefix."""
+    """Where objects are.
+
+    Args:
+        bucket: "" for a directory, whose path is the prefix.
+    """
 
     scheme: str
     bucket: str
@@ -64,7 +68,8 @@ class ObjectURL:
     def parse(cls, url: str, what: str = "channel") -> ObjectURL:
         """Raises RequestError, in one sentence, for a URL that names no place for objects.
 
-        what: the URL is of, such as a channel.
+        Args:
+            what: the URL is of, such as a channel.
         """
         scheme, _, rest = url.partition("://")
         if scheme == "dir":
@@ -116,7 +121,8 @@ def open_objects(
 ) -> ObjectStore:
     """A client for the objects below a place. Connects to nothing yet.
 
-    tries: of each request, where this program cannot try a part of an object again by itself.
+    Args:
+        tries: of each request, where this program cannot try a part of an object again by itself.
     """
     # Here, as it is optional; and its threads must not be there before a function is forked.
     from obstore import store
