@@ -3,11 +3,12 @@
     capped     every collective at given rates and latency, over the bound 2(n-1)/n s/w
     uncapped   as fast as it goes, beside gloo
     tbf        at rates that the kernel's token bucket imposes, beside ours
+    servers    over two Redis servers of limited bandwidth, beside one
     memory     what a collective takes beside the buffer
     auth       what it takes to authenticate messages, beside moving them
     cpu        CPU time of ranks and stores, beside gloo, redis-py and obstore
 
-All six, unless some are named. A process a rank, one thread each; every result is checked to the
+All seven, unless some are named. A process a rank, one thread each; every result is checked to the
 bit, outside of what is timed.
 """
 
@@ -30,6 +31,7 @@ from benchmarks.parts import (
     held_memory,
     namespaces,
     sums,
+    two_servers,
     under_caps,
 )
 from benchmarks.parts.arguments import add_parts, asked_parts, new_parser, refuse_figures
@@ -167,6 +169,31 @@ def _tbf(asked: argparse.Namespace) -> Own:
     return measure
 
 
+def _servers(asked: argparse.Namespace) -> Own:
+    """It gives None if it cannot be done here, and was not asked for by name."""
+    if not namespaces.possible():
+        if asked.servers:
+            raise RequestError("--servers needs root, ip and tc: sudo apt install iproute2")
+        return lambda session: None
+    workers = min(asked.workers) if asked.workers else _WORKERS[0]
+    mb = asked.mb or _scaled(asked, _MB)
+    case = Case(
+        workers=workers,
+        mb=mb,
+        rate_mb_per_s=asked.rate or _RATE,
+        latency_ms=0.0,
+        collectives=_few(asked, _fitting(asked, workers, mb, abilities_of("redis"))),
+    )
+    operations = max(1, asked.operations // _TBF_SHARE)
+    _refuse_rounding(workers, operations)
+
+    def measure(session: Session) -> Rows:
+        say(f"two servers beside one: {case}")
+        return two_servers.measure(session, case, operations, asked.rounds)
+
+    return measure
+
+
 def _memory(asked: argparse.Namespace) -> Plan:
     channel = _channel(asked)
     mb = asked.mb or _scaled(asked, _MEMORY_MB)
@@ -209,6 +236,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Plan | Own]] = {
     "capped": _capped,
     "uncapped": _uncapped,
     "tbf": _tbf,
+    "servers": _servers,
     "memory": _memory,
     "auth": _auth,
     "cpu": _cpu,
@@ -283,6 +311,10 @@ def table(result: Mapping[str, Any]) -> Table:
         whole.add_row(by_kernel.table(result["tbf"], rounds))
     elif "tbf" in result:
         whole.add_row("the kernel's token bucket was left out: it needs root, ip and tc")
+    if result.get("servers"):
+        whole.add_row(two_servers.table(result["servers"], rounds))
+    elif "servers" in result:
+        whole.add_row("two servers were left out: they need root, ip and tc")
     if result.get("memory"):
         whole.add_row(held_memory.table(result["memory"], result["channel"]))
     if result.get("auth"):
@@ -300,6 +332,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "capped": "at rates and latency, over the bound",
         "uncapped": "as fast as it goes, beside gloo",
         "tbf": "our rates beside those of the kernel (root)",
+        "servers": "over two servers of limited bandwidth, beside one (root)",
         "memory": "what a collective takes beside the buffer",
         "auth": "CPU time of AES-GMAC beside moving a message",
         "cpu": "CPU time of ranks and stores, beside gloo and plain clients",

@@ -54,6 +54,15 @@ class Star(Closing):
             self.close()
             raise
 
+    @property
+    def hub(self) -> str:
+        """Its namespace."""
+        return self._hub
+
+    def host(self, rank: int) -> str:
+        """The address at the end of a worker's cable."""
+        return f"{_NETWORK}.{_FIRST_WORKER + rank}"
+
     def in_hub(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the hub, always in the same thread; what it starts stays there."""
         return self._thread.submit(work, *args, **kwargs).result()
@@ -86,7 +95,7 @@ class Star(Closing):
         do("ip", "netns", "exec", name, "sysctl", "-q", "-w", setting)
 
     def _cable(self, rank: int, name: str) -> None:
-        port, host = _port(rank), f"{_NETWORK}.{_FIRST_WORKER + rank}"
+        port, host = _port(rank), self.host(rank)
         ends = ("name", port, "type", "veth", "peer", "name", "end", "netns", name)
         do("ip", "-n", self._hub, "link", "add", *ends)
         do("ip", "-n", self._hub, "link", "set", port, "up")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.parts import by_kernel, cases, cpu_clocks, namespaces, sums
+from benchmarks.parts import by_kernel, cases, cpu_clocks, namespaces, sums, two_servers
 from benchmarks.parts.memory import growth_bytes
 from benchmarks.parts.predictions import NAMES, AllReduce, fitting
 from benchmarks.parts.ranks import Ranks
@@ -285,6 +285,19 @@ def test_our_line_beside_the_kernels() -> None:
     assert f"dayfly-bench-{os.getpid()}-" not in spaces()
 
 
+@needs_namespaces
+def test_two_servers_beside_one() -> None:
+    pytest.importorskip("dayfly.wire.channels.redis")
+    case = cases.Case(
+        workers=2, mb=0.2, rate_mb_per_s=5.0, latency_ms=0.0, collectives=["scatter-reduce"]
+    )
+    with Session.open() as session:
+        (row,) = two_servers.measure(session, case, 1, 1)
+    assert row["ratio"] == pytest.approx(row["one_seconds"][0] / row["two_seconds"][0])
+    assert "scatter-reduce" in text_of({"machine": MACHINE, "rounds": 1, "servers": [row]})
+    assert f"dayfly-bench-{os.getpid()}-" not in spaces()
+
+
 MACHINE = {"cores": 2, "cpu": "any", "torch": "2", "python": "3", "load": 0.0}
 
 
@@ -295,6 +308,7 @@ def test_the_kernels_time_is_for_all_that_it_counts() -> None:
 
 def test_without_root_the_cross_check_is_said_to_be_missing() -> None:
     assert "needs root" in text_of({"machine": MACHINE, "rounds": 1, "tbf": None})
+    assert "need root" in text_of({"machine": MACHINE, "rounds": 1, "servers": None})
 
 
 # --- arithmetic

@@ -26,8 +26,13 @@ from dayfly.wire.segments.segment import Segment
 from dayfly.wire.segments.writer import Writer
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
-from tests.channels.redis_place import ShapedRedisPlace, redis_place
-from tests.channels.socket_places import DirectPlace, ParameterServerPlace, sockets_in
+from tests.channels.redis_place import ShapedRedisPlace, redis_place, redis_servers
+from tests.channels.socket_places import (
+    DirectPlace,
+    ParameterServerPlace,
+    ParameterServersPlace,
+    sockets_in,
+)
 from tests.channels.store_places import directory, dynamodb, own_s3, s3
 
 
@@ -105,8 +110,10 @@ PLACES: dict[str, Callable[[], AbstractContextManager[ChannelPlace]]] = {
     "directory": directory,
     "redis": redis_place,
     "redis-shaped": lambda: redis_place(ShapedRedisPlace),
+    "redis-two": redis_servers,
     "dynamodb": dynamodb,
     "ps": lambda: sockets_in(ParameterServerPlace, SENDERS),
+    "ps-two": lambda: sockets_in(ParameterServersPlace, SENDERS),
     "tcp": lambda: sockets_in(DirectPlace, SENDERS),
 }
 if own := os.environ.get("DAYFLY_TEST_S3"):

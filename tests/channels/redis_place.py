@@ -17,6 +17,7 @@ from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, TOKEN
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Redis
+from dayfly.wire.channels.spread import server_of
 from dayfly.wire.keys import Key
 from dayfly.wire.redis.layout import Layout
 from dayfly.wire.shaped import ShapedChannel
@@ -75,6 +76,11 @@ class RedisPlace:
         assert life is not None
         return Layout(namespace.run, namespace.generation, life.decode())
 
+    @property
+    def host(self) -> str:
+        """And its port."""
+        return self.url.partition("://")[2].partition("/")[0]
+
     def client(self) -> redis.Redis:
         """Another's client of the same server."""
         return redis.Redis.from_url(self.url, password=self.password)
@@ -91,6 +97,30 @@ class ShapedRedisPlace(RedisPlace):
     def open(self, namespace: Namespace, reader: int) -> Channel:
         fast = Rates(up_bytes_per_s=1e12, down_bytes_per_s=1e12, latency_s=1e-6)
         return ShapedChannel(super().open(namespace, reader), ShapedLink(fast))
+
+
+@dataclass(frozen=True)
+class SpreadRedisPlace(RedisPlace):
+    """Two servers, which share the keys. url: of both."""
+
+    servers: int = 2
+
+    def raw(self, namespace: Namespace, key: Key) -> bytes:
+        return self._at(key).raw(namespace, key)
+
+    def plant(self, namespace: Namespace, key: Key, raw: bytes) -> None:
+        self._at(key).plant(namespace, key, raw)
+
+    def _at(self, key: Key) -> RedisPlace:
+        urls = Redis().servers(self.url)
+        return RedisPlace(urls[server_of(key, len(urls))], self.password)
+
+
+@contextmanager
+def redis_servers() -> Iterator[SpreadRedisPlace]:
+    """A place at two servers of its own."""
+    with redis_place() as one, redis_place() as other:
+        yield SpreadRedisPlace(f"redis://{one.host},{other.host}/0")
 
 
 @contextmanager

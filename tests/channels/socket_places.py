@@ -16,6 +16,7 @@ from dayfly.wire.channels.conformance import TOKEN
 from dayfly.wire.channels.direct import DirectChannel
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Direct, ParameterServer
+from dayfly.wire.channels.spread import server_of, sites
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.sockets.client import Client, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
@@ -74,6 +75,19 @@ class ParameterServerPlace(SocketPlace):
 
     def open(self, namespace: Namespace, reader: int) -> Channel:
         return ParameterServer().open(self.site(namespace), reader)
+
+
+class ParameterServersPlace(ParameterServerPlace):
+    """Two parameter servers a namespace, which share the keys."""
+
+    url = "ps://127.0.0.1,127.0.0.1"
+    servers: ClassVar[int] = 2
+
+    def _client(self, namespace: Namespace, key: Key) -> Client:
+        each = sites(self.site(namespace), ParameterServer().servers(self.url))
+        meeting = Meeting(each[server_of(key, len(each))].rendezvous, namespace)
+        record = meeting.wait_for(COORDINATOR, 0)
+        return Client(address_in(record), meeting.authenticator(TOKEN).handshake, COORDINATOR)
 
 
 @dataclass(frozen=True)

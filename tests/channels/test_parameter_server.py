@@ -302,7 +302,7 @@ def test_a_killed_server_is_named_to_whoever_waits(
         worker.stored([SUM])
         os.kill(made._process.pid, signal.SIGKILL)
         os.waitid(os.P_PID, made._process.pid, os.WEXITED | os.WNOWAIT)  # it has come to its end
-        with pytest.raises(WireError, match=rf"^{SUM}: the parameter server does not answer"):
+        with pytest.raises(WireError, match=rf"^{SUM}: the parameter server .* does not answer"):
             waits.result(SOON_S)
         with pytest.raises(WireError, match=r"does not answer \(it was killed by signal 9\)"):
             made.size_bytes()

@@ -20,6 +20,7 @@ from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
+from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
 
@@ -165,7 +166,10 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
         can = kind.abilities
         own["collective"] = default_collective(sums=can.sums, direct=can.direct, immediate=False)
         if can.sums:
-            own["channel"] = f"{kind.schemes[0]}://"
+            # Here its servers are processes of this machine.
+            count = int(profile.channel.partition(":")[2] or 1)
+            hosts = ",".join([LOOPBACK] * count) if count > 1 else ""
+            own["channel"] = f"{kind.schemes[0]}://{hosts}"
     elif profile.channel != FILES:
         own["channel"] = profile.channel
     for name in ("platform", "imitate", "channel"):

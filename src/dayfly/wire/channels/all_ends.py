@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dayfly.wire.channels.spread  # noqa: F401
 from dayfly.wire.channels import CHANNELS
 
 for kind in CHANNELS.values():

@@ -43,6 +43,7 @@ class ChannelPlace(Protocol):
 
     Attributes:
         asks_each: whether `Channel.stored` costs a request for each key.
+        servers: how many share the messages; it may be missing, and is 1 then.
     """
 
     asks_each: bool

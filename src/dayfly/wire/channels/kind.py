@@ -155,6 +155,10 @@ class ChannelFactory(ABC):
         """
 
 
+#: Makes channels over several servers.
+_SPREAD = "dayfly.wire.channels.spread:SpreadFactory"
+
+
 class ChannelKind(ABC):
     """One kind of channel: a class in `kinds`, and an entry of `_BUILT_IN` in `channels`.
 
@@ -190,17 +194,28 @@ class ChannelKind(ABC):
         made: ChannelFactory = resolve_name(self.factory_path)()
         return made
 
+    def servers(self, url: str) -> tuple[str, ...]:
+        """Returns the URLs of the servers that share the messages, each a channel of this kind."""
+        return (url,)
+
     def create(self, site: Site, spec: ChannelSpec) -> Channel:
         """As `ChannelFactory.create`."""
-        return self.factory().create(site, spec)
+        return self._factory_of(site.url).create(site, spec)
 
     def open(self, site: Site, reader: int) -> Channel:
         """As `ChannelFactory.open`."""
-        return self.factory().open(site, reader)
+        return self._factory_of(site.url).open(site, reader)
 
     def remove(self, site: Site) -> None:
         """As `ChannelFactory.remove`."""
-        self.factory().remove(site)
+        self._factory_of(site.url).remove(site)
+
+    def _factory_of(self, url: str) -> ChannelFactory:
+        servers = self.servers(url)
+        if len(servers) == 1:
+            return self.factory()
+        made: ChannelFactory = resolve_name(_SPREAD)(self.factory(), servers)
+        return made
 
     def carries(self, store: str) -> bool:
         """Whether it stands for a store of the catalogue, or for several servers `NAME:COUNT`."""

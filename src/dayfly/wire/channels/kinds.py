@@ -49,6 +49,20 @@ class HostPort:
         return cls(host, port or 0)
 
 
+def each_server(url: str) -> tuple[str, ...]:
+    """Splits `scheme://h1:p,h2:p/rest` into a URL a server; what else is in it is of all of them.
+
+    Raises RequestError for a server that is missing between two commas.
+    """
+    scheme, _, rest = url.partition("://")
+    hosts, more = re.fullmatch(r"([^/?#]*)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
+    user, at, hosts = hosts.rpartition("@")
+    servers = hosts.split(",")
+    if len(servers) > 1 and not all(servers):
+        raise wrong_url("channel", url, "a host is missing beside a comma: give h1:p,h2:p")
+    return tuple(f"{scheme}://{user}{at}{one}{more}" for one in servers)
+
+
 class Files(ChannelKind):
     """Messages in memory, or in a directory, on one machine."""
 
@@ -91,7 +105,12 @@ class Redis(ChannelKind):
     abilities = Abilities(in_flight=4, chunk_bytes=2**17)
 
     def check(self, url: str) -> None:
-        Address.parse(url)
+        each = [Address.parse(one) for one in self.servers(url)]
+        if len(set(each)) < len(each):
+            raise wrong_url("channel", url, "it names a server twice: give each once")
+
+    def servers(self, url: str) -> tuple[str, ...]:
+        return each_server(url)
 
     def room(self, spec: ChannelSpec) -> Room:
         messages = int(_MESSAGES_SHARE * spec.budget_bytes) // (_MESSAGE_BYTES * spec.senders)
@@ -205,7 +224,7 @@ def table_of(url: str) -> str:
 
 
 class ParameterServer(ChannelKind):
-    """A parameter server on the coordinator's machine."""
+    """A parameter server on the coordinator's machine, or several that share the chunks."""
 
     schemes = ("ps",)
     stores = ("vm-*",)
@@ -214,7 +233,13 @@ class ParameterServer(ChannelKind):
     abilities = Abilities(replays=False, sums=True, in_flight=4, chunk_bytes=2**18)
 
     def check(self, url: str) -> None:
-        HostPort.parse(url, self.usage)
+        each = [HostPort.parse(one, self.usage) for one in self.servers(url)]
+        named = [one for one in each if one.port]
+        if len(set(named)) < len(named):
+            raise wrong_url("channel", url, "it names a port twice: give each once, or no ports")
+
+    def servers(self, url: str) -> tuple[str, ...]:
+        return each_server(url)
 
 
 class Direct(ChannelKind):

@@ -119,8 +119,8 @@ class ParameterServerChannel(Channel):
         except Unreachable as error:
             how = self._process.ended if self._process is not None else None
             raise WireError(
-                f"{what}: the parameter server does not answer ({how or error}), and its messages "
-                "are gone with it: all workers go back to the run checkpoint"
+                f"{what}: the parameter server {address} does not answer ({how or error}), and its "
+                "messages are gone with it: all workers go back to the run checkpoint"
             ) from error
         except WireError as error:
             raise named(what, error) from error
