@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -234,11 +235,13 @@ def test_everything_expires(place: DynamoPlace) -> None:
             assert kept_s == {MESSAGE_S, MARKER_S}
 
 
-def test_a_trim_keeps_the_marker_young(place: DynamoPlace) -> None:
+def test_a_trim_keeps_the_marker_young(place: DynamoPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.make(NAMESPACE) as coordinator:
         assert isinstance(coordinator, DynamoChannel)
         later_s = time.time() + 10 * 24 * 3600
-        coordinator._clock = lambda: later_s
+        monkeypatch.setattr(
+            "dayfly.wire.channels.dynamodb.time", SimpleNamespace(time=lambda: later_s)
+        )
         coordinator.trim(1)
         (marker,) = items(coordinator)
         assert int(marker["expires"]["N"]) == int(later_s) + MARKER_S

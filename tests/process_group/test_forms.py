@@ -1,4 +1,4 @@
-"""The messages of a letter: all of its elements once, and a first one that tells them all."""
+"""The chunks of a message: all of its elements once, and a first one that tells them all."""
 
 from __future__ import annotations
 

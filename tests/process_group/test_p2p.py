@@ -1,4 +1,4 @@
-"""Letters arrive in their order, whoever asks when; what does not arrive is named."""
+"""Messages arrive in their order, whoever asks when; what does not arrive is named."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_whatever_the_order_of_sends_and_receives(data: st.DataObject, kind: str
 
 
 def test_tags_that_grow_for_ever_leave_no_threads() -> None:
-    """Each stream would wait for a second letter; only a few do."""
+    """Each stream would wait for a second message; only a few do."""
     with office("files-shaped", 2) as made:
         zero, one = made.members
         for tag in range(100):

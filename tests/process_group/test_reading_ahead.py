@@ -61,7 +61,7 @@ class Watched(ShapedChannel):
             assert self._changed.wait_for(condition, SOON_S)
 
     def has(self, number: int) -> bool:
-        """Whether all messages of a letter were downloaded."""
+        """Whether all chunks of a message were downloaded."""
         with self._changed:
             return sum(key.step == number for key in self.downloaded) == PARTS
 
@@ -135,7 +135,7 @@ def test_no_more_than_two_are_kept() -> None:
             assert into[0] == number
         one.p2p.close()
         assert made.left() == []
-        assert not one.p2p._post.buffers._lent
+        assert not one.p2p._context.buffers._lent
 
 
 def test_nothing_is_read_ahead_before_a_first_letter() -> None:
@@ -205,7 +205,7 @@ def test_the_time_that_nobody_asked_does_not_count() -> None:
         time.sleep(0.5)  # more than it may wait for what is asked for
         assert stream(hasty)._reading
         zero.send(torch.ones(2), 1).result()
-        soon(lambda: any(letter.over for letter in list(stream(hasty)._ahead)))
+        soon(lambda: any(one.over for one in list(stream(hasty)._ahead)))
         hasty.recv(torch.zeros(2), 0).result()
         with pytest.raises(WaitTimeout, match=r"message 2 of tag 0 .* within 0\.3 s"):
             hasty.recv(torch.zeros(2), 0).result()
@@ -283,7 +283,7 @@ class Late(ShapedChannel):
 
 def test_a_letter_that_comes_late_to_a_full_channel_is_not_shut_out(tmp_path: Path) -> None:
     """Those after it, which its reader takes later, give it their room."""
-    sizes = [MIB // 8, *[MIB // 32] * 9]  # elements: letter 0 takes half of the room
+    sizes = [MIB // 8, *[MIB // 32] * 9]  # elements: message 0 takes half of the room
     with (
         make(tmp_path, senders=2, budget_bytes=MIB),
         Late(FileChannel(tmp_path, NAMESPACE)) as near,
@@ -310,11 +310,11 @@ def test_no_room_in_time_is_named(tmp_path: Path) -> None:
     with (
         make(tmp_path, senders=2, budget_bytes=MIB),
         FileChannel(tmp_path, NAMESPACE) as channel,
-        PointToPoint(channel, 0, 2, timeout_s=0.1, check=lambda: None) as letters,
+        PointToPoint(channel, 0, 2, timeout_s=0.1, check=lambda: None) as messages,
     ):
         calls = [Call() for _ in range(3)]
         for call in calls:
-            letters.send(torch.zeros(MIB // 8), 1, 2, call)
+            messages.send(torch.zeros(MIB // 8), 1, 2, call)
         calls[0].result()
         for number, call in enumerate(calls[1:], 1):
             with pytest.raises(
@@ -324,7 +324,7 @@ def test_no_room_in_time_is_named(tmp_path: Path) -> None:
             ):
                 call.result()
         never = Call()
-        letters.send(torch.zeros(MIB), 1, 3, never)
+        messages.send(torch.zeros(MIB), 1, 3, never)
         error = never.error()
         assert isinstance(error, WireError)
         assert not isinstance(error, WaitTimeout)
@@ -339,12 +339,12 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
             raise NoRoom("full")
 
     with make(tmp_path, senders=2), Full(tmp_path, NAMESPACE) as channel:
-        letters = PointToPoint(channel, 0, 2, timeout_s=SOON_S, check=lambda: None)
+        messages = PointToPoint(channel, 0, 2, timeout_s=SOON_S, check=lambda: None)
         calls = [Call() for _ in range(3)]
         for call in calls:
-            letters.send(torch.zeros(4), 1, 0, call)
+            messages.send(torch.zeros(4), 1, 0, call)
         assert channel.refused.wait(SOON_S)
-        letters.close()
+        messages.close()
         for call in calls:
             assert call.over
             with pytest.raises(WireError, match=r"rank 0, sending message . of tag 0 .*was closed"):

@@ -164,6 +164,6 @@ def bad_tensor(tensors: Tensors, trained: Collection[str]) -> str | None:
     return None
 
 
-def trained_names(named: Mapping[str, torch.Tensor], prefix: str = "") -> frozenset[str]:
-    """Names of the parameters to train, each with a prefix."""
-    return frozenset(prefix + name for name, tensor in named.items() if tensor.requires_grad)
+def trained_names(named: Mapping[str, torch.Tensor]) -> frozenset[str]:
+    """Returns the names of the parameters to train."""
+    return frozenset(name for name, tensor in named.items() if tensor.requires_grad)

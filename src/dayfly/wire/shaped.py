@@ -70,7 +70,7 @@ class ShapedChannel(Channel):
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         """As `get`."""
-        return self._down(lambda: (self._channel.get_bytes(key, timeout_s), self._way.now()), len)[
+        return self._down(lambda: (self._channel.get_bytes(key, timeout_s), time.monotonic()), len)[
             0
         ]
 
@@ -117,7 +117,7 @@ class ShapedChannel(Channel):
         it came, which `get` tells. Returns it and when its bytes began to come.
         """
         line = self._way.down
-        called_s, asked_s = self._way.now(), line.ask()
+        called_s, asked_s = time.monotonic(), line.ask()
         result, came_s = get()
         start_s = asked_s if came_s - called_s < _AT_ONCE_S else came_s
         line.done(line.carry(HEADER_BYTES + payload_bytes(result), start_s))

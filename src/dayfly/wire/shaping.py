@@ -124,29 +124,13 @@ class LinkDirection:
 
 
 class ShapedLink:
-    """A function's way to the store and back; its channel and its store share them.
+    """A function's way to the store and back; its channel and its store share them."""
 
-    Args:
-        clock, sleep: for tests.
-    """
-
-    def __init__(
-        self,
-        rates: Rates,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self.up = LinkDirection(rates.up_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
-        self.down = LinkDirection(rates.down_bytes_per_s, rates.latency_s, clock=clock, sleep=sleep)
+    def __init__(self, rates: Rates) -> None:
+        self.up = LinkDirection(rates.up_bytes_per_s, rates.latency_s)
+        self.down = LinkDirection(rates.down_bytes_per_s, rates.latency_s)
         self._latency_s = rates.latency_s
-        self._clock = clock
-        self._sleep = sleep
-
-    def now(self) -> float:
-        """Seconds, by the clock of both lines."""
-        return self._clock()
 
     def ask_only(self) -> None:
         """Wait for the answer to a request that carries no bytes to speak of."""
-        self._sleep(self._latency_s)
+        time.sleep(self._latency_s)

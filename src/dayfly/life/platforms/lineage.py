@@ -159,20 +159,19 @@ class Lineage:
         _keep(self)
 
 
-def warm_up(preload: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+def warm_up(preload: Sequence[str]) -> None:
     """Starts a zygote for the one platform that this process will open; does not wait for it.
 
     Imports no torch. The zygote ends with that platform, or with the process.
 
     Args:
         preload: see `LocalPlatform`.
-        variables: likewise.
 
     Raises:
         RequestError: variables of the environment ask for instructions that this CPU lacks.
         OSError: no process can be started.
     """
-    lineage = Lineage(preload, variables, once=True)
+    lineage = Lineage(preload, None, once=True)
     lineage.warm_up()
     _keep(lineage)
 

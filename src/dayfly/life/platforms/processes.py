@@ -89,12 +89,12 @@ def is_dead(pidfd: int, timeout_s: float = 0.0) -> bool:
     return bool(poll.poll(1000 * timeout_s))
 
 
-def reap(pidfd: int, pid: int, timeout_s: float = GONE_S) -> Death:
+def reap(pidfd: int, pid: int) -> Death:
     """Take the exit status of a dead process that is, or is about to become, our child.
 
     It is not yet ours for an instant if it died before the process between it and the zygote.
     """
-    give_up_at = time.monotonic() + timeout_s
+    give_up_at = time.monotonic() + GONE_S
     while True:
         try:
             # WNOWAIT first: only the descriptor is safe against a reused pid, only wait4 tells
@@ -108,14 +108,14 @@ def reap(pidfd: int, pid: int, timeout_s: float = GONE_S) -> Death:
             time.sleep(_POLL_S)
 
 
-def kill_session(session: int, timeout_s: float = GONE_S) -> None:
+def kill_session(session: int) -> None:
     """Kill and reap the children of this process in a POSIX session whose leader is dead.
 
     The orphans of a killed one become our children, so this goes on until there are none, or for
-    `timeout_s`. The leader itself is left to its owner.
+    `GONE_S`. The leader itself is left to its owner.
     """
     began = time.monotonic()
-    while time.monotonic() < began + timeout_s:
+    while time.monotonic() < began + GONE_S:
         members = [pid for pid in _children() if pid != session and _session(pid) == session]
         if not members:
             return
@@ -123,13 +123,13 @@ def kill_session(session: int, timeout_s: float = GONE_S) -> None:
         time.sleep(_POLL_S)
 
 
-def kill_and_reap(pids: Iterable[int], timeout_s: float = 1.0) -> None:
-    """Kill processes and wait up to `timeout_s` for their end; those that are ours are reaped."""
+def kill_and_reap(pids: Iterable[int]) -> None:
+    """Kill processes and wait a second for their end, at most; those that are ours are reaped."""
     pidfds = []
     for pid in pids:
         with suppress(ProcessLookupError):
             pidfds.append(os.pidfd_open(pid))
-    _end(pidfds, timeout_s)
+    _end(pidfds, 1.0)
 
 
 def _end(pidfds: Sequence[int], timeout_s: float) -> None:
@@ -153,12 +153,12 @@ def reap_zombies(session: int) -> None:
                 os.waitpid(pid, os.WNOHANG)
 
 
-def kill_marked(mark: str, timeout_s: float = GONE_S, *, spare: int | None = None) -> None:
+def kill_marked(mark: str, *, spare: int | None = None) -> None:
     """Kill every process whose mark begins so, except this one and `spare`, a pid."""
     entry = f"{MARK_VARIABLE}={mark}".encode()
     began = time.monotonic()
     # Again until there are none: they may be forking.
-    while time.monotonic() < began + timeout_s:
+    while time.monotonic() < began + GONE_S:
         spared = (os.getpid(), spare)
         marked = [pid for pid in _all_pids() if pid not in spared and _has_mark(pid, entry)]
         if not marked:
@@ -171,7 +171,7 @@ def kill_marked(mark: str, timeout_s: float = GONE_S, *, spare: int | None = Non
                     pidfds.append(pidfd)
                 else:
                     os.close(pidfd)
-        _end(pidfds, timeout_s)
+        _end(pidfds, GONE_S)
         time.sleep(_POLL_S)
 
 

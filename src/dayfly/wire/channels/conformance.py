@@ -70,21 +70,14 @@ HERE = [
 
 
 SENT = tensor((3000,))
-
-
 HEADER = Header(KEY.operation, SENT.dtype, tuple(SENT.shape))
-
-
 RUN = NAMESPACE.run, NAMESPACE.generation
-
-
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
 
 
-def sealed(key: Key, by: Authenticator, value: torch.Tensor = SENT) -> bytes:
-    """A message that somebody sealed under a key."""
-    header = Header(KEY.operation, value.dtype, tuple(value.shape))
-    return header.seal(as_bytes(value), key, by) + bytes(as_bytes(value))
+def sealed(key: Key, by: Authenticator) -> bytes:
+    """Returns the message that somebody sealed under a key."""
+    return HEADER.seal(as_bytes(SENT), key, by) + bytes(as_bytes(SENT))
 
 
 def flipped(raw: bytes, at: int) -> bytes:
@@ -136,7 +129,7 @@ class ChannelConformance(MessageConformance):
     def test_all_waiters_of_one_process_wake_up(
         self, connect: Connect, place: ChannelPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Two waiters for one key, one for another, one for the box of everyone; many rounds.
+        """Two waiters for one key, one for another, one for the mailbox of everyone; many rounds.
 
         (Where workers talk directly, a message to one rank is for one waiter: two for everyone's.)
 
@@ -162,10 +155,11 @@ class ChannelConformance(MessageConformance):
         """Whoever watches for all gives up: one of the others must take over."""
         place.only_events(monkeypatch)
         reader, writer = connect(0), connect(1)
-        box = EVERYONE if reader.abilities.direct else 0  # a message to one rank is for one waiter
+        # A message to one rank is for one waiter.
+        reader_rank = EVERYONE if reader.abilities.direct else 0
         with ThreadPoolExecutor(4) as pool:
             for step in range(5):
-                key = Key(step, "a", 1, box)
+                key = Key(step, "a", 1, reader_rank)
                 started = threading.Barrier(3)
                 waiters = [pool.submit(got, reader, key, started) for _ in range(2)]
                 started.wait(SOON_S)
@@ -195,14 +189,14 @@ class ChannelConformance(MessageConformance):
         assert channel.stored(iter(HERE[2:6])) == set(HERE[2:4])
         assert channel.stored([]) == frozenset()
 
-    def test_waiting_lists_one_box_in_order(self, connect: Connect) -> None:
+    def test_waiting_lists_one_mailbox_in_order(self, connect: Connect) -> None:
         channel = connect(COORDINATOR)
         assert list(channel.waiting(COORDINATOR)) == []
         for key in reversed(HERE):
             connect(1).put_bytes(key, b"x")
-        for box in (0, 1, EVERYONE, COORDINATOR):
-            expected = sorted(key for key in HERE if key.destination == box)
-            assert list(channel.waiting(box)) == expected
+        for destination in (0, 1, EVERYONE, COORDINATOR):
+            expected = sorted(key for key in HERE if key.destination == destination)
+            assert list(channel.waiting(destination)) == expected
         assert [key.source for key in channel.waiting(0)][:2] == [2, 10]  # by number, not by letter
 
     def test_drop_removes_its_keys_only(self, connect: Connect) -> None:
@@ -272,7 +266,10 @@ class ChannelConformance(MessageConformance):
         channel = connect(0)
         channel.put_bytes(HERE[0], b"x")
         channel.destroy()
-        for key in (HERE[0], Key(0, "a", 0, 7)):  # a box that it knows, and one that it does not
+        for key in (
+            HERE[0],
+            Key(0, "a", 0, 7),
+        ):  # a mailbox that it knows, and one that it does not
             with pytest.raises(WireError, match=str(key)):
                 channel.put_bytes(key, b"x")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from dayfly.errors import WireError
@@ -50,26 +51,21 @@ from dayfly.wire.outages import Trouble, pause
 MESSAGE_S = 2 * 24 * 3600
 MARKER_S = 30 * 24 * 3600
 
-Result = TypeVar("Result")
+One = TypeVar("One")
 
 
 class DynamoChannel(PolledChannel):
-    """Messages as items of a table.
-
-    Args:
-        clock: Unix seconds, for when they expire.
-    """
+    """Messages as items of a table."""
 
     abilities = DynamoDB.abilities
 
-    def __init__(self, site: Site, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, site: Site) -> None:
         table, namespace = table_of(site.url), site.namespace
         super().__init__(site, f"dynamodb://{table}")
         try:
             self._table = Table(table, connections=2 * IN_FLIGHT)
         except Exception as error:
             raise self._refusal(error, table) from None
-        self._clock = clock
         self._marker: Address = (namespace.run, f"{namespace.generation:06d}")
         self._senders = 0
 
@@ -210,36 +206,38 @@ class DynamoChannel(PolledChannel):
     def _items(self, addresses: Sequence[Address], fields: Sequence[str] = ()) -> list[Item]:
         """Those items that are there, however often the table has to be asked."""
         items: list[Item] = []
-        left: list[Address] = []
 
-        def ask() -> None:
-            nonlocal left
-            found, again = self._table.get_all(left, fields)
+        def ask(some: Sequence[Address]) -> Sequence[Address]:
+            found, left = self._table.get_all(some, fields)
             items.extend(found)
-            left = _fewer(left, again)
+            return left
 
-        for start in range(0, len(addresses), READS):
-            left = list(addresses[start : start + READS])
-            self._insist("a look", ask)
-            while left:
-                pause()
-                self._insist("a look", ask)
+        self._in_batches("a look", ask, addresses, READS)
         return items
 
     def _write(self, what: Key | str, requests: Sequence[Write]) -> None:
         """Store and remove items, however often the table has to be asked."""
-        left: list[Write] = []
+        self._in_batches(what, self._table.write, requests, WRITES)
 
-        def ask() -> None:
-            nonlocal left
-            left = _fewer(left, self._table.write(left))
+    def _in_batches(
+        self,
+        what: Key | str,
+        ask: Callable[[Sequence[One]], Sequence[One]],
+        parts: Sequence[One],
+        at_once: int,
+    ) -> None:
+        """Asks for so many parts at once; `ask` returns those that the table left for later."""
 
-        for start in range(0, len(requests), WRITES):
-            left = list(requests[start : start + WRITES])
-            self._insist(what, ask)
-            while left:
+        def some(left: Sequence[One]) -> Sequence[One]:
+            later = ask(left)
+            if len(later) == len(left):
+                raise Busy
+            return later
+
+        for start in range(0, len(parts), at_once):
+            left = parts[start : start + at_once]
+            while left := self._insist(what, partial(some, left)):
                 pause()
-                self._insist(what, ask)
 
     def _erase(self, addresses: Sequence[Address]) -> None:
         self._write("a removal", [removing(one) for one in addresses])
@@ -270,7 +268,7 @@ class DynamoChannel(PolledChannel):
         return item | self._expiring(MARKER_S)
 
     def _expiring(self, after_s: int) -> Item:
-        return {"expires": {"N": str(int(self._clock()) + after_s)}}
+        return {"expires": {"N": str(int(time.time()) + after_s)}}
 
     def _refusal(self, error: Exception, table: str) -> Exception:
         trouble = trouble_of(error, table)
@@ -296,10 +294,3 @@ class DynamoDBFactory(ChannelFactory):
 
 def _parts(payload: memoryview) -> list[memoryview]:
     return [payload[start : start + ITEM_BYTES] for start in range(0, len(payload), ITEM_BYTES)]
-
-
-def _fewer(asked: list[Result], left: list[Result]) -> list[Result]:
-    """What is left, if it is less than was asked for. Raises Busy if it is all."""
-    if left and len(left) == len(asked):
-        raise Busy
-    return left

@@ -82,8 +82,8 @@ class GroupChannel(Messages):
 
     def waiting(self, destination: int) -> Sequence[Key]:
         """As `Messages.waiting`, of the group's own messages."""
-        box = destination if destination < 0 else self._ranks[destination]
-        here = (self._here(key) for key in self._world.waiting(box))
+        rank = destination if destination < 0 else self._ranks[destination]
+        here = (self._here(key) for key in self._world.waiting(rank))
         return sorted(key for key in here if key is not None)
 
     def drop(self, keys: Iterable[Key]) -> None:

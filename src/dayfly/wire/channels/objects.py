@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -39,20 +39,16 @@ _MARKER = "open"
 
 
 class ObjectChannel(PolledChannel):
-    """Messages as objects below a place.
-
-    Args:
-        environment: with the endpoint, if it is no usual one.
-    """
+    """Messages as objects below a place."""
 
     abilities = Objects.abilities
 
-    def __init__(self, site: Site, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, site: Site) -> None:
         url, namespace = site.url, site.namespace
         super().__init__(site, url)
         place = ObjectURL.parse(url)
         self._root = place.root
-        self._client = ObjectClient(place, environment)
+        self._client = ObjectClient(place)
         self._run = namespace.run
         self._generation = f"{namespace.run}/{namespace.generation:06d}"
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayfly-objects")

@@ -92,11 +92,10 @@ class Patience:
 
     def __init__(
         self,
-        backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._backoff = backoff or Backoff()
+        self._backoff = Backoff()
         self._clock = clock
         self.chance = chance
         self._lock = threading.Lock()

@@ -68,7 +68,7 @@ class _Piece:
 
 
 class Outgoing:
-    """The messages that `post.rank` sends to `to` with a tag.
+    """The messages that `context.rank` sends to `to` with a tag.
 
     The reader takes messages in their order. So where a channel is full, a later chunk that a
     faster thread put could keep the room that an earlier one needs, for ever. Therefore the
@@ -77,8 +77,8 @@ class Outgoing:
     again.
     """
 
-    def __init__(self, post: P2PContext, to: int, tag: int) -> None:
-        self._post = post
+    def __init__(self, context: P2PContext, to: int, tag: int) -> None:
+        self._context = context
         self._to = to
         self._tag = tag
         self._changed = threading.Condition()
@@ -92,18 +92,18 @@ class Outgoing:
 
     def send(self, flat_P: torch.Tensor, done: Done) -> None:
         """Send a message, after those before it."""
-        parts = self._post.parts(Form.of(flat_P))
+        parts = self._context.parts(Form.of(flat_P))
         with self._changed:
             message = _Message(self._numbers, flat_P, done, len(parts))
             self._numbers += 1
             for c, part in enumerate(parts):
-                key = p2p_key(message.number, self._tag, c, self._post.rank, self._to)
+                key = p2p_key(message.number, self._tag, c, self._context.rank, self._to)
                 self._pieces.append(_Piece(message, part, key, self._places))
                 self._places += 1
-            wanted = min(self._post.at_once, self._carriers + len(parts))
+            wanted = min(self._context.at_once, self._carriers + len(parts))
             started, self._carriers = wanted - self._carriers, wanted
         for _ in range(started):
-            self._post.spawn(self._carry)
+            self._context.spawn(self._carry)
 
     def _carry(self) -> None:
         while True:
@@ -116,7 +116,7 @@ class Outgoing:
             try:
                 # The rest of a message of which something failed is of no use to its reader.
                 if message.error is None:
-                    self._post.check()
+                    self._context.check()
                     self._put(piece)
             except BaseException as raised:
                 error = self._named(message, raised)
@@ -143,13 +143,13 @@ class Outgoing:
         """
         tensor = shaped(piece.message.flat_P, piece.part)
         header = Header(piece.key.operation, tensor.dtype, tuple(tensor.shape))
-        until_s, pause_s = time.monotonic() + self._post.timeout_s, _FIRST_PAUSE_S
+        until_s, pause_s = time.monotonic() + self._context.timeout_s, _FIRST_PAUSE_S
         why: NoRoom | None = None
         try:
             while True:
                 if self._may_try(piece.place):
                     try:
-                        self._post.channel.put(piece.key, header, as_bytes(tensor))
+                        self._context.channel.put(piece.key, header, as_bytes(tensor))
                         return
                     except NoRoom as error:
                         why = error
@@ -158,10 +158,10 @@ class Outgoing:
                     self._refused.add(piece.place)
                 if not left_s(until_s):
                     raise WaitTimeout(
-                        f"no room came within {self._post.timeout_s:g} s, as what was sent before "
-                        f"is not read: {why or 'a message before it waits for room'}"
+                        f"no room came within {self._context.timeout_s:g} s, as what was sent "
+                        f"before is not read: {why or 'a message before it waits for room'}"
                     ) from why
-                self._post.pause(min(pause_s, left_s(until_s)))
+                self._context.pause(min(pause_s, left_s(until_s)))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         finally:
             with self._changed:
@@ -180,7 +180,7 @@ class Outgoing:
             for one in later:
                 del self._over[one.place]
         try:
-            self._post.channel.drop([one.key for one in later])
+            self._context.channel.drop([one.key for one in later])
         finally:
             with self._changed:
                 self._pieces.extendleft(reversed(later))
@@ -190,7 +190,7 @@ class Outgoing:
             return min(self._refused, default=place) >= place
 
     def _named(self, message: _Message, error: BaseException) -> BaseException:
-        what = f"rank {self._post.rank}, sending message {message.number} of tag {self._tag} to "
+        what = f"rank {self._context.rank}, sending message {message.number} of tag {self._tag} to "
         return named(f"{what}rank {self._to}, {Form.of(message.flat_P)}", error)
 
 
@@ -241,7 +241,7 @@ class PointToPoint(Closing):
         check_rank(rank, world_size)
         self._rank = rank
         self._world_size = world_size
-        self._post = P2PContext(channel, rank, timeout_s=timeout_s, check=check)
+        self._context = P2PContext(channel, rank, timeout_s=timeout_s, check=check)
         self._ahead = Ahead(_AHEAD if channel.abilities.blocks else _AHEAD_ASKING)
         self._lock = threading.Lock()
         self._closed = False
@@ -257,21 +257,21 @@ class PointToPoint(Closing):
             self._check_open()
             stream = self._outgoing.get((to, tag))
             if stream is None:
-                stream = self._outgoing[to, tag] = Outgoing(self._post, to, tag)
-            stream.send(flat_P, self._post.once(done))
+                stream = self._outgoing[to, tag] = Outgoing(self._context, to, tag)
+            stream.send(flat_P, self._context.once(done))
 
     def recv(self, flat_P: torch.Tensor, source: int, tag: int, done: Done) -> None:
         """Receive into a flat tensor (P,) the next message of this sender and tag."""
         self._check_request(flat_P, source, tag)
         with self._lock:
             self._check_open()
-            self._stream_from(source, tag).receive(flat_P, self._post.once(done))
+            self._stream_from(source, tag).receive(flat_P, self._context.once(done))
 
     def recv_any(self, flat_P: torch.Tensor, tag: int, done: DoneFrom) -> None:
         """Receive the next message with this tag from whoever it comes."""
         self._check_request(flat_P, None, tag)
         asked = _FromAnyone(
-            flat_P, self._post.once(done, -1), time.monotonic() + self._post.timeout_s
+            flat_P, self._context.once(done, -1), time.monotonic() + self._context.timeout_s
         )
         with self._lock:
             self._check_open()
@@ -279,13 +279,13 @@ class PointToPoint(Closing):
                 waiting.append(asked)
                 return
             self._from_anyone[tag] = deque([asked])
-            self._post.spawn(lambda: self._receive_from_anyone(tag))
+            self._context.spawn(lambda: self._receive_from_anyone(tag))
 
     def close(self) -> None:
         """End what is not done yet, with WireError, and all threads."""
         with self._lock:
             self._closed = True
-        self._post.close()
+        self._context.close()
 
     def _receive_from_anyone(self, tag: int) -> None:
         """All that wait for this tag, in their order."""
@@ -303,16 +303,16 @@ class PointToPoint(Closing):
 
     def _find_sender(self, asked: _FromAnyone, tag: int) -> None:
         pause_s = _FIRST_LOOK_S
-        blocks = self._post.channel.abilities.blocks
+        blocks = self._context.channel.abilities.blocks
         while not self._take_from_anyone(asked, tag):
             if not left_s(asked.until_s):
-                raise WaitTimeout(f"nothing came within {self._post.timeout_s:g} s")
-            self._post.pause(min(pause_s, left_s(asked.until_s)))
+                raise WaitTimeout(f"nothing came within {self._context.timeout_s:g} s")
+            self._context.pause(min(pause_s, left_s(asked.until_s)))
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S if blocks else _LONGEST_ASKED_S)
 
     def _take_from_anyone(self, asked: _FromAnyone, tag: int) -> bool:
         """Receive from a member of whom there is a message, if there is one: each in its turn."""
-        self._post.check()
+        self._context.check()
         with self._lock:
             n, last = self._world_size, self._last_source
             turns = [(last + distance) % n for distance in range(1, n + 1)]
@@ -324,7 +324,7 @@ class PointToPoint(Closing):
                 p2p_key(number, tag, 0, source, self._rank): source
                 for source, number in numbers.items()
             }
-            there = self._post.channel.stored(keys)
+            there = self._context.channel.stored(keys)
             here = [source for key, source in keys.items() if key in there]
         for source in here:
             # Somebody may ask for this sender's message meanwhile, and has it then.
@@ -340,7 +340,7 @@ class PointToPoint(Closing):
     def _stream_from(self, source: int, tag: int) -> Incoming:
         stream = self._incoming.get((source, tag))
         if stream is None:
-            stream = self._incoming[source, tag] = Incoming(self._post, source, tag, self._ahead)
+            stream = self._incoming[source, tag] = Incoming(self._context, source, tag, self._ahead)
         return stream
 
     def _check_request(self, flat_P: torch.Tensor, peer: int | None, tag: int) -> None:
@@ -360,4 +360,4 @@ class PointToPoint(Closing):
     def _check_open(self) -> None:
         if self._closed:
             raise WireError(f"the messages of rank {self._rank} are closed")
-        self._post.check()
+        self._context.check()

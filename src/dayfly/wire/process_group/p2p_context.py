@@ -26,7 +26,7 @@ import torch
 
 from dayfly.closing import Closing
 from dayfly.errors import WaitTimeout, WireError
-from dayfly.threads import Failed, guarded, show
+from dayfly.threads import guarded, show
 from dayfly.wire.buffers import BufferPool
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.channels.polled import Drops
@@ -80,14 +80,6 @@ class ThreadPool(Closing):
             thread.start()
             self._threads.add(thread)
         return future
-
-    def spawn(self, work: Callable[[], None], failed: Failed) -> None:
-        """Begin some work at whose end nobody looks.
-
-        Args:
-            failed: as in `threads.guarded`.
-        """
-        self.submit(guarded(work, failed))
 
     def settled(self, timeout_s: float) -> bool:
         """Whether all work is done, or is within this time."""
@@ -191,7 +183,7 @@ class P2PContext(Closing):
         self.rank = rank
         self.timeout_s = timeout_s
         self.buffers = BufferPool()
-        self.crew = ThreadPool("dayfly-p2p")
+        self.threads = ThreadPool("dayfly-p2p")
         self._untold: dict[object, Callable[[BaseException], None]] = {}
         self._failure: BaseException | None = None
         #: Chunks of one message, and messages to one reader, that are under way at once.
@@ -229,7 +221,7 @@ class P2PContext(Closing):
 
     def spawn(self, work: Callable[[], None]) -> None:
         """Begin some work in a thread; an exception of it fails all messages of this member."""
-        self.crew.submit(guarded(work, self.fail))
+        self.threads.submit(guarded(work, self.fail))
 
     def fail(self, error: BaseException) -> None:
         """Tell the error to all messages that are under way, and refuse those that come."""
@@ -266,7 +258,7 @@ class P2PContext(Closing):
                         left.clear()
                     raise
 
-        threads = [self.crew.submit(some) for _ in range(min(self.at_once, len(places)) - 1)]
+        threads = [self.threads.submit(some) for _ in range(min(self.at_once, len(places)) - 1)]
         try:
             some()
         finally:
@@ -284,9 +276,9 @@ class P2PContext(Closing):
     def close(self) -> None:
         """End all that waits, with an error, and all threads."""
         self._closed.set()
-        while not self.crew.settled(LOOK_UP_S):
+        while not self.threads.settled(LOOK_UP_S):
             self.channel.wake()
-        self.crew.close()
+        self.threads.close()
         self._drops.close()
 
 

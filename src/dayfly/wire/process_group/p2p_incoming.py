@@ -94,14 +94,14 @@ class Ahead:
 
 
 class Incoming:
-    """The messages that `post.rank` gets from `source` with a tag.
+    """The messages that `context.rank` gets from `source` with a tag.
 
     Args:
         ahead: of all its streams.
     """
 
-    def __init__(self, post: P2PContext, source: int, tag: int, ahead: Ahead) -> None:
-        self._post = post
+    def __init__(self, context: P2PContext, source: int, tag: int, ahead: Ahead) -> None:
+        self._context = context
         self._source = source
         self._tag = tag
         self._those_ahead = ahead
@@ -127,7 +127,7 @@ class Incoming:
 
     def receive(self, into_P: torch.Tensor, done: Done, *, number: int | None = None) -> bool:
         """Ask for the next message; False if that is not the one with this number."""
-        asked = _Asked(into_P, done, time.monotonic() + self._post.timeout_s)
+        asked = _Asked(into_P, done, time.monotonic() + self._context.timeout_s)
         with self._lock:
             if number is not None and number != self._next:
                 return False
@@ -135,14 +135,14 @@ class Incoming:
                 message = self._ahead.popleft()
                 message.asked = asked
                 if message.over:
-                    self._post.spawn(lambda: self._hand_over(message, asked))
+                    self._context.spawn(lambda: self._hand_over(message, asked))
             else:
                 self._asked.append(_Message(self._next, asked))
             self._next += 1
             if not self._reading:
                 self._reading = True
                 self._rests = False
-                self._post.spawn(self._read)
+                self._context.spawn(self._read)
         return True
 
     def rest(self) -> None:
@@ -172,14 +172,14 @@ class Incoming:
                 self._reading = False
                 self._those_ahead.leave(self)
                 return None
-            own_P = self._post.buffers.take(self._usual.dtype, self._usual.length)
+            own_P = self._context.buffers.take(self._usual.dtype, self._usual.length)
             message = _Message(self._next + len(self._ahead), own_P=own_P)
             self._ahead.append(message)
             return message
 
     def _may_read_ahead(self) -> bool:
         return (
-            self._post.reads_ahead
+            self._context.reads_ahead
             and len(self._ahead) < MOST_AHEAD
             and not any(message.error for message in self._ahead)
             and self._may_wait_ahead()
@@ -193,12 +193,12 @@ class Incoming:
         """Read all of a message. Raises _NotAhead, having forgotten it."""
         into_P = self._fetch_first(message)
         form = Form.of(into_P)
-        parts = self._post.parts(form)
+        parts = self._context.parts(form)
         if parts[1:]:
-            self._post.side_by_side(
+            self._context.side_by_side(
                 lambda c: self._fetch_other(message, into_P, c, parts[c]), range(1, len(parts))
             )
-        self._post.drop([self._key(message, c) for c in range(len(parts))])
+        self._context.drop([self._key(message, c) for c in range(len(parts))])
         with self._lock:
             self._usual = form
             self._ahead_until_s = time.monotonic() + AHEAD_S
@@ -213,8 +213,8 @@ class Incoming:
             into_P = message.own_P if asked is None else asked.into_P
             assert into_P is not None
             try:
-                self._post.check()
-                there = self._try(message, into_P, 0, self._post.parts(Form.of(into_P))[0])
+                self._context.check()
+                there = self._try(message, into_P, 0, self._context.parts(Form.of(into_P))[0])
             except WireError:
                 if asked is not None:
                     raise
@@ -224,7 +224,7 @@ class Incoming:
             if there:
                 message.begun = True
                 if asked is not None and message.own_P is not None:
-                    self._post.buffers.give(message.own_P)
+                    self._context.buffers.give(message.own_P)
                     message.own_P = None
                 return into_P
             if message.asked is None and not self._may_wait_ahead():
@@ -234,9 +234,9 @@ class Incoming:
 
     def _fetch_other(self, message: _Message, into_P: torch.Tensor, c: int, part: Chunk) -> None:
         """Wait for another chunk of a message whose first one came: it is on its way."""
-        until_s = time.monotonic() + self._post.timeout_s
+        until_s = time.monotonic() + self._context.timeout_s
         while not self._try(message, into_P, c, part):
-            self._post.check()
+            self._context.check()
             if message.asked is not None and not left_s(max(until_s, message.asked.until_s)):
                 raise self._late()
 
@@ -246,7 +246,7 @@ class Incoming:
         if message.asked is not None:
             some_s = min(some_s, left_s(message.asked.until_s))
         try:
-            self._post.channel.get(self._key(message, c), shaped(into_P, part), some_s)
+            self._context.channel.get(self._key(message, c), shaped(into_P, part), some_s)
         except WaitTimeout:
             return False
         return True
@@ -260,7 +260,7 @@ class Incoming:
                 return
             self._ahead.remove(message)
         if message.own_P is not None:
-            self._post.buffers.give(message.own_P)
+            self._context.buffers.give(message.own_P)
         raise _NotAhead
 
     def _hand_over(self, message: _Message, asked: _Asked) -> None:
@@ -272,17 +272,21 @@ class Incoming:
                 error = WireError(f"expected {wanted}, found {found}")
             if error is None:
                 error = _copied(message.own_P, asked.into_P)
-            self._post.buffers.give(message.own_P)
+            self._context.buffers.give(message.own_P)
         if error is not None:
-            what = f"rank {self._post.rank}, receiving message {message.number} of tag {self._tag} "
+            what = (
+                f"rank {self._context.rank}, receiving message {message.number} of tag {self._tag} "
+            )
             error = named(f"{what}from rank {self._source}, {wanted}", error)
         tell(asked.done, error)
 
     def _late(self) -> WaitTimeout:
-        return WaitTimeout(f"nothing came within {self._post.timeout_s:g} s; is that worker alive?")
+        return WaitTimeout(
+            f"nothing came within {self._context.timeout_s:g} s; is that worker alive?"
+        )
 
     def _key(self, message: _Message, c: int) -> Key:
-        return p2p_key(message.number, self._tag, c, self._source, self._post.rank)
+        return p2p_key(message.number, self._tag, c, self._source, self._context.rank)
 
 
 def _copied(own_P: torch.Tensor, into_P: torch.Tensor) -> BaseException | None:
