@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 PROGRAM = """
 import inspect
@@ -47,6 +50,24 @@ assert torch.allclose(weight, torch.full((2,), -0.5), atol=1e-5), weight
 leave_compiler_unloaded()
 assert loaded() and torch._dynamo.is_compiling() is False
 """
+STAGES = """
+import sys
+import torch
+from dayfly.uncompiled import leave_compiler_unloaded
+leave_compiler_unloaded()
+from dayfly.training.stages.layers import build_stage
+from dayfly.models.transformers import gpt
+from tests.stages.models import job_of
+for stage in range(2):
+    build_stage(job_of(lambda: gpt(vocabulary=8, window=4, layers=1, width=8)), [1], stage)
+out = torch.ones(3, requires_grad=True) * 2
+torch.autograd.backward([out], [torch.ones(3)])
+assert not {"sympy", "torch._dynamo.eval_frame"} & sys.modules.keys()
+
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, expect_true, sym_eq
+one = ShapeEnv().create_unbacked_symint()
+assert sym_eq((one, 2), (one, 2)) and not sym_eq((1, 2), (1, 3)) and expect_true(one == one)
+"""
 SUBMODULE_FIRST = """
 import sys
 import torch
@@ -61,11 +82,15 @@ assert torch._dynamo is sys.modules["torch._dynamo"]
 @pytest.mark.long
 @pytest.mark.parametrize(
     "program",
-    [PROGRAM, pytest.param(SUBMODULE_FIRST, marks=pytest.mark.slow)],  # the same import, from below
-    ids=["whole", "submodule first"],
+    [
+        PROGRAM,
+        STAGES,
+        pytest.param(SUBMODULE_FIRST, marks=pytest.mark.slow),
+    ],  # the same import, from below
+    ids=["whole", "stages", "submodule first"],
 )
 def test_nothing_is_loaded_until_something_compiles(program: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr

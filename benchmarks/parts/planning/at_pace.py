@@ -40,6 +40,7 @@ def _size(size: SizeProfile, factor: float) -> SizeProfile:
         down=_way(size.down, factor),
         sum_cpu_s=factor * size.sum_cpu_s,
         pass_cpu_s=factor * size.pass_cpu_s,
+        stage_message_cpu_s=_scaled(size.stage_message_cpu_s, factor),
         init_s=_times(size.init_s, factor),
         start_s=_times(size.start_s, factor),
         end_s=_times(size.end_s, factor),
@@ -67,3 +68,7 @@ def _times(figure: Figure, factor: float) -> Figure:
         low=factor * figure.low,
         high=factor * figure.high,
     )
+
+
+def _scaled(seconds: float | None, factor: float) -> float | None:
+    return None if seconds is None else factor * seconds

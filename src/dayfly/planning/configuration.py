@@ -186,12 +186,11 @@ def micro_samples(profile: Profile, configuration: Configuration) -> int:
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
-    """Seconds from the handler to the first step: what one worker of the whole model takes, less
-    reading the state of the other stages."""
+    """Seconds from the handler to a run's first step: what a worker of the whole model takes, less
+    reading the parameters of the other stages. There is no state of an optimizer by then."""
     size = stage_size(profile, configuration, stage)
-    others = _state_bytes(profile, profile.layers) - _state_bytes(
-        profile, stage_layers(profile, configuration, stage)
-    )
+    mine = stage_layers(profile, configuration, stage)
+    others = _model_bytes(profile.layers) - _model_bytes(mine)
     return max(0.0, size.start_s.value - size.down.occupied_s(others))
 
 
@@ -207,10 +206,12 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
 
 def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:
     """Of a checkpoint: parameters, buffers and the optimizer's state."""
-    return sum(
-        layer.parameters + layer.buffers + layer.trained * profile.state_per_trained_byte
-        for layer in layers
-    )
+    trained = sum(layer.trained for layer in layers)
+    return _model_bytes(layers) + trained * profile.state_per_trained_byte
+
+
+def _model_bytes(layers: tuple[LayerBytes, ...]) -> float:
+    return sum(layer.parameters + layer.buffers for layer in layers)
 
 
 def check_configuration(profile: Profile, configuration: Configuration) -> None:

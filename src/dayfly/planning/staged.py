@@ -39,8 +39,8 @@ from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
 from dayfly.wire.streams import Rank, Stream
 
-#: A stage's messages come one by one, and each wakes its lanes as those of a sum of two do, of
-#: which each has so many.
+#: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
+#: sum of two do, of which each has so many.
 _MESSAGES = 4
 #: Elements of the tail: the loss and two wishes, float64.
 TAIL, TAIL_BYTES = 3, 8
@@ -185,6 +185,12 @@ class _Stage:
             begin_s=self.size.sum_cpu_s,
         )
 
+    @property
+    def _message_s(self) -> float:
+        """CPU seconds of a message of the pipeline beside those of any."""
+        measured = self.size.stage_message_cpu_s
+        return self.size.sum_cpu_s / _MESSAGES if measured is None else measured
+
     def _passage(
         self,
         plan: CompiledSchedule,
@@ -199,7 +205,7 @@ class _Stage:
             members=self._layout.world_size,
             itemsize=1,
             after=after,
-            message_s=self.size.sum_cpu_s / _MESSAGES,
+            message_s=self._message_s,
             work_s=lambda work: seconds.get(work, 0.0),
             **alone_or_side_by_side(self._means, plan, 1),
         )

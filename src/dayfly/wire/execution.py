@@ -1,13 +1,8 @@
 """One schedule being run on real bytes.
 
-    uplink     put   put  put ...     carriers: threads that each take the lane's next operation,
-    downlink   fetch get  get ...     once what it waits for is done, as long as it is less than
-    compute    reduce  drop  ...      `in_flight` from the first that is not done itself;
-                                      the caller's thread is the compute lane
-
-Operations of a lane start in their order. Several requests are under way at once in each direction,
-which fills a link with latency, and no more than that, which bounds what is held. A message that is
-late holds up only what is beyond the window.
+    uplink     put   put  put ...
+    downlink   fetch get  get ...     each beside the others; see `lanes`
+    compute    reduce  drop  ...
 
 Over a channel in memory, where a transfer is nothing but work of this processor, the caller's
 thread does it all in the order of the list: threads would only take turns.
@@ -19,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,12 +25,12 @@ from dayfly.wire.buffers import Buffer, BufferPool
 from dayfly.wire.channels.base import Messages
 from dayfly.wire.codec import Codec
 from dayfly.wire.keys import EVERYONE, Key
+from dayfly.wire.lanes import Lanes
 from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.schedule import (
     CompiledSchedule,
     Kind,
     Lane,
-    LaneQueue,
     Name,
     Op,
     Span,
@@ -118,26 +113,33 @@ class Execution:
         self._work = compute
         self._sums: dict[int, Summation] = {}
         self._done = [False] * len(self._ops)
-        self._error: BaseException | None = None
         self._began = self._look_at = time.monotonic()
         self._lock = threading.Lock()
-        left = list(plan.waits_for)
-        self._lanes = {
-            lane: LaneQueue(positions, left, self._width(lane), self._lock)
-            for lane, positions in (plan.lanes if setting.carriers else {}).items()
-        }
+        self._lanes: Lanes | None = None
+        if setting.carriers:
+            self._lanes = Lanes(
+                plan,
+                {lane: self._width(lane) for lane in plan.lanes},
+                setting.carriers,
+                perform=self._perform,
+                look=self._look,
+                look_s=LOOK_UP_S,
+                wake=self._channel.wake,
+            )
 
     def run(self) -> None:
         """To the end. Raises WireError, Superseded, and whatever `check` or `observe` raise."""
         try:
-            if self._lanes:
-                self._run_lanes()
+            if self._lanes is not None:
+                self._lanes.run()
             else:
                 for at in range(len(self._ops)):
                     self._perform(at)
         except Superseded:
             self._store_own_sums()
             raise
+        finally:
+            self._lanes = None  # it refers back to this, and the buffer would be held by both
 
     def _width(self, lane: Lane) -> int:
         """Operations of a lane under way at once: fewer if they are so large that few fill it."""
@@ -147,45 +149,6 @@ class Execution:
         largest = self._buffer_P.itemsize * max(sizes, default=0)
         abilities = self._channel.abilities
         return width(abilities.in_flight, abilities.chunk_bytes, largest)
-
-    def _run_lanes(self) -> None:
-        carriers: list[Future[None]] = []
-        try:
-            for lane, pool in self._setting.carriers.items():
-                for _ in range(self._lanes[lane].width):
-                    carriers.append(pool.submit(self._carry, self._lanes[lane]))
-            self._compute(self._lanes[Lane.COMPUTE])
-            while wait(carriers, LOOK_UP_S).not_done:
-                self._look()
-        except BaseException as error:
-            # A signal's, such as Ctrl-C: no carrier may touch the buffer once the caller has it.
-            self._fail(error)
-        while wait(carriers, LOOK_UP_S).not_done:
-            self._channel.wake()  # those that began to wait just as it failed
-        if self._error is not None:
-            raise self._error
-
-    def _compute(self, lane: LaneQueue) -> None:
-        while not lane.over:
-            if (at := lane.take(LOOK_UP_S)) is not None:
-                self._perform(at)
-            else:
-                self._look()
-
-    def _carry(self, lane: LaneQueue) -> None:
-        try:
-            while (at := lane.take(None)) is not None:
-                self._perform(at)
-        except BaseException as error:
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        """End all lanes; the first error is the one that is raised."""
-        with self._lock:
-            self._error = self._error or error
-            for lane in self._lanes.values():
-                lane.end()
-        self._channel.wake()
 
     def _perform(self, at: int) -> None:
         op = self._ops[at]
@@ -209,11 +172,6 @@ class Execution:
         if self._setting.observe is not None:
             self._setting.observe(op)
         self._done[at] = True
-        if self._lanes:
-            with self._lock:
-                self._lanes[op.lane].finish(at)
-                for later in self._plan.dependents[at]:
-                    self._lanes[self._ops[later].lane].meet(later)
 
     def _put(self, op: Op) -> None:
         name, values = _named(op), self._view(op.span)
@@ -293,7 +251,7 @@ class Execution:
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"
         check, look_s = self._look, LOOK_UP_S
-        if self._lanes:
+        if self._lanes is not None:
             check = self._check_others
             look_s = LOOK_UP_S if self._channel.abilities.blocks else _ASKED_LOOK_UP_S
         return wait_patiently(read, self._setting.timeout_s, check, what, look_s, key.source)
@@ -309,8 +267,8 @@ class Execution:
                 raise Superseded
 
     def _check_others(self) -> None:
-        if self._error is not None:
-            raise WireError("given up, as another lane failed") from self._error
+        if self._lanes is not None and self._lanes.error is not None:
+            raise WireError("given up, as another lane failed") from self._lanes.error
 
     def _store_own_sums(self) -> None:
         """Store what was summed up in the buffer, as it is no contribution any more."""

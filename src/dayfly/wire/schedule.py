@@ -20,7 +20,6 @@ an end, too, if every rank does so, as over a channel in memory.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -223,73 +222,6 @@ class CompiledSchedule:
             for earlier in op.after:
                 dependents[earlier].append(at)
         self.dependents = tuple(map(tuple, dependents))
-
-
-class LaneQueue:
-    """The operations of a lane in their order, each to be taken by one thread.
-
-    Args:
-        left: how many others each waits for, by position in the schedule.
-        width: how many may be under way, from the first that is not done.
-        lock: the execution's; held by the caller but for `take`.
-    """
-
-    def __init__(
-        self, positions: Sequence[int], left: list[int], width: int, lock: threading.Lock
-    ) -> None:
-        self.width = min(width, len(positions))
-        self._positions = positions
-        self._places = {at: place for place, at in enumerate(positions)}
-        self._left = left
-        self._finished = [False] * len(positions)
-        self._first = 0
-        self._next = 0
-        self._ended = False
-        self._changed = threading.Condition(lock)
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing left to take."""
-        return self._ended or self._next >= len(self._positions)
-
-    def take(self, timeout_s: float | None) -> int | None:
-        """The next operation, once it may start; None if there is none left, or none in time."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.over or self._may_start(), timeout_s)
-            if self.over or not self._may_start():
-                return None
-            self._next += 1
-            self._tell()
-            return self._positions[self._next - 1]
-
-    def finish(self, at: int) -> None:
-        """An operation is done: others may be under way instead, if it was the first."""
-        self._finished[self._places[at]] = True
-        while self._first < len(self._finished) and self._finished[self._first]:
-            self._first += 1
-        self._tell()
-
-    def meet(self, at: int) -> None:
-        """One of those that an operation waits for is done."""
-        self._left[at] -= 1
-        self._tell()
-
-    def end(self) -> None:
-        """Nothing is to be taken any more."""
-        self._ended = True
-        self._changed.notify_all()
-
-    def _may_start(self) -> bool:
-        return (
-            self._next < min(self._first + self.width, len(self._positions))
-            and not self._left[self._positions[self._next]]
-        )
-
-    def _tell(self) -> None:
-        if self.over:
-            self._changed.notify_all()
-        elif self._may_start():
-            self._changed.notify()
 
 
 #: Sizes of buckets, in bytes, as in torch's DDP: the first small, so that it can go out early.

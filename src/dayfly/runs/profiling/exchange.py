@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from dayfly.life.platforms.base import Context, Json
+from dayfly.runs.profiling.between_stages import MICRO_BATCHES, pipeline_steps
 from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import site_of
@@ -78,8 +79,10 @@ class ExchangeRequest:
         sums: how many small all-reduces, and at most of large ones.
         at_once_s: CPU time that the function may use at once; None: any.
         samples: of the passes beside which messages travel.
+        few: of the passes before sums, and of the pipeline's.
+        cuts: whether the job's model may be cut.
         budget_s: what the messages of a size may take, or larger ones are not sent; and the passes,
-            and the large all-reduces.
+            the large all-reduces, and the pipeline.
         name: of the measurements in the store, of each rank.
     """
 
@@ -88,6 +91,8 @@ class ExchangeRequest:
     sums: int
     at_once_s: float | None
     samples: int
+    few: int
+    cuts: bool
     budget_s: float
     name: str
 
@@ -121,6 +126,7 @@ class _End:
         most = channel.abilities.largest_bytes
         self._sizes = [size for size in request.sizes if most is None or size <= most]
         self._memory = torch.zeros(max(self._sizes), dtype=torch.uint8)
+        self._pass = pass_of(task, request.few)
 
     def lead(self) -> Mapping[str, Any]:
         """Rank 0: decide what comes next, until all is measured."""
@@ -145,16 +151,21 @@ class _End:
             each_s = sums[0]["wall_s"][-1] + length * _ITEM_BYTES * last_s_per_byte
             times = int(self._request.budget_s / each_s / _THERE_AND_BACK)
             sums.append(self._lead_sums(length, max(2, min(times, self._request.sums))))
+        line = self._lead_pipeline() if self._request.cuts else []
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
         self._tell("end")
-        return {"rows": self._rows, "served": self._served, "sums": sums, **measured}
+        return {**self._measured(sums, line), **measured}
 
     def follow(self) -> Mapping[str, Any]:
         """Rank 1: do what rank 0 says."""
         sums: list[Mapping[str, Any]] = []
+        line: list[Sequence[float]] = []
         while (told := self._told())["do"] != "end":
             if told["do"] == "sum":
                 sums.append(self._sum(told["length"], told["times"]))
+                continue
+            if told["do"] == "pipeline":
+                line = self._pipeline(told["times"])
                 continue
             size, count = told["size"], told["count"]
             row = size, *self._get(size, count, pauses=not told["back"])
@@ -165,7 +176,12 @@ class _End:
             else:
                 self._channel.put_bytes(self._key("done"), b"done")
             self._turn += 1
-        return {"rows": self._rows, "served": self._served, "sums": sums}
+        return self._measured(sums, line)
+
+    def _measured(
+        self, sums: Sequence[Mapping[str, Any]], line: Sequence[Sequence[float]]
+    ) -> Mapping[str, Any]:
+        return {"rows": self._rows, "served": self._served, "sums": sums, "line": line}
 
     def _count(self, wall_s: float, cpu_s: float) -> int:
         """Messages of a row; 0 if one alone takes more than the function may use at once."""
@@ -273,6 +289,7 @@ class _End:
             schedule = engine.schedule(numbers)
             own = [name for name in engine.sums(numbers) if name.source == self._rank]
             for number in range(1 + times):
+                self._pass()
                 if self._rank == 0:
                     time.sleep(_PAUSE_S)  # so that the other waits for this one, always
                 began, whole = time.perf_counter(), time.process_time()
@@ -293,6 +310,17 @@ class _End:
             "got_bytes": _ITEM_BYTES * sum(len(op.span) for op in gets),
             "added_bytes": _ITEM_BYTES * added,
         }
+
+    def _lead_pipeline(self) -> list[Sequence[float]]:
+        began = time.perf_counter()
+        self._pass()
+        step_s = 2 * 2 * MICRO_BATCHES * (time.perf_counter() - began)
+        times = max(2, min(self._request.sums, int(self._request.budget_s / step_s)))
+        self._tell("pipeline", times=times)
+        return self._pipeline(times)
+
+    def _pipeline(self, times: int) -> list[Sequence[float]]:
+        return pipeline_steps(self._task, self._channel, self._pass, times)
 
     def _reduce(self) -> list[float]:
         """CPU seconds a byte that is added, of contributions to a sum."""

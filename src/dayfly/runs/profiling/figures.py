@@ -19,6 +19,7 @@ from typing import Any
 
 from dayfly.planning.fits import fit_affine, fit_transfer
 from dayfly.planning.profile import Affine, Figure, Pass, SizeProfile, Transfer
+from dayfly.runs.profiling.between_stages import PASSED_BYTES
 from dayfly.runs.profiling.measurements import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
 from dayfly.runs.profiling.passes import MICRO_BATCHES, Round
@@ -67,6 +68,7 @@ def size_profile(measured: Measured) -> SizeProfile:
         down=down,
         sum_cpu_s=sum_cpu_s,
         pass_cpu_s=_pass_cpu_s(measured),
+        stage_message_cpu_s=stage_message_cpu_s(measured, up, down),
         beta=_beta(measured),
         crowd=crowd,
         crowd_cores=crowd_cores,
@@ -111,7 +113,8 @@ def _pass(measured: Measured, samples: int) -> Pass:
 
 
 def _pass_cpu_s(measured: Measured) -> float:
-    """What passes of a stage take beside its layers; 0 if the model cannot be cut."""
+    """What passes of a stage take beside its layers, and among messages more than alone; 0 if the
+    model cannot be cut."""
     parts = measured.life["parts"]
     staged = parts.get("staged")
     if not staged:
@@ -120,7 +123,25 @@ def _pass_cpu_s(measured: Measured) -> float:
         forward + backward for forward, backward, _ in parts[f"plain {measured.samples[-1]}"]
     )
     beside_s = (float(median(staged)) / MICRO_BATCHES - plain) / 2
-    return min(max(0.0, beside_s), _MOST_BESIDE_S)
+    among_s = median([among - alone for alone, among, _ in _line_steps(measured)] or [0.0])
+    # Those were passes forward and backward.
+    return min(max(0.0, beside_s) + max(0.0, among_s / 2), _MOST_BESIDE_S)
+
+
+def stage_message_cpu_s(measured: Measured, up: Transfer, down: Transfer) -> float | None:
+    """CPU seconds of a message between stages beside `up.cpu_s` or `down.cpu_s` and its bytes';
+    None if the model cannot be cut."""
+    each = [message_s for _, _, message_s in _line_steps(measured)]
+    if not each:
+        return None
+    ways = (up, down)
+    known_s = sum(way.cpu_s + way.cpu_s_per_byte * PASSED_BYTES for way in ways) / len(ways)
+    return max(0.0, median(each) - known_s)
+
+
+def _line_steps(measured: Measured) -> list[tuple[float, float, float]]:
+    """Of both ends' steps of a pipeline, as `exchange` measures them."""
+    return [tuple(one) for end in (measured.lead, measured.follow) for one in end.get("line", ())]
 
 
 def _fetched(measured: Measured) -> float:

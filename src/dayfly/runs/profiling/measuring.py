@@ -305,6 +305,8 @@ class _Bench:
                 sums=self._effort.sums,
                 at_once_s=at_once_s,
                 samples=samples[0],
+                few=samples[-1],
+                cuts=bool(self.facts["parts"].get("staged")),
                 budget_s=self._effort.beside_s,
                 name="measured/exchange",
             )

@@ -10,13 +10,14 @@ FuncPipe section 3 and Hydrozoa call these stages.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -241,6 +242,7 @@ def build_skeleton(job: Job) -> nn.Module:
     with (
         seeded(WEIGHTS, job.seed),
         torch.device("meta"),
+        _NothingDrawn(),
         warnings.catch_warnings(),
     ):
         # Weights that the function loads are not taken; those of the checkpoint are, later.
@@ -260,6 +262,28 @@ def build_skeleton(job: Job) -> nn.Module:
             f"the job's model function returned {type(model).__name__}: return a torch module"
         )
     return model
+
+
+#: Fill a tensor with random values, as most of torch.nn.init does.
+_DRAWS = frozenset(
+    getattr(torch.Tensor, f"{name}_")
+    for name in ("normal", "uniform", "bernoulli", "exponential", "log_normal", "cauchy", "random")
+)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Tensors without memory get no first values, as torch would import sympy to find that there is
+    nothing to do."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        fills = func in _DRAWS or getattr(func, "__module__", None) == nn.init.__name__
+        tensor = args[0] if args else given.get("tensor")
+        if fills and isinstance(tensor, torch.Tensor) and tensor.is_meta:
+            return tensor
+        return func(*args, **given)
 
 
 def _prune(model: nn.Module, own: Sequence[nn.Module], others: Sequence[nn.Module]) -> None:
@@ -302,7 +326,11 @@ def _materialise(model: nn.Module) -> None:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    real = torch.empty_like(tensor.detach(), device="cpu")
+    if tensor.is_contiguous():
+        real = torch.empty(tensor.shape, dtype=tensor.dtype)
+    else:
+        # Of a tensor on the meta device torch imports sympy to find the strides.
+        real = torch.empty_like(tensor.detach(), device="cpu")
     if not isinstance(tensor, nn.Parameter):
         return real.requires_grad_(tensor.requires_grad)
     parameter: nn.Parameter = torch.Tensor._make_subclass(type(tensor), real, tensor.requires_grad)
