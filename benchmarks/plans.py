@@ -4,6 +4,7 @@
     stages     FuncPipe's, cut models over a store
     shards     Hydrozoa's, cut models over direct links
     servers    types and numbers of servers as the store of whole models
+    vcpus      vCPUs sold apart from memory, of whole models
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
@@ -26,7 +27,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
-from benchmarks.parts.enumerated import k_reduce, problems, servers, stages, whole
+from benchmarks.parts.enumerated import k_reduce, problems, servers, stages, vcpus, whole
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
@@ -60,6 +61,12 @@ def _servers(chance: Random) -> _Both:
     return servers.chosen(problem), servers.every_plan(problem)
 
 
+def _vcpus(chance: Random) -> _Both:
+    platform = chance.choice(vcpus.PLATFORMS)
+    made = problems.job_of_vcpus(chance, platform)
+    return vcpus.chosen(made, platform), vcpus.every_plan(made, platform)
+
+
 def _whole(chance: Random) -> _Both:
     made = problems.job(chance)
     return whole.chosen(made), whole.every_plan(made)
@@ -71,6 +78,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "stages": (_stages, 0.4),
     "shards": (_shards, 0.199),
     "servers": (_servers, 0.2),
+    "vcpus": (_vcpus, 0.12),
     "whole": (_whole, 0.001),
 }
 

@@ -88,7 +88,7 @@ def test_a_store_that_is_not_known_is_refused(name: str) -> None:
             "[[1, -2]]",
             "vcpus_by_memory.value[0][1] is -2: give a number above 0",
         ),
-        ("vcpus_by_memory", "[[2, 1], [1, 2]]", "give pairs whose memory sizes rise"),
+        ("vcpus_by_memory", "[[2, 1], [1, 2]]", "give pairs whose first numbers rise"),
         ("usd_per_gb_hour", "1", "aws-lambda prices memory in two ways"),
     ],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReduceProblem
 from dayfly.planning.choose.pipelines.problem import (
@@ -130,8 +131,25 @@ def servers(chance: Random) -> ServersProblem:
     )
 
 
-def _size(chance: Random, memory_mib: int, seconds: list[float]) -> SizeProfile:
-    speed, zero = memory_mib / 1769, Figure.given(0.0)
+def job_of_vcpus(chance: Random, platform: FunctionPlatform) -> Profile:
+    """A job on functions of each memory and each number of vCPUs that the platform has."""
+    made = job(chance)
+    seconds = [one.each for one in made.sizes[0].forward]
+    return replace(
+        made,
+        imitate=platform.name,
+        sizes=tuple(
+            _size(chance, memory_mib, seconds, vcpus)
+            for memory_mib in (512, 1024, 2048, 4096, 8192)
+            for vcpus in platform.vcpu_choices(memory_mib)
+        ),
+    )
+
+
+def _size(
+    chance: Random, memory_mib: int, seconds: list[float], vcpus: float | None = None
+) -> SizeProfile:
+    speed, zero = vcpus or memory_mib / 1769, Figure.given(0.0)
     way = _way(chance.choice((2e7, 7e7)), 0.04)
     return SizeProfile(
         memory_mib=memory_mib,

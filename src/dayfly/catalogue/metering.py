@@ -11,8 +11,8 @@ a minimum add belongs to compute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -164,6 +164,11 @@ def bill(
         overridden=_overridden(platform, store),
         notes=_notes(used, platform, store, traffic),
     )
+
+
+def with_vcpus(used: Iterable[Used], vcpus: float | None) -> list[Used]:
+    """Returns invocations whose functions were asked for with so many vCPUs; None: as they are."""
+    return [one if vcpus is None else replace(one, vcpus=vcpus) for one in used]
 
 
 def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Self
 
-from dayfly.catalogue.rows import Pairs
+from dayfly.catalogue.rows import Pairs, between, ceil_to, up_to
 from dayfly.errors import RequestError
 
 _HOUR_S = 3600
@@ -147,6 +146,10 @@ class FunctionPlatform:
         payload_async_bytes: largest payload of an asynchronous invocation.
         mib_per_vcpu: memory that comes with one vCPU.
         vcpus_by_memory: pairs (up to this size, the fewest vCPUs that it can be had with).
+        memory_min_by_vcpus: pairs (vCPUs, least MiB that they can be had with), where vCPUs are
+            sold apart from memory.
+        memory_max_by_vcpus: pairs (vCPUs, most MiB).
+        memory_step_by_vcpus: pairs (up to so many vCPUs, memory in steps of so many MiB).
         vcpus_min: fewest vCPUs of a function.
         vcpus_max: most vCPUs of a function.
         machine_vcpus: vCPUs of a machine.
@@ -176,6 +179,9 @@ class FunctionPlatform:
     payload_async_bytes: int | None = None
     mib_per_vcpu: float | None = None
     vcpus_by_memory: Pairs | None = None
+    memory_min_by_vcpus: Pairs | None = None
+    memory_max_by_vcpus: Pairs | None = None
+    memory_step_by_vcpus: Pairs | None = None
     vcpus_min: float | None = None
     vcpus_max: float | None = None
     machine_vcpus: float | None = None
@@ -196,22 +202,38 @@ class FunctionPlatform:
         if self.machine_vcpus is not None:
             return self.machine_vcpus
         if self.vcpus_by_memory is not None:
-            return _up_to(self.vcpus_by_memory, memory_mib)
+            return up_to(self.vcpus_by_memory, memory_mib)
         if self.mib_per_vcpu is None:
             return None
         most = math.inf if self.vcpus_max is None else self.vcpus_max
         return min(max(memory_mib / self.mib_per_vcpu, self.vcpus_min or 0.0), most)
 
+    def vcpu_choices(self, memory_mib: float) -> tuple[float, ...]:
+        """Returns the numbers of vCPUs that this memory can be had with, rising.
+
+        There are several where vCPUs are sold apart from memory; else those that come with it.
+        """
+        found = []
+        if self.memory_min_by_vcpus is not None and self.memory_max_by_vcpus is not None:
+            most = dict(self.memory_max_by_vcpus)
+            for vcpus, least_mib in self.memory_min_by_vcpus:
+                steps = self.memory_step_by_vcpus
+                step_mib = 1.0 if steps is None else up_to(steps, vcpus)
+                if least_mib <= memory_mib <= most[vcpus] and memory_mib % step_mib == 0:
+                    found.append(vcpus)
+        fewest = self.vcpus(memory_mib)
+        return tuple(found) or (() if fewest is None else (fewest,))
+
     def up_bytes_per_s(self, memory_mib: float) -> float | None:
         """Bytes a second that a function of this size can send."""
         if self.uplink_by_memory is not None:
-            return _between(self.uplink_by_memory, memory_mib)
+            return between(self.uplink_by_memory, memory_mib)
         return self.uplink_bytes_per_s
 
     def down_bytes_per_s(self, memory_mib: float) -> float | None:
         """Bytes a second that a function of this size can receive."""
         if self.downlink_by_memory is not None:
-            return _between(self.downlink_by_memory, memory_mib)
+            return between(self.downlink_by_memory, memory_mib)
         return self.downlink_bytes_per_s
 
     def billed_size(
@@ -229,15 +251,26 @@ class FunctionPlatform:
         size_mib = self.next_size_mib(memory_mib)
         return size_mib, self.machine_vcpus or vcpus or self.vcpus(size_mib) or 1.0
 
-    def usd_per_s(self, memory_mib: float | None, gpu_share: float | None = None) -> float:
+    def usd_per_s(
+        self,
+        memory_mib: float | None,
+        gpu_share: float | None = None,
+        vcpus: float | None = None,
+    ) -> float:
         """Dollars a second of a function of this size, as it is billed.
 
-        Raises RequestError if the catalogue has no prices.
+        Args:
+            memory_mib: as of `billed_size`.
+            gpu_share: of a GPU; None: a whole one, where functions have one.
+            vcpus: as of `billed_size`.
+
+        Raises:
+            RequestError: the catalogue has no prices.
         """
         if self.prices is None:
             raise RequestError(f"the catalogue has no prices of {self.name}: name another list")
         return self.prices.usd_for_1_s(
-            *self.billed_size(memory_mib), self.next_gpu_share(gpu_share)
+            *self.billed_size(memory_mib, vcpus), self.next_gpu_share(gpu_share)
         )
 
     @property
@@ -266,7 +299,7 @@ class FunctionPlatform:
     def next_gpu_share(self, share: float | None) -> float:
         """The smallest part of a GPU that can be had and has this share; None: a whole one."""
         step = self._gpu_step
-        return 1.0 if share is None or step is None else min(1.0, _ceil_to(share, step))
+        return 1.0 if share is None or step is None else min(1.0, ceil_to(share, step))
 
     def check(
         self,
@@ -326,14 +359,14 @@ class FunctionPlatform:
             raise RequestError(
                 f"{self.name} has no functions with {share:g} of a GPU: give a share of 1"
             )
-        if step is not None and not math.isclose(_ceil_to(share, step), share):
+        if step is not None and not math.isclose(ceil_to(share, step), share):
             raise RequestError(
                 f"{self.name} has no functions with {share:g} of a GPU: give a multiple of {step:g}"
             )
 
     def _step_mib(self, memory_mib: float) -> int:
         if self.memory_steps_mib is not None:
-            return int(_up_to(self.memory_steps_mib, memory_mib))
+            return int(up_to(self.memory_steps_mib, memory_mib))
         return self.memory_step_mib or 1
 
     def _has_size(self, memory_mib: int) -> bool:
@@ -359,21 +392,3 @@ class FunctionPlatform:
             if self.memory_step_mib is None
             else (f"{bounds} in steps of {self.memory_step_mib}")
         )
-
-
-def _ceil_to(number: float, step: float) -> float:
-    """The least multiple of a step that is not below a number, but for rounding."""
-    return math.ceil(round(number / step, 6)) * step
-
-
-def _up_to(pairs: Pairs, size: float) -> float:
-    """What belongs to the first size that is at least this one; to the last, beyond it."""
-    return next((number for most, number in pairs if size <= most), pairs[-1][1])
-
-
-def _between(pairs: Pairs, size: float) -> float:
-    """Linear between two sizes, level outside."""
-    for (low, at_low), (high, at_high) in pairwise(pairs):
-        if low <= size <= high:
-            return at_low + (at_high - at_low) * (size - low) / (high - low)
-    return pairs[0][1] if size < pairs[0][0] else pairs[-1][1]

@@ -11,15 +11,18 @@ puts its rows over those of the built-in one.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Annotated, Any
 
 from dayfly.dataclass_json import ABOVE_0, Matches, read
 from dayfly.errors import RequestError
 
-#: A table such as [[4096, 1], [8192, 2]]: MiB of memory, rising, and what belongs to them.
+#: A table such as [[4096, 1], [8192, 2]]: MiB of memory or vCPUs, rising, and what belongs to
+#: them.
 Pairs = tuple[tuple[float, float], ...]
 Value = int | float | str | Pairs
 
@@ -88,5 +91,23 @@ def _row(key: str, found: Any, place: str, kind: str | None, own: bool) -> Row:
     if kind == "Pairs":
         sizes = [size for size, _ in value]
         if not sizes or sizes != sorted(set(sizes)):
-            raise RequestError(f"{place}: {key}.value: give pairs whose memory sizes rise")
+            raise RequestError(f"{place}: {key}.value: give pairs whose first numbers rise")
     return Row(value, given.source, given.as_of, own)
+
+
+def ceil_to(number: float, step: float) -> float:
+    """The least multiple of a step that is not below a number, but for rounding."""
+    return math.ceil(round(number / step, 6)) * step
+
+
+def up_to(pairs: Pairs, size: float) -> float:
+    """What belongs to the first size that is at least this one; to the last, beyond it."""
+    return next((number for most, number in pairs if size <= most), pairs[-1][1])
+
+
+def between(pairs: Pairs, size: float) -> float:
+    """Linear between two sizes, level outside."""
+    for (low, at_low), (high, at_high) in pairwise(pairs):
+        if low <= size <= high:
+            return at_low + (at_high - at_low) * (size - low) / (high - low)
+    return pairs[0][1] if size < pairs[0][0] else pairs[-1][1]

@@ -109,8 +109,13 @@ def profile_of(
     store: StoreFacts,
     memory_mib: Sequence[int],
     assumed: Assumed,
+    *,
+    every_vcpus: bool = False,
 ) -> Profile:
     """A profile for functions of these memory sizes.
+
+    every_vcpus: where vCPUs are sold apart from memory, with each number that it can be had with;
+    else with the fewest.
 
     Its start-up time has the cold start, so a configuration should not add another. Raises
     RequestError for sizes that the platform has not, and for what neither catalogue nor `assumed`
@@ -129,11 +134,22 @@ def profile_of(
         platform="local",
         imitate=platform.name,
         channel=store.name,
-        sizes=tuple(_size(facts, platform, store, size, assumed) for size in sizes),
+        sizes=tuple(
+            _size(facts, platform, store, size, given)
+            for size in sizes
+            for given in (_each_vcpus(platform, size, assumed) if every_vcpus else [assumed])
+        ),
         fit=_fit(facts, platform, sizes, assumed),
         how="catalogue",
         store_bytes_per_s=store.bytes_per_s,
     )
+
+
+def _each_vcpus(platform: FunctionPlatform, memory_mib: int, assumed: Assumed) -> list[Assumed]:
+    if assumed.vcpus is not None:
+        return [assumed]
+    choices = platform.vcpu_choices(memory_mib)
+    return [replace(assumed, vcpus=vcpus) for vcpus in choices] or [assumed]
 
 
 def _size(

@@ -25,7 +25,8 @@ class Configuration:
     """How many functions, of which memory, doing what.
 
     workers: of all stages. memory_mib: of each stage's functions, one entry if the model is not
-    cut; None: not limited. cut: numbers of the layers that begin a stage, but for the first.
+    cut; None: not limited. vcpus: of each function, where a memory can be had with several numbers;
+    None: the fewest. cut: numbers of the layers that begin a stage, but for the first.
     replicas: of each stage, `workers` if it is not cut. micro_batches: of a replica. schedule:
     fill-drain or 1f1b. sync: the protocol. k: steps of a round, if
     its rounds have several; None: an epoch's.
@@ -37,6 +38,7 @@ class Configuration:
 
     workers: int
     memory_mib: tuple[int | None, ...] = (None,)
+    vcpus: float | None = None
     cut: tuple[int, ...] = ()
     replicas: int = 1
     micro_batches: int = 1
@@ -170,11 +172,12 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
     there is none."""
     c = configuration
-    size = interpolated(profile.size(stage_memory_mib(c, stage)), micro_samples(profile, c))
+    found = profile.size(stage_memory_mib(c, stage), c.vcpus)
+    size = interpolated(found, micro_samples(profile, c))
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
     each = c.workers // c.stages
-    speeds = [profile.size(stage_memory_mib(c, one)).speed for one in range(c.stages)]
+    speeds = [profile.size(stage_memory_mib(c, one), c.vcpus).speed for one in range(c.stages)]
     return contended(size, each * sum(speeds) - size.speed)
 
 

@@ -302,6 +302,7 @@ def predict(
     check_servers(profile, c.replicas if c.cut else c.workers, store)
     pace = pace_of(means, c.memory_mib, platform, store, c.workers)
     lives = lives_of(profile, c, pace, epoch)
+    vcpus = c.vcpus if profile.imitate is not None else None
     used, moved = [], {}
     for rank in range(c.workers):
         stage = rank // c.replicas if c.cut else 0
@@ -316,6 +317,7 @@ def predict(
                     init_s=life.init_s,
                     run_s=life.run_s,
                     outcome="returned",
+                    vcpus=vcpus,
                 )
             )
         moved[name] = together((lives.moved[rank], lives.told[rank]))

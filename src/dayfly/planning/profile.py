@@ -320,28 +320,49 @@ class Profile:
                         f"sizes[{number}].{name} has {len(times)} entries, and there are {count} "
                         "layers: give one a layer"
                     )
-        order = [math.inf if one.memory_mib is None else one.memory_mib for one in self.sizes]
+        order = [
+            (math.inf if one.memory_mib is None else one.memory_mib, one.cpu_cores or 0.0)
+            for one in self.sizes
+        ]
         if any(one >= other for one, other in pairwise(order)):
-            raise ValueError("sizes must rise by memory_mib, null last, each only once")
+            raise ValueError(
+                "sizes must rise by memory_mib, null last, of one memory by cpu_cores, each once"
+            )
         cores = (self.machine or {}).get("cores", 1.0)
         if not isinstance(cores, float) or not cores:
             raise ValueError(f"machine.cores is {cores!r}: give a number above 0")
 
-    def size(self, memory_mib: int | None) -> SizeProfile:
-        """Of functions of this memory. Raises RequestError, naming those that there are."""
-        for size in self.sizes:
-            if size.memory_mib == memory_mib:
-                return size
-        known = ", ".join(memory_label(size.memory_mib) for size in self.sizes)
+    def vcpus_of(self, size: SizeProfile) -> float | None:
+        """Returns the vCPUs of a size, where functions of its memory may have others, too."""
+        alike = sum(one.memory_mib == size.memory_mib for one in self.sizes)
+        return size.cpu_cores if alike > 1 else None
+
+    def size(self, memory_mib: int | None, vcpus: float | None = None) -> SizeProfile:
+        """Returns the figures of functions of this memory.
+
+        Args:
+            memory_mib: of a function; None: not limited.
+            vcpus: of a function, where there are several numbers of one memory; None: the fewest.
+
+        Raises:
+            RequestError: there is none; names those that there are.
+        """
+        found = [size for size in self.sizes if size.memory_mib == memory_mib]
+        if len(found) > 1 and vcpus is not None:
+            found = [size for size in found if math.isclose(size.cpu_cores or 0.0, vcpus)]
+        if found:
+            return found[0]
+        each = (memory_label(size.memory_mib, self.vcpus_of(size)) for size in self.sizes)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {memory_label(memory_mib)}: it has "
-            f"{known}; take one of these, or profile the job with that size, too"
+            f"the profile of {self.job} has no functions of {memory_label(memory_mib, vcpus)}: it "
+            f"has {', '.join(each)}; take one of these, or profile the job with that size, too"
         )
 
 
-def memory_label(memory_mib: int | None) -> str:
-    """`512 MiB`, or that memory is not limited."""
-    return "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
+def memory_label(memory_mib: int | None, vcpus: float | None = None) -> str:
+    """`512 MiB`, or that memory is not limited; and vCPUs, unless they are None."""
+    memory = "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
+    return memory if vcpus is None else f"{memory} and {vcpus:g} vCPUs"
 
 
 def dump_profile(profile: Profile) -> dict[str, Any]:

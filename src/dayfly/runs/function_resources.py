@@ -78,6 +78,11 @@ def resources_under(
     return FunctionResources(spec, rates if rates.limited else None)
 
 
+def vcpus_sold(settings: FunctionSettings) -> float | None:
+    """Returns the vCPUs that functions are billed for; None: what comes with their memory."""
+    return settings.cpu_cores if settings.imitate is not None else None
+
+
 def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
     """Raise RequestError if a payload cannot be so long.
 

@@ -25,6 +25,7 @@ from dayfly.planning.plan import Plan
 from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
 from dayfly.runs.directory import PLAN
 from dayfly.runs.display import Display
+from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.home import WEIGHTS, Home
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
@@ -287,6 +288,7 @@ class OneLife(RunLife[Recorder, Run]):
             recorder,
             self._priced_as,
             summary,
+            vcpus_sold(self._settings),
         )
         if result.status == "done":
             self._home.keep(WEIGHTS)

@@ -96,6 +96,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
     return Configuration(
         workers=settings.workers,
         memory_mib=tuple(spec.memory_mib for spec in kinds),
+        vcpus=settings.cpu_cores,
         cut=settings.cut,
         replicas=settings.members,
         micro_batches=settings.micro_batches or wanted.accumulate,

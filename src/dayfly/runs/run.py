@@ -10,7 +10,7 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from dayfly.catalogue.metering import Bill, bill
+from dayfly.catalogue.metering import Bill, bill, with_vcpus
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -116,6 +116,7 @@ def write_results(
     recorder: Recorder,
     platform: FunctionPlatform,
     summary: Result,
+    vcpus: float | None = None,
 ) -> Result:
     """Writes `bill.json` and `history.json`, and the weights of a run that is done.
 
@@ -127,6 +128,7 @@ def write_results(
         recorder: knows what was used and moved.
         platform: under whose prices; messages cost nothing here.
         summary: how the run ended.
+        vcpus: that functions are billed for; None: what comes with their memory.
 
     Returns:
         The summary with figures and results.
@@ -135,7 +137,7 @@ def write_results(
         StoreError: something cannot be written.
     """
     billed = bill(
-        recorder.used,
+        with_vcpus(recorder.used, vcpus),
         platform,
         moved=recorder.moved,
         stored_bytes=recorder.stored_bytes,

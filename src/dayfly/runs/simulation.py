@@ -175,7 +175,7 @@ def _bill(
     used = [used_by(one, memory_of(asked, one.rank), request.settings) for one in outcome.attempts]
     settings = request.settings
     facts = request.facts()
-    priced = facts if facts is not None and facts.usd_per_put is not None else None
+    priced = facts if facts is not None and facts.priced else None
     by_name = {f"worker-{rank}": one for rank, one in enumerate(moved)}
     return bill(used, catalogue(settings).platform(price_list(settings)), priced, by_name)
 

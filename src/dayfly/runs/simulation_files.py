@@ -19,6 +19,7 @@ from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
 from dayfly.planning.simulation.outcome import Record, Simulated
 from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.events import OTHERS, worker_files
+from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue
 from dayfly.runs.plans import JobSpec, configuration, settings_of
 from dayfly.runs.records import SimulationRecord, Slowest
@@ -124,6 +125,7 @@ def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> Used:
         run_s=one.run_s,
         outcome=_OUTCOMES[one.end],
         gpu_share=settings.gpu_share,
+        vcpus=vcpus_sold(settings),
     )
 
 

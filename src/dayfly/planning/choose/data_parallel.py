@@ -41,7 +41,8 @@ from dayfly.wire.collectives.cost import Cost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelPlan:
-    """W, M, A, K and mu. store: what they talk through."""
+    """W, M, A, K and mu. store: what they talk through. vcpus: of a function, where its memory can
+    be had with several numbers."""
 
     workers: int
     memory_mib: int
@@ -49,9 +50,12 @@ class DataParallelPlan:
     aggregators: int | None = None
     micro_batches: int = 1
     store: str = ""
+    vcpus: float | None = None
 
     def __str__(self) -> str:
         said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB"
+        if self.vcpus is not None:
+            said += f" and {self.vcpus:g} vCPU{'' if self.vcpus == 1 else 's'}"
         if self.micro_batches > 1:
             said += f", {self.micro_batches} micro-batches"
         if self.workers == 1:
@@ -254,7 +258,8 @@ def _points(
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validations = -(-p.epochs // p.validate_every)
     validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
-    own_usd = p.platform.usd_per_s(memory_mib)
+    vcpus = profile.vcpus_of(size)
+    own_usd = p.platform.usd_per_s(memory_mib, vcpus=vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     limits = _limits(p, workers, memory_mib, size)
     found = []
@@ -274,6 +279,7 @@ def _points(
             aggregators=way.aggregators,
             micro_batches=micro_batches,
             store=profile.channel,
+            vcpus=vcpus,
         )
         found.append(Point(run_s, usd, plan, limits))
     return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dayfly.catalogue.platform import FunctionPlatform
@@ -50,13 +51,15 @@ def k_reduce_problem(
     rate: float = RATE,
     step: int = STEP,
     vcpus_at_once: float = math.inf,
+    vcpus_each: float | None = None,
 ) -> KReduceProblem:
     """FasDL's problem of a job. platform: whose prices. rate, step: see `batches`. vcpus_at_once:
-    of all functions.
+    of all functions. vcpus_each: one of `vcpus_of_sizes`.
 
     Raises RequestError without prices, without limited memory sizes, and if the model fits nowhere.
     """
     held = {"collective": "k-reduce", "aggregators": 1}
+    profile, vcpus_sold = _of_vcpus(profile, vcpus_each)
     sizes = tuple(
         FunctionSize(
             memory_mib=memory_mib,
@@ -64,7 +67,7 @@ def k_reduce_problem(
             up=size.up,
             down=size.down,
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
-            usd_per_s=platform.usd_per_s(memory_mib),
+            usd_per_s=platform.usd_per_s(memory_mib, vcpus=vcpus_sold),
             start_s=size.init_s.value,
             most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
@@ -187,6 +190,22 @@ def limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
     return sorted(found, key=lambda one: one[0])
 
 
+def vcpus_of_sizes(profile: Profile) -> tuple[float | None, ...]:
+    """Returns the numbers of vCPUs that all functions of a run may have.
+
+    None: those that come with their memory.
+    """
+    return tuple(dict.fromkeys(map(profile.vcpus_of, profile.sizes)))
+
+
+def _of_vcpus(profile: Profile, vcpus_each: float | None) -> tuple[Profile, float | None]:
+    """The profile's sizes with so many vCPUs, and which of them have a price of their own."""
+    if vcpus_of_sizes(profile) == (None,):
+        return profile, None
+    sizes = tuple(size for size in profile.sizes if profile.vcpus_of(size) == vcpus_each)
+    return replace(profile, sizes=sizes), vcpus_each
+
+
 _MIB = 2**20
 #: Activations take so much more than their bytes (`planning.memory`).
 _GAPS = 1.08
@@ -200,16 +219,19 @@ def stages_problems(
     micro_batches: Sequence[int],
     functions_at_once: int,
     vcpus_at_once: float = math.inf,
+    vcpus_each: float | None = None,
     spare_mib: float = 0.0,
 ) -> tuple[Problem, ...]:
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
     size over direct links.
 
     platform: whose prices. batch_size: of a step. micro_batches: of a step, all replicas' together;
-    those that are more than its samples are left out. vcpus_at_once: of all functions. spare_mib:
+    those that are more than its samples are left out. vcpus_at_once: of all functions. vcpus_each:
+    one of `vcpus_of_sizes`. spare_mib:
     that functions are to have more than the equation says. Raises RequestError for a model that
     cannot be cut, and without prices or limited memory sizes.
     """
+    profile, vcpus_sold = _of_vcpus(profile, vcpus_each)
     if not profile.listed or len(profile.layers) < 2:
         raise RequestError(f"the model of {profile.job} is no list of layers: it cannot be cut")
     possible = [m for m in sorted(set(micro_batches)) if m <= batch_size]
@@ -222,7 +244,7 @@ def stages_problems(
         return tuple(
             StagesOverLinks(
                 micro_batches=tuple(
-                    _way(profile, platform, memory_mib, size, batch_size, m, spare_mib)
+                    _way(profile, platform, vcpus_sold, memory_mib, size, batch_size, m, spare_mib)
                     for m in possible
                 ),
                 containers=tuple(
@@ -236,7 +258,9 @@ def stages_problems(
         StagesOverStore(
             layers=layers_of(profile, -(-batch_size // m)),
             options=tuple(
-                _option(profile, platform, memory_mib, size, -(-batch_size // m), spare_mib)
+                _option(
+                    profile, platform, vcpus_sold, memory_mib, size, -(-batch_size // m), spare_mib
+                )
                 for memory_mib, size in allowed(profile, vcpus_at_once)
             ),
             degrees=tuple(range(1, min(m, functions_at_once) + 1)),
@@ -279,6 +303,7 @@ def _copies(profile: Profile) -> tuple[float, float]:
 def _option(
     profile: Profile,
     platform: FunctionPlatform,
+    vcpus_sold: float | None,
     memory_mib: int,
     size: SizeProfile,
     samples: int,
@@ -293,7 +318,7 @@ def _option(
         backward_s=tuple(one(samples) for one in size.backward),
         bytes_per_s=min(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value),
         base_bytes=_MIB * (size.base_mib.value + WORKER_MIB + spare_mib),
-        usd_per_s=platform.usd_per_s(memory_mib),
+        usd_per_s=platform.usd_per_s(memory_mib, vcpus=vcpus_sold),
         vcpus=vcpus(size),
     )
 
@@ -301,6 +326,7 @@ def _option(
 def _way(
     profile: Profile,
     platform: FunctionPlatform,
+    vcpus_sold: float | None,
     memory_mib: int,
     size: SizeProfile,
     batch_size: int,
@@ -311,5 +337,5 @@ def _way(
     return MicroBatches(
         micro_batches=micro_batches,
         layers=layers_of(profile, samples),
-        container=_option(profile, platform, memory_mib, size, samples, spare_mib),
+        container=_option(profile, platform, vcpus_sold, memory_mib, size, samples, spare_mib),
     )

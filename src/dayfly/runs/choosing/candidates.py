@@ -8,8 +8,9 @@ k-reduce        the same with the batch free, FasDL's problem
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from dayfly.catalogue.store import StoreFacts
@@ -19,13 +20,19 @@ from dayfly.planning.choose.data_parallel import (
     all_data_parallel,
     collectives_of,
 )
-from dayfly.planning.choose.from_profile import k_reduce_problem, limited, stages_problems
+from dayfly.planning.choose.from_profile import (
+    k_reduce_problem,
+    limited,
+    stages_problems,
+    vcpus_of_sizes,
+)
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import PipelinePlan
 from dayfly.planning.memory import peak_mib
+from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
@@ -118,6 +125,8 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
     for point in Front.of(points).near(points, CLOSED_FORM_ERROR, MOST_NEAR):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+        if plan.vcpus is not None:
+            own["cpu_cores"] = plan.vcpus
         if plan.micro_batches > 1 or wanted.accumulate > 1:
             own["micro_batches"] = plan.micro_batches
         if plan.workers > 1:
@@ -127,6 +136,21 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
 
 
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
+    made = []
+    points_of = partial(_k_reduce_points, target, asked)
+    for vcpus, point in _by_vcpus(target.profile, points_of):
+        plan = point.plan
+        batch = JobSpec.profiled(
+            target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
+        )
+        own = k_reduce_settings(plan) | _sold(vcpus)
+        made.append(_candidate(target, K_REDUCE, point, own, batch))
+    return made
+
+
+def _k_reduce_points(
+    target: Target, asked: PlanQuery, vcpus: float | None
+) -> Sequence[Point[KReducePlan]]:
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
         target.profile,
@@ -135,15 +159,41 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
         workers=tuple(range(1, asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
+        vcpus_each=vcpus,
     )
-    made = []
-    for point in with_servers(plan_k_reduce(problem), target.store).points:
-        plan = point.plan
-        batch = JobSpec.profiled(
-            target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
-        )
-        made.append(_candidate(target, K_REDUCE, point, k_reduce_settings(plan), batch))
-    return made
+    return with_servers(plan_k_reduce(problem), target.store).points
+
+
+def _by_vcpus(
+    profile: Profile, points_of: Callable[[float | None], Sequence[Point[P]]]
+) -> list[tuple[float | None, Point[P]]]:
+    """Returns the front over all numbers of vCPUs that functions may have, each with its number.
+
+    Args:
+        profile: of the job.
+        points_of: what there is to choose among with one number.
+
+    Raises:
+        RequestError: all numbers are refused.
+    """
+    found: list[Point[tuple[float | None, Point[P]]]] = []
+    refused: list[RequestError] = []
+    numbers = vcpus_of_sizes(profile)
+    for vcpus in numbers:
+        try:
+            points = points_of(vcpus)
+        except RequestError as refusal:
+            refused.append(refusal)
+            continue
+        found += [Point(point.seconds, point.usd, (vcpus, point)) for point in points]
+    if len(refused) == len(numbers):
+        raise refused[-1]
+    return [point.plan for point in Front.of(found).points] if found else []
+
+
+def _sold(vcpus: float | None) -> dict[str, Any]:
+    """The setting of vCPUs that do not come with the memory alone."""
+    return {} if vcpus is None else {"cpu_cores": vcpus}
 
 
 def with_servers(front: Front[P], store: StoreFacts | None) -> Front[P]:
@@ -163,6 +213,30 @@ def _pipelines(
 ) -> tuple[list[Candidate], float, bool]:
     """Cut models, the search's gap, and whether it went without numba for now.
 
+    All functions of a run have as many vCPUs, so each number is a search of its own.
+    """
+    until = time.monotonic() + time_limit_s
+    gap, instead = 0.0, False
+
+    def points_of(vcpus: float | None) -> list[Point[Candidate]]:
+        nonlocal gap, instead
+        numbers = vcpus_of_sizes(target.profile)
+        left_s = (until - time.monotonic()) / (len(numbers) - numbers.index(vcpus))
+        found, its_gap, without = _pipelines_of(target, asked, wanted, max(0.01, left_s), vcpus)
+        gap, instead = max(gap, its_gap), instead or without
+        return [Point(one.seconds, one.usd, one) for one in found]
+
+    if len(vcpus_of_sizes(target.profile)) == 1:
+        return _pipelines_of(target, asked, wanted, time_limit_s, None)
+    found = _by_vcpus(target.profile, points_of)
+    return [point.plan for _, point in found], gap, instead
+
+
+def _pipelines_of(
+    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, vcpus: float | None
+) -> tuple[list[Candidate], float, bool]:
+    """The same of functions with so many vCPUs.
+
     What the equation of memory leaves out is found afterwards, and makes the search begin again
     once with as much less.
     """
@@ -181,6 +255,7 @@ def _pipelines(
             micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
             functions_at_once=asked.workers,
             vcpus_at_once=asked.vcpus_of(target.profile),
+            vcpus_each=vcpus,
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
@@ -193,7 +268,8 @@ def _pipelines(
             whole_s = point.seconds * steps
             usd = point.usd * steps + (target.store.servers_usd(whole_s) if target.store else 0.0)
             whole = Point(whole_s, usd, point.plan, limits)
-            one = _candidate(target, PIPELINE, whole, pipeline_settings(point.plan), wanted)
+            own = pipeline_settings(point.plan) | _sold(vcpus)
+            one = _candidate(target, PIPELINE, whole, own, wanted)
             over = _excess_mib(one)
             excess = max(excess, over)
             if over <= 0:
@@ -243,12 +319,18 @@ def _candidate(
         kind=kind,
         seconds=point.seconds,
         usd=point.usd,
-        words=str(point.plan),
+        words=f"{point.plan}{_in_words(kind, own)}",
         own=own,
         settings=_settings(target, own),
         wanted=wanted,
         limits=point.limits,
     )
+
+
+def _in_words(kind: str, own: Mapping[str, Any]) -> str:
+    """vCPUs, where the plan itself does not say them."""
+    vcpus = own.get("cpu_cores") if kind != DATA_PARALLEL else None
+    return "" if vcpus is None else f", {vcpus:g} vCPUs each"
 
 
 def over(candidate: Candidate, target: Target) -> Candidate:

@@ -1,6 +1,7 @@
 """What the chosen plan would take with one of its settings changed, the others as they are.
 
     workers, replicas    the next smaller and larger number of functions: half as many, twice
+    vCPUs                each other number that the memory can be had with
     memory               the next smaller and larger size of the profile, in all stages
     micro-batches        half as many, twice as many
     collective           each other that the channel has
@@ -87,7 +88,9 @@ def _changes(
             if s.cut:
                 more["micro_batches"] = max(1, micro * members // count)
             yield what, str(members), str(count), {**more, what: count}
-    sizes = [size for size, _ in limited(profile)]
+    vcpus = own.get("cpu_cores")
+    sizes = [size for size, one in limited(profile) if vcpus in (None, one.cpu_cores)]
+    sizes = list(dict.fromkeys(sizes))
     for step in (-1, 1):
         if s.cut:
             other = tuple(_next(sizes, size, step) for size in s.stage_memory_mib)
@@ -101,6 +104,15 @@ def _changes(
     for count in (micro // 2, 2 * micro):
         if 1 <= count <= -(-candidate.wanted.batch_size // members):
             yield "micro-batches", str(micro), str(count), {**own, "micro_batches": count}
+    if s.memory_mib is not None and not s.cut:
+        for size, one in limited(profile):
+            if size == s.memory_mib and vcpus not in (None, one.cpu_cores):
+                yield (
+                    "vCPUs",
+                    f"{vcpus:g}",
+                    f"{one.cpu_cores:g}",
+                    {**own, "cpu_cores": one.cpu_cores},
+                )
     if members > 1 and not s.cut:
         for name in asked.collectives or collectives_of(profile):
             if name not in (s.algorithm, K_REDUCE):

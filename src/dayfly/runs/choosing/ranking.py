@@ -92,13 +92,16 @@ def shorthand(settings: Settings) -> str:
     summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
     micro = settings.micro_batches or 1
     micros = f", {micro} micro" if micro > 1 else ""
+    cores = settings.cpu_cores
+    sold = cores is not None and settings.imitate is not None
+    vcpus = f" and {cores:g} vCPU{'' if cores == 1 else 's'}" if sold else ""
     if not settings.cut:
-        return f"{settings.workers} of {settings.memory_mib} MiB{micros}{summed}"
+        return f"{settings.workers} of {settings.memory_mib} MiB{vcpus}{micros}{summed}"
     sizes = settings.stage_memory_mib
     runs = [(len(list(same)), size) for size, same in groupby(sizes)]
     memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
     memory = memory if len(runs) > 1 else f"{sizes[0]}"
-    return f"{settings.stages} stages x {settings.members} of {memory} MiB{micros}{summed}"
+    return f"{settings.stages} stages x {settings.members} of {memory} MiB{vcpus}{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,9 @@ class Target:
         """With these memory sizes alone; none: all. Raises RequestError for one that it lacks."""
         if not memory_mib:
             return self
-        sizes = tuple(self.profile.size(one) for one in sorted(set(memory_mib)))
+        for one in memory_mib:
+            self.profile.size(one)
+        sizes = tuple(one for one in self.profile.sizes if one.memory_mib in memory_mib)
         return replace(self, profile=replace(self.profile, sizes=sizes))
 
     @property
@@ -153,9 +155,9 @@ def targets_of_job(
         sizes = memory_mib or usual_sizes(platform)
         beside = Assumed(**said)
 
-        def over(store: StoreFacts) -> Profile:
-            return profile_of(facts, platform, store, sizes, beside)  # noqa: B023
-
+        over = partial(
+            profile_of, facts, platform, memory_mib=sizes, assumed=beside, every_vcpus=True
+        )
         made += [
             replace(target, notes=tuple(notes))
             for target in _over_each(over, store, most_workers, known)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Bill, bill
+from dayfly.catalogue.metering import Bill, bill, with_vcpus
 from dayfly.dataclass_json import Real, read
 from dayfly.json_files import parse, read_bytes
 from dayfly.runs.events import Events, Json
+from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
 from dayfly.runs.records import SimulationRecord, read_any
@@ -184,7 +185,7 @@ def rebill(
     if store is None and isinstance(record, SimulationRecord):
         store = record.store
     return bill(
-        events.used,
+        with_vcpus(events.used, vcpus_sold(record.settings)),
         known.platform(prices or price_list(record.settings)),
         known.store(store) if store is not None else None,
         events.moved,
