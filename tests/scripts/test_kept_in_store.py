@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.runs.kept_files import keep, take
-from dayfly.wire.stores.base import ObjectDamaged
+from dayfly.runs.kept_files import download, keep, take
+from dayfly.wire.stores.base import ObjectDamaged, ObjectMissing
 from dayfly.wire.stores.files import FileStore
 from tests.cli import command
 
@@ -88,3 +88,13 @@ def test_no_name_leads_elsewhere(tmp_path: Path, name: str) -> None:
     store.put("files.json", json.dumps({"files": [kept]}).encode())
     with pytest.raises(RequestError, match=r"files\.json.*a path below"):
         take(store, tmp_path / "there")
+
+
+def test_of_what_is_missing_no_file_is_made(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "store")
+    with pytest.raises(ObjectMissing):
+        download(store, "x", tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    store.put("x", b"")
+    download(store, "x", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b""

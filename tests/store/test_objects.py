@@ -20,7 +20,6 @@ from dayfly.errors import RequestError
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import (
     Buffer,
-    ObjectDamaged,
     StoreDenied,
     StoreError,
     StoreFull,
@@ -243,15 +242,6 @@ def test_a_server_that_compares_etags_without_their_quotes(
     assert second is not None
     assert store.put_if("x", b"3", first) is None
     assert store.get_versioned("x") == (b"2", second)
-
-
-def test_an_object_that_is_replaced_while_it_is_read(store: ObjectStore) -> None:
-    store.put("x", bytes(10_000_000))
-    with store.open("x") as stream:
-        assert stream.read(10) == bytes(10)
-        store.put("x", b"1" * 10_000_000)
-        with pytest.raises(ObjectDamaged, match="was replaced while it was read: read it again"):
-            stream.read()
 
 
 def test_neighbours_are_read_by_one_request(store: ObjectStore, server: MotoServer) -> None:

@@ -6,18 +6,17 @@ their time. Dropping a message is not waited for, as in virtual time.
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, TypeVar
+from typing import TypeVar
 
 import torch
 
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.message import Header
-from dayfly.wire.shaping import IN_FLIGHT, LinkDirection, ShapedLink
+from dayfly.wire.shaping import IN_FLIGHT, ShapedLink
 from dayfly.wire.stores.base import Buffer, Pieces, Store, Version, WrappedStore, size_of
 
 Result = TypeVar("Result")
@@ -153,9 +152,6 @@ class ShapedStore(WrappedStore):
         nbytes = sum(into.nbytes for _, into in ranges)
         self._down(lambda: self._store.read_into(name, ranges), lambda _: nbytes)
 
-    def open(self, name: str) -> BinaryIO:
-        return io.BufferedReader(_ShapedStream(self._store.open(name), self._way.down))
-
     def _up(self, data: Buffer | Pieces, put: Callable[[], Result]) -> Result:
         line = self._way.up
         asked_s = line.ask()
@@ -169,34 +165,6 @@ class ShapedStore(WrappedStore):
         result = get()
         line.done(line.carry(size(result), asked_s))
         return result
-
-
-class _ShapedStream(io.RawIOBase):
-    """A stream of an object, at the rate of a line."""
-
-    def __init__(self, stream: BinaryIO, line: LinkDirection) -> None:
-        self._stream = stream
-        self._line = line
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._stream.seek(offset, whence)
-
-    def readinto(self, into: Any) -> int:
-        asked_s = self._line.ask()
-        data = self._stream.read(len(into))
-        into[: len(data)] = data
-        self._line.done(self._line.carry(len(data), asked_s))
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
 
 def shaped_channel(channel: Channel, way: ShapedLink | None) -> Channel:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, BinaryIO
+from typing import Any
 
 from dayfly.wire.outages import Traffic
 from dayfly.wire.stores.base import (
@@ -92,9 +91,6 @@ class SqliteStore(Store):
                 raise ends_early(name, self, offset + len(part))
             into[:] = part
         self.traffic.count(down=sum(into.nbytes for _, into in ranges))
-
-    def open(self, name: str) -> BinaryIO:
-        return io.BytesIO(self.get(name))
 
     def stat(self, name: str) -> ObjectInfo | None:
         text = "select length(data), version from objects where name = ?"

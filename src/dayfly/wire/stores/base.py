@@ -21,7 +21,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NewType, TypeAlias
+from typing import NewType, TypeAlias
 
 from dayfly.errors import DayflyError
 from dayfly.wire.outages import Traffic
@@ -33,6 +33,8 @@ Version = NewType("Version", str)
 
 #: Longest name of an object, in letters.
 LONGEST_NAME = 255
+#: Of an object that is read piece by piece.
+PIECE_BYTES = 4 * 2**20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 #: Ends the names of files that are being written, and no object's.
 UNFINISHED = re.compile(r".+\.[0-9a-f]{32}\.tmp")
@@ -157,12 +159,25 @@ class Store(ABC):
             ObjectDamaged: it ends before a range does.
         """
 
-    @abstractmethod
-    def open(self, name: str) -> BinaryIO:
-        """Returns a stream of an object, for one that is larger than memory. Raises ObjectMissing.
+    def get_pieces(self, name: str) -> Iterator[Buffer]:
+        """Yields an object piece by piece, for one that is larger than memory.
 
-        The caller closes it.
+        Raises:
+            ObjectMissing: it is not there.
+            ObjectDamaged: it was replaced meanwhile, so the pieces are not of one version.
         """
+        info = self.stat(name)
+        if info is None:
+            raise missing(name, self)
+        if info.size_bytes <= PIECE_BYTES:
+            yield self.get(name)
+            return
+        for start in range(0, info.size_bytes, PIECE_BYTES):
+            piece = bytearray(min(PIECE_BYTES, info.size_bytes - start))
+            self.read_into(name, [(start, memoryview(piece))])
+            yield piece
+        if self.stat(name) != info:
+            raise ObjectDamaged(f"{name} in {self} was replaced while it was read: read it again")
 
     @abstractmethod
     def stat(self, name: str) -> ObjectInfo | None:
@@ -267,9 +282,6 @@ class WrappedStore(Store):
 
     def read_into(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
         self._store.read_into(name, ranges)
-
-    def open(self, name: str) -> BinaryIO:
-        return self._store.open(name)
 
     def stat(self, name: str) -> ObjectInfo | None:
         return self._store.stat(name)

@@ -12,7 +12,6 @@ values in failures.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +22,14 @@ from typing import Any
 import pytest
 
 from dayfly.wire.stores import open_store
-from dayfly.wire.stores.base import ObjectDamaged, ObjectMissing, Pieces, Store, Version
+from dayfly.wire.stores.base import (
+    PIECE_BYTES,
+    ObjectDamaged,
+    ObjectMissing,
+    Pieces,
+    Store,
+    Version,
+)
 
 #: Seconds until a test is hung rather than slow.
 SOON_S = 60.0
@@ -65,8 +71,7 @@ class StoreConformance:
         assert store.put_new("x", b"") is not None
         assert store.get("x") == b""
         assert [info.size_bytes for info in store.list()] == [0]
-        with store.open("x") as stream:
-            assert stream.read() == b""
+        assert b"".join(store.get_pieces("x")) == b""
 
     def test_the_same_bytes_again_have_a_version(self, store: Store) -> None:
         """It may be the same one: some stores know contents by their digest."""
@@ -85,7 +90,7 @@ class StoreConformance:
             lambda: store.put_new(name, b""),
             lambda: store.put_if(name, b"", Version("x")),
             lambda: store.read_into(name, [(0, into)]),
-            lambda: store.open(name),
+            lambda: list(store.get_pieces(name)),
             lambda: store.stat(name),
             lambda: store.delete([name]),
             lambda: store.below(name),
@@ -113,7 +118,7 @@ class StoreConformance:
             lambda: store.get("a/x"),
             lambda: store.get_versioned("a/x"),
             lambda: store.read_into("a/x", [(0, into)]),
-            lambda: store.open("a/x").read(),
+            lambda: list(store.get_pieces("a/x")),
         ]
         for use in uses:
             with pytest.raises(ObjectMissing, match=r"^a/x is not in .+: check that") as raised:
@@ -216,14 +221,18 @@ class StoreConformance:
         view = memoryview(into)
         store.read_into("large", [(half, view[half:]), (0, view[:half])])
         assert into == piece * count + piece[:rest]
-        with store.open("large") as stream:
-            assert stream.seekable()
-            assert stream.read(7) == piece[:7]
-            stream.seek(len(piece) * 3 - 2)
-            assert stream.read(4) == piece[-2:] + piece[:2]
-            stream.seek(-3, os.SEEK_END)
-            assert stream.read() == into[-3:]
+        got = list(store.get_pieces("large"))
+        assert b"".join(got) == into
+        assert max(map(len, got)) <= PIECE_BYTES, "no more than that is in memory"
         assert store.stat("large").size_bytes == LARGE_BYTES  # type: ignore[union-attr]
+
+    def test_an_object_that_is_replaced_while_it_is_read_is_told(self, store: Store) -> None:
+        store.put("x", bytes(2 * PIECE_BYTES))
+        pieces = store.get_pieces("x")
+        assert next(pieces) == bytes(PIECE_BYTES)
+        store.put("x", b"1" * 2 * PIECE_BYTES)
+        with pytest.raises(ObjectDamaged, match="was replaced while it was read: read it again"):
+            list(pieces)
 
     def test_a_put_that_fails_leaves_the_earlier_object_and_nothing_more(
         self, store: Store

@@ -20,7 +20,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from dayfly.errors import wrong_url
 from dayfly.wire.outages import Traffic
@@ -146,12 +145,6 @@ class FileStore(Store):
                         raise ends_early(name, self, offset + done)
                     done += read
         self.traffic.count(down=sum(into.nbytes for _, into in ranges))
-
-    def open(self, name: str) -> BinaryIO:
-        with self._reading(name):
-            file = open(self.path(name), "rb")  # noqa: SIM115, the caller closes it
-        self.traffic.count(down=os.fstat(file.fileno()).st_size)
-        return file
 
     def stat(self, name: str) -> ObjectInfo | None:
         status = self._status(name)

@@ -9,12 +9,11 @@ side. What fails for a moment is tried again for `outage_s` seconds.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from dayfly.wire.outages import OUTAGE_S, Cause, Retry, Traffic
 from dayfly.wire.stores.base import (
@@ -53,8 +52,8 @@ _PART_BYTES, _MOST_PARTS = 8 * 2**20, 10_000
 _PARTS_AT_ONCE = 4
 #: Tries of one part.
 _PART_TRIES = 6
-#: A stream asks for so many bytes at once; chunks of an answer are as large, at least.
-_STREAM_BYTES, _CHUNK_BYTES = 4 * 2**20, 2**20
+#: Chunks of an answer are as large, at least.
+_CHUNK_BYTES = 2**20
 
 _ERRORS = {
     Cause.DENIED: StoreDenied,
@@ -145,13 +144,6 @@ class ObjectStore(Store):
 
         self._insist(name, read_all)
 
-    def open(self, name: str) -> BinaryIO:
-        meta = self._head(name)
-        if meta is None:
-            raise missing(name, self)
-        stream = _Stream(self, name, meta["size"], meta["e_tag"])
-        return cast("BinaryIO", io.BufferedReader(stream, _STREAM_BYTES))
-
     def stat(self, name: str) -> ObjectInfo | None:
         meta = self._head(name)
         if meta is None:
@@ -171,12 +163,6 @@ class ObjectStore(Store):
         if paths:
             requests = self._insist("a removal", lambda: self._client.delete(paths))
             self.traffic.count(requests=requests)
-
-    def read_span(self, name: str, start: int, into: memoryview, tag: str | None) -> None:
-        """Reads bytes of one version of an object. Raises ObjectDamaged if it is another by now."""
-        path, read = self._path(name), Read(start, start + into.nbytes, [(start, into)])
-        if self._insist(name, lambda: self._read(name, path, read)) != tag:
-            raise ObjectDamaged(f"{name} in {self} was replaced while it was read: read it again")
 
     def _path(self, name: str) -> str:
         return f"{self._folder}{check_name(name)}"
@@ -294,35 +280,6 @@ class _Checked:
         except BaseException as error:
             self.error = error
             raise
-
-
-class _Stream(io.RawIOBase):
-    """The bytes of one version of an object."""
-
-    def __init__(self, store: ObjectStore, name: str, size: int, tag: str | None) -> None:
-        self._store = store
-        self._name = name
-        self._size = size
-        self._tag = tag
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_CUR: self._at, io.SEEK_END: self._size}.get(whence, 0)
-        return self._at
-
-    def readinto(self, into: Any) -> int:
-        view = memoryview(into).cast("B")
-        count = max(0, min(view.nbytes, self._size - self._at))
-        if count:
-            self._store.read_span(self._name, self._at, view[:count], self._tag)
-            self._at += count
-        return count
 
 
 def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> ObjectStore:
