@@ -156,10 +156,11 @@ def bert(
 ) -> nn.Sequential:
     """tokens_BT (B, T) int64, T at most `positions` -> scores of the task; layers + 2 entries.
 
-    Raises ValueError for another task, or heads that do not divide the width.
-
     Args:
         task: "classes" of whole texts (CoLA, IMDb), or "answers" in them (SQuAD).
+
+    Raises:
+        ValueError: another task, or heads that do not divide the width.
     """
     if task not in ("classes", "answers"):
         raise ValueError(f'BERT for {task!r}: give "classes" or "answers"')

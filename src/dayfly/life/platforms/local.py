@@ -124,9 +124,7 @@ class LocalOptions:
 class LocalPlatform(Platform):
     """Functions on this machine.
 
-    Functions see `sys.path` and the environment as they are when they are invoked. Raises
-    RequestError if the enforcer cannot be used here, or variables of the environment ask for what
-    this CPU lacks.
+    Functions see `sys.path` and the environment as they are when they are invoked.
 
     Args:
         session: stays open until the platform was closed; its owner closes it.
@@ -138,6 +136,10 @@ class LocalPlatform(Platform):
             torch can use here.
         variables: which instruction sets libraries may use (`life.processor`); None: as of a run
             that begins here.
+
+    Raises:
+        RequestError: the enforcer cannot be used here, or variables of the environment ask for what
+            this CPU lacks.
     """
 
     name = "local"

@@ -144,7 +144,7 @@ class PipelineStep:
     """What one rank does in a step, and the messages that it reads and puts.
 
     A backward pass is in the schedule even if no gradient comes in for it or goes out; whoever
-    computes may have nothing to do there. Raises ValueError for boundaries that do not fit.
+    computes may have nothing to do there.
 
     Args:
         order: the passes, each once, in the order in which they are computed (see `orders`);
@@ -152,6 +152,9 @@ class PipelineStep:
         before, behind: the boundaries to the stage before and to that behind, by micro-batch, as
             the neighbours have them, too; none at the ends of the pipeline.
         chunk_bytes: what is worth a message, the same at every rank.
+
+    Raises:
+        ValueError: boundaries that do not fit.
     """
 
     layout: Layout
