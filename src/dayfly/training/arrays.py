@@ -41,7 +41,8 @@ Arrays = Mapping[str, NDArray[Any]]
 class StoredArray:
     """One array in the store: its object, where its rows begin, and what they are.
 
-    digest: of the rows, by which the same data are known again; None: of an earlier version.
+    Args:
+        digest: of the rows, by which the same data are known again; None: of an earlier version.
     """
 
     object: Annotated[str, Matches(r"data/\w[\w.-]{0,199}", "an object of the data")]

@@ -114,8 +114,9 @@ def mirror(size: int, dtype: torch.dtype, device: torch.device) -> Mirror:
 class Moves:
     """The buffers of a model.
 
-    sizes: elements that the move of each type has, in order. before: where the buffers were at
-    `begin`, a flat tensor a type.
+    Attributes:
+        sizes: elements that the move of each type has, in order.
+        before: where the buffers were at `begin`, a flat tensor a type.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -202,11 +203,17 @@ class FlatBuffer:
     """The buffer of a model, (G + M + U + tail,): G gradient and M buffer elements, U parameters.
 
     Its dtype is the widest of the trainable parameters' (without any: of the buffers'), at least
-    float32; gradients of another dtype are converted. data: the buffer, on the CPU wherever the
-    model is. buckets: its spans, in the order in which they go out. gradients: its views of them,
-    in the model's order. reached: by this worker's backward pass. bucket_bytes: most bytes of the
-    first bucket and of the others; a parameter is never cut. apart: let the last bucket be all that
-    is no gradient.
+    float32; gradients of another dtype are converted.
+
+    Args:
+        bucket_bytes: most bytes of the first bucket and of the others; a parameter is never cut.
+        apart: let the last bucket be all that is no gradient.
+
+    Attributes:
+        data: the buffer, on the CPU wherever the model is.
+        buckets: its spans, in the order in which they go out.
+        gradients: its views of them, in the model's order.
+        reached: by this worker's backward pass.
     """
 
     def __init__(

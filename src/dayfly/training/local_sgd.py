@@ -35,7 +35,8 @@ _ROUNDING = 1e-5
 class _Place:
     """Where an optimizer keeps a number or tensor: of which parameter, under which key.
 
-    like: a number, or a tensor of that form, which takes no memory.
+    Args:
+        like: a number, or a tensor of that form, which takes no memory.
     """
 
     parameter: int
@@ -51,7 +52,10 @@ class Averaging:
     """The flat buffer of a replica, (P + B + S + U + losses + 2,), on the CPU wherever that is.
 
     Make it of a replica whose state is loaded afterwards: it takes a step without gradients, to see
-    what the optimizer keeps. losses: the most steps of a round.
+    what the optimizer keeps.
+
+    Args:
+        losses: the most steps of a round.
     """
 
     def __init__(self, replica: Replica, losses: int) -> None:
@@ -83,7 +87,11 @@ class Averaging:
         self._buffer_moves.begin()
 
     def contribute(self, weight: float, losses: Sequence[float], wishes: Wishes) -> None:
-        """Write this replica's part of the mean. losses: of the round's steps, weighted already."""
+        """Write this replica's part of the mean.
+
+        Args:
+            losses: of the round's steps, weighted already.
+        """
         self.data.zero_()
         self._buffer_moves.measure(self._moves, weight)
         if weight:

@@ -98,8 +98,9 @@ def load_model_tensors(
 ) -> None:
     """Fill a model with what `model_tensors` gave. Raises RequestError if it is another model.
 
-    adopt: let parameters have the memory of `tensors` where they lie in it as in their own, so that
-    the model is not there twice; only for one whose parameters share no memory.
+    Args:
+        adopt: let parameters have the memory of `tensors` where they lie in it as in their own, so
+            that the model is not there twice; only for one whose parameters share no memory.
     """
     own = model_tensors(model)
     if own.keys() != tensors.keys():

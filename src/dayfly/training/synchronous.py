@@ -25,8 +25,13 @@ class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
     The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
-    more (see `training.forward`). apart: whether what is no gradient is a bucket of its own.
-    own_loss: this worker's share of the loss of the step that it computed last.
+    more (see `training.forward`).
+
+    Args:
+        apart: whether what is no gradient is a bucket of its own.
+
+    Attributes:
+        own_loss: this worker's share of the loss of the step that it computed last.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class Synchronous:
     ) -> None:
         """Forward and backward of this worker's slice of a batch of `batch_samples`.
 
-        ready: called with each bucket but the last, in their order, as soon as it is whole.
+        Args:
+            ready: called with each bucket but the last, in their order, as soon as it is whole.
         """
         model, flat = self._replica.model, self.flat
         model.train()

@@ -120,7 +120,8 @@ class Layout:
     def put(self, key: Key, header: bytes, payload: memoryview, put: str) -> Put:
         """The commands that store a message, in pieces if it is long.
 
-        put: a word that no other put has, the same at each try.
+        Args:
+            put: a word that no other put has, the same at each try.
         """
         mailbox, name = key.mailbox, key.name
         stream = short(self.stream(mailbox, name))
@@ -156,9 +157,12 @@ _EVAL_NOTE = b"*14\r\n" + short("EVAL", _NOTE, 4)
 class Put:
     """The commands of a put, and what they are answered.
 
-    parts: the bytes to be sent. size: of the message. replies: one to each command, the last of
-    which is that of the transaction, in whose list the last item tells what came of it. stored:
-    the bytes of all replies if the message was stored.
+    Args:
+        parts: the bytes to be sent.
+        size: of the message.
+        replies: one to each command, the last of which is that of the transaction, in whose list
+            the last item tells what came of it.
+        stored: the bytes of all replies if the message was stored.
     """
 
     parts: list[CommandPart]
@@ -220,7 +224,11 @@ def generation_name(generation: int) -> str:
 
 
 class Sink(ABC):
-    """Where a message goes, and what it is to be. size: bytes of it that came, header included."""
+    """Where a message goes, and what it is to be.
+
+    Attributes:
+        size: bytes of it that came, header included.
+    """
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening

@@ -22,8 +22,10 @@ _PORT = 6379
 class Address:
     """Where a server is, and whom it is to take us for.
 
-    user: None: the default one. tls: whether TLS is spoken. ca: file with the certificates to
-    trust; None: those of the machine, or of SSL_CERT_FILE.
+    Args:
+        user: None: the default one.
+        tls: whether TLS is spoken.
+        ca: file with the certificates to trust; None: those of the machine, or of SSL_CERT_FILE.
     """
 
     host: str
