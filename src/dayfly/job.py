@@ -21,7 +21,7 @@ Model = Callable[[], nn.Module]
 Loss = Callable[[Any, Any], torch.Tensor]
 Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 Scheduler = Callable[[torch.optim.Optimizer], Any]
-Metric = Callable[[Any, Any], "torch.Tensor | float"]
+Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchmetrics' convention
 Transform = Callable[[torch.Tensor], torch.Tensor]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
@@ -49,9 +49,11 @@ class Job:
             given the validation loss.
         scheduler_every: when the scheduler is stepped: after every "epoch" or "step".
         clip_norm: largest norm of the whole gradient.
-        metrics: name to `metric(outputs, targets)`, called once with those of the whole validation
-            set: on the CPU, detached, floats as float32, nested as the model gives them. For
-            integer targets and one score a class, `val_accuracy` is measured by itself.
+        metrics: name to a metric of torchmetrics (or any object with `update(outputs, targets)`,
+            `compute()` and `reset()`), or to a function `metric(outputs, targets)`, which is called
+            once with those of the whole validation set: on the CPU, detached, floats as float32,
+            nested as the model gives them. Also a torchmetrics MetricCollection. For integer
+            targets and one score a class, `val_accuracy` is measured by itself.
         init: weights to start from: a `.safetensors` file, or a state dict.
         seed: everything random follows from it: weights, order, augmentation, dropout.
         accumulate: pieces in which a worker computes its share of a batch, to save memory.
@@ -161,16 +163,18 @@ class Job:
         self._check_metrics()
 
     def _check_metrics(self) -> None:
+        if isinstance(self.metrics, nn.ModuleDict):  # a MetricCollection of torchmetrics
+            object.__setattr__(self, "metrics", dict(self.metrics.items()))
         if not isinstance(self.metrics, Mapping):
             raise RequestError(
                 f"the job's metrics are {type(self.metrics).__name__}: "
-                "give a dict of names and functions metric(outputs, targets)"
+                "give a dict of names and metrics: torchmetrics objects or functions"
             )
         for name, metric in self.metrics.items():
-            if not callable(metric):
+            if not (callable(metric) or is_metric_object(metric)) or isinstance(metric, type):
                 raise RequestError(
-                    f"the job's metric {name!r} is {type(metric).__name__}: "
-                    "it must be a function metric(outputs, targets)"
+                    f"the job's metric {name!r} is {type(metric).__name__}: it must be a function "
+                    "metric(outputs, targets), or an object with update, compute and reset"
                 )
             if not isinstance(name, str) or name in _MEASURED:
                 raise RequestError(
@@ -189,3 +193,8 @@ class Job:
         value = getattr(self, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise RequestError(f"the job's {name} is {value!r}: give a whole number from {least}")
+
+
+def is_metric_object(metric: Any) -> bool:
+    """Whether a metric follows torchmetrics' convention: update, compute and reset."""
+    return all(callable(getattr(metric, name, None)) for name in ("update", "compute", "reset"))

@@ -94,7 +94,7 @@ NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
         ),
         (
             {"metrics": [len]},
-            "the job's metrics are list: give a dict of names and functions "
+            "the job's metrics are list: give a dict of names and metrics: "
             "metric(outputs, targets)",
         ),
         (

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torchmetrics.classification import BinaryAUROC, MulticlassF1Score
 
 import dayfly
 from tests.training.test_evaluation import auc, f1
@@ -20,6 +21,13 @@ UNSEEN = 169
 
 def net() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+class Scores(BinaryAUROC):  # type: ignore[misc]
+    """Of the scores of the second of two classes."""
+
+    def update(self, preds: torch.Tensor, target: torch.Tensor) -> None:
+        super().update(preds.softmax(1)[:, 1], target)
 
 
 def weighted(outputs: Any, targets: Any) -> torch.Tensor:
@@ -48,7 +56,12 @@ def job(data: Path) -> dayfly.Job:
         loss=weighted,
         optimizer=still,
         batch_size=64,
-        metrics={"f1": f1, "auc": auc},
+        metrics={
+            "f1": f1,
+            "auc": auc,
+            "macro_f1": MulticlassF1Score(2),  # its states are summed
+            "exact_auc": Scores(),  # outputs and targets are gathered
+        },
     )
 
 
@@ -68,6 +81,9 @@ def train(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
         assert record["val_loss"] == pytest.approx(weighted(outputs, targets).item(), rel=1e-6)
         assert record["f1"] == pytest.approx(f1(outputs, targets), rel=1e-6)
         assert record["auc"] == pytest.approx(auc(outputs, targets), rel=1e-6)
+        whole = MulticlassF1Score(2)(outputs, targets).item()
+        assert record["macro_f1"] == pytest.approx(whole, rel=1e-6)
+        assert record["exact_auc"] == pytest.approx(Scores()(outputs, targets).item(), rel=1e-6)
         right = (outputs.argmax(1) == targets).double().mean().item()
         assert record["val_accuracy"] == pytest.approx(right)
         return record

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from dayfly.batches import BLOCK_NUMBERS, validation_blocks
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
+from dayfly.training.evaluation import Evaluation
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind, ChannelSpec
 from dayfly.wire.keys import HEADER_BYTES
@@ -196,8 +196,7 @@ def measuring(job: Job, samples: int, row_bytes: int) -> Measured:
         samples: of the validation set.
         row_bytes: outputs and targets of a sample, as metrics need them; 0 without metrics.
     """
-    numbers = BLOCK_NUMBERS * len(validation_blocks(samples, job.batch_size)) + len(job.metrics)
-    return Measured(_NUMBER_BYTES * numbers, samples * row_bytes)
+    return Measured(_NUMBER_BYTES * Evaluation(job, samples).numbers, samples * row_bytes)
 
 
 def check_gathering(

@@ -3,8 +3,8 @@
     blocks                |0 |1 |2 |3 |4 |5 |6 |      see `batches.validation_blocks`
     two workers           |0 |1 |2 |3 |               each measures its own
                                       |4 |5 |6 |
-    sums (B, 4)           |a row each               | all-reduced: a row is zero but at one worker
-    outputs and targets   |rows of samples          | at one worker, if the job has metrics
+    sums (B, 4 + states)  |a row each               | all-reduced: a row is zero but at one worker
+    outputs and targets   |rows of samples          | at one worker, if a metric needs them all
 
 So what validation measures does not depend on the number of workers, to the last bit.
 """
@@ -33,6 +33,7 @@ from dayfly.job import Job
 from dayfly.json_files import parse
 from dayfly.training.devices import device_of, to_device
 from dayfly.training.forward import SAMPLES, Passed, Weighting, forward
+from dayfly.training.metrics import State, on_cpu, value_of
 from dayfly.training.randomness import EVALUATE, seed_generators
 from dayfly.training.sources import Source
 
@@ -184,8 +185,7 @@ def _checked(leaf: Any, samples: int) -> Any:
                 f"of {samples} samples the outputs or targets have a tensor of shape "
                 f"{list(leaf.shape)}, so metrics cannot be computed of all: {_ADVICE}"
             )
-        kept = leaf.detach().cpu()
-        return kept.float() if kept.dtype.is_floating_point else kept
+        return on_cpu(leaf)
     if leaf is None or isinstance(leaf, (bool, int, float)):
         return leaf
     raise RequestError(
@@ -217,25 +217,39 @@ class Evaluation:
         job: whose loss and metrics are measured.
         samples: of the validation set.
         weighting: how losses of blocks are combined.
+
+    Attributes:
+        gathered: names of the metrics that need outputs and targets of all samples at one worker.
+        block_numbers: numbers that are summed for each block.
+        blocks: of the validation set.
     """
 
     def __init__(self, job: Job, samples: int, weighting: Weighting = SAMPLES) -> None:
         self._job = job
         self._weighting = weighting
-        self.metrics = tuple(job.metrics)
+        found = {name: State.of(name, metric) for name, metric in job.metrics.items()}
+        self._states = {name: state for name, state in found.items() if state is not None}
+        self.gathered = tuple(name for name, state in found.items() if state is None)
+        states = sum(state.numbers for state in self._states.values())
+        self.block_numbers = BLOCK_NUMBERS + states
         self.blocks = validation_blocks(samples, job.batch_size)
 
+    @property
+    def numbers(self) -> int:
+        """Numbers that a validation sums over the workers."""
+        return self.block_numbers * len(self.blocks) + len(self.gathered)
+
     def empty(self, blocks: int) -> torch.Tensor:
-        """Sums of so many blocks before any is measured, (4 * blocks,), float64."""
-        return torch.zeros(BLOCK_NUMBERS * blocks, dtype=torch.float64)
+        """Sums of so many blocks before any is measured, (block_numbers * blocks,), float64."""
+        return torch.zeros(self.block_numbers * blocks, dtype=torch.float64)
 
     def no_values(self) -> torch.Tensor:
-        """The metrics before they are computed, (metrics,), float64."""
-        return torch.zeros(len(self.metrics), dtype=torch.float64)
+        """The gathered metrics before they are computed, (metrics,), float64."""
+        return torch.zeros(len(self.gathered), dtype=torch.float64)
 
     def rows(self, samples: range) -> Rows | None:
-        """Room for outputs and targets of some samples; None if the job has no metrics."""
-        return Rows(samples) if self.metrics else None
+        """Room for outputs and targets of some samples; None if no metric needs them."""
+        return Rows(samples) if self.gathered else None
 
     def measure(
         self,
@@ -253,7 +267,7 @@ class Evaluation:
             rows: gets their outputs and targets.
 
         Returns:
-            The sums of all blocks, (4 * all blocks,), zero but in these.
+            The sums of all blocks, (block_numbers * all blocks,), zero but in these.
         """
         table = self.empty(len(self.blocks))
         device = device_of(model)
@@ -276,32 +290,49 @@ class Evaluation:
         correct = right_answers(passed.outputs, passed.targets)
         answers = 0 if correct is None else passed.targets.numel()
         row = torch.tensor([loss, denominator, correct or 0, answers], dtype=torch.float64)
-        table[BLOCK_NUMBERS * number : BLOCK_NUMBERS * (number + 1)] = row
+        states = [one.measure(passed.outputs, passed.targets) for one in self._states.values()]
+        table[self.block_numbers * number : self.block_numbers * (number + 1)] = torch.cat(
+            [row, *states]
+        )
 
     def values(self, rows: Rows) -> torch.Tensor:
-        """Returns each metric over the outputs and targets of all samples, (metrics,), float64."""
+        """Returns the gathered metrics of all samples, (metrics,), float64."""
         outputs, targets = rows.tree()
-        values = [float(metric(outputs, targets)) for metric in self._job.metrics.values()]
+        metrics = self._job.metrics
+        values = [value_of(name, metrics[name], outputs, targets) for name in self.gathered]
         return torch.tensor(values, dtype=torch.float64)
+
+    def try_metric(self, name: str, outputs: Any, targets: Any) -> float:
+        """Returns a metric of a single block."""
+        if name in self._states:
+            state = self._states[name]
+            return state.value(state.measure(outputs, targets)[None])
+        return value_of(name, self._job.metrics[name], outputs, targets)
 
     def record(self, table: torch.Tensor, values: torch.Tensor) -> dict[str, float | None]:
         """What an epoch's record gets.
 
         Args:
-            table: the sums of all blocks, (4 * blocks,), summed over the workers.
-            values: of the metrics, (metrics,).
+            table: the sums of all blocks, (block_numbers * blocks,), summed over the workers.
+            values: of the gathered metrics, (metrics,).
 
         Returns:
             `val_loss`, `val_accuracy` (None if not measured), and each metric by its name.
         """
         loss = weight = correct = answers = 0.0
-        for row in table.view(-1, BLOCK_NUMBERS).tolist():  # in the order of the blocks
+        rows = table.view(-1, self.block_numbers)
+        for row in rows[:, :BLOCK_NUMBERS].tolist():  # in the order of the blocks
             loss, weight = loss + row[0], weight + row[1]
             correct, answers = correct + row[2], answers + row[3]
+        measured = dict(zip(self.gathered, values.tolist(), strict=True))
+        first = BLOCK_NUMBERS
+        for name, state in self._states.items():
+            measured[name] = state.value(rows[:, first : first + state.numbers])
+            first += state.numbers
         return {
             "val_loss": loss / weight if weight else float("nan"),
             "val_accuracy": correct / answers if answers else None,
-            **dict(zip(self.metrics, values.tolist(), strict=True)),
+            **{name: measured[name] for name in self._job.metrics},
         }
 
 

@@ -20,12 +20,13 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError, in_short
-from dayfly.job import Job, Metric, Transform
+from dayfly.job import Job, Transform
 from dayfly.training.arrays import Arrays
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import sparse
 from dayfly.training.forward import Weighting, forward
+from dayfly.training.metrics import on_cpu
 from dayfly.training.randomness import DROPOUT, seeded
 from dayfly.training.replica import Replica
 from dayfly.training.state import first_bad_row
@@ -108,10 +109,6 @@ def dataset_samples(dataset: Any, name: str) -> list[Any]:
     return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
 
 
-def _number(metric: Metric, outputs: Any, targets: Any) -> float:
-    return float(metric(outputs, targets))
-
-
 def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
     return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
@@ -179,26 +176,27 @@ def _try_validation(
     replica.model.eval()
     with torch.no_grad():
         passed = _try("validation fails", lambda: forward(job, replica.model, batch, weighting))
-    table = evaluation.empty(1)
-    _try("validation fails", lambda: evaluation.note(table, 0, passed, samples))
-    rows = evaluation.rows(range(samples))
-    if rows is None:
-        return 0
-    if passed.outputs is None:
+    if job.metrics and passed.outputs is None:
         raise RequestError(
             "the job has metrics, and its step returns no outputs: return (loss, outputs)"
         )
-    rows.write(range(samples), passed.outputs, passed.targets)
-    outputs, targets = rows.tree()
     advice = ""
     if passed.targets is None:
         advice = (
             "it is given None as targets, as a batch has none under targets, target, labels, "
             "label or y: let the step return a mapping of loss, outputs and targets"
         )
-    for name, metric in job.metrics.items():
-        _try(f"its metric {name!r} fails", partial(_number, metric, outputs, targets), advice)
-    return rows.sample_bytes
+    rows = evaluation.rows(range(samples))
+    outputs, targets = on_cpu((passed.outputs, passed.targets))
+    if rows is not None:
+        rows.write(range(samples), passed.outputs, passed.targets)
+        outputs, targets = rows.tree()
+    for name in job.metrics:
+        tried = partial(evaluation.try_metric, name, outputs, targets)
+        _try(f"its metric {name!r} fails", tried, advice)
+    table = evaluation.empty(1)
+    _try("validation fails", lambda: evaluation.note(table, 0, passed, samples))
+    return 0 if rows is None else rows.sample_bytes
 
 
 def _advice_on_x(x: Any, needed: torch.dtype) -> str:

@@ -250,7 +250,7 @@ class WholeModel(Protocol):
         rank, root = here.task.rank, 0
         blocks = len(evaluation.blocks)
         sums = torch.cat([evaluation.empty(blocks), evaluation.no_values()])
-        numbers = len(sums) - len(evaluation.metrics)
+        numbers = len(sums) - len(evaluation.gathered)
         table, values = sums[:numbers], sums[numbers:]
         one = Sum(here.engine, "val", sums)
         (stored,) = here.catch_up.stored(step, [one])

@@ -61,7 +61,7 @@ class StagedValidation:
             if not measured:
                 missing.append(number)
         values = evaluation.no_values()
-        if evaluation.metrics:
+        if evaluation.gathered:
             one = Sum(here.engine, "val-metrics", values)
             (stored,) = here.catch_up.stored(step, [one])
             if whole is not None and one.reads_buffer(stored):
