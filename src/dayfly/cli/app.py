@@ -15,6 +15,7 @@ import typer
 
 import dayfly
 from dayfly.cli.flags import (
+    AUTO,
     FUNCTION_FLAGS,
     TRAINING_FLAGS,
     AsJson,
@@ -30,6 +31,7 @@ from dayfly.cli.flags import (
     RunDir,
     RunStore,
     SuccessorCommand,
+    check_goals,
     function_settings,
     option,
     refuse_beside_resume,
@@ -107,6 +109,17 @@ def train(
         typer.Argument(metavar="JOB.py", help="Python file with the variable `job`."),
     ] = None,
     plan: PlanFile = None,
+    objective: Annotated[
+        str | None,
+        option("With --plan auto: the fastest, or the cheapest.", metavar="time|cost"),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        option("With --plan auto: the cheapest within 90, 90s, 30m or 2h.", metavar="TIME"),
+    ] = None,
+    budget: Annotated[
+        float | None, option("With --plan auto: the fastest within it.", metavar="USD")
+    ] = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     seed: Annotated[int | None, option("Seed of all that is random.", "the job's")] = None,
@@ -145,6 +158,7 @@ def train(
     def action() -> Run:
         given = function_settings(context, resumed=resume is not None)
         given |= training_settings(context)
+        check_goals(plan, context.params)
         if resume is not None:
             refuse_beside_resume(
                 {"--store": store, "--plan": plan, "--batch-size": batch_size, "--seed": seed}
@@ -169,7 +183,14 @@ def train(
                 "no job: name a Python file with the variable `job`, or --resume DIR"
             )
         carried = None
-        if plan is None:
+        if str(plan) == AUTO:
+            from dayfly.cli.auto import by_auto_plan
+
+            job = overridden(load_job_file(job_file), **of_the_job)
+            job, checked, carried = by_auto_plan(
+                job, job_file, of_the_job, given, context.params, display
+            )
+        elif plan is None:
             checked = checked_settings(**given)
             job = overridden(load_job_file(job_file), **of_the_job)
         else:

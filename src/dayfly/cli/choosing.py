@@ -82,18 +82,7 @@ def _papers(choice: Choice) -> list[PaperChoice]:
 
 def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
     """What the flags ask for. Raises RequestError for values that are none."""
-    weights = None
-    if flags["weights"] is not None:
-        found = _floats("--weights", flags["weights"], "0.5,0.5")
-        if len(found) != 2:
-            raise RequestError(f"--weights {flags['weights']}: give two numbers, as 0.5,0.5")
-        weights = (found[0], found[1])
-    deadline = flags["deadline"]
-    goal = Goal(
-        deadline_s=None if deadline is None else seconds_of("--deadline", deadline),
-        budget_usd=flags["budget"],
-        weights=weights,
-    )
+    goal = goal_of(flags)
     given: dict[str, Any] = {
         "workers": flags["workers"],
         "vcpus": flags["vcpus"],
@@ -110,6 +99,23 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
         given["collectives"] = tuple(flags["collective"].split(","))
     return PlanQuery(
         goal=goal, **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def goal_of(flags: Mapping[str, Any]) -> Goal:
+    """Which plan is to be chosen. Raises RequestError for values that are none."""
+    weights = None
+    if (given := flags.get("weights")) is not None:
+        found = _floats("--weights", given, "0.5,0.5")
+        if len(found) != 2:
+            raise RequestError(f"--weights {given}: give two numbers, as 0.5,0.5")
+        weights = (found[0], found[1])
+    deadline = flags["deadline"]
+    return Goal(
+        deadline_s=None if deadline is None else seconds_of("--deadline", deadline),
+        budget_usd=flags["budget"],
+        weights=weights,
+        objective=flags["objective"],
     )
 
 

@@ -74,7 +74,13 @@ Own = Annotated[
 ]
 PlanFile = Annotated[
     Path | None,
-    option("Carry out this plan; explicit flags override it.", True, "--plan", metavar="PLAN.json"),
+    option(
+        "Carry out this plan; auto: measure the job, unless that was done, and choose the best. "
+        "Explicit flags override it.",
+        True,
+        "--plan",
+        metavar="PLAN.json|auto",
+    ),
 ]
 Epochs = Annotated[int | None, option("Passes over the data.", "the job's")]
 BatchSize = Annotated[int | None, option("Samples a step, all workers.", "the job's")]
@@ -86,6 +92,17 @@ MaxRestarts = Annotated[
         "3",
     ),
 ]
+
+
+#: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
+AUTO, GOALS = "auto", ("objective", "deadline", "budget")
+
+
+def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:
+    """Raise RequestError for flags of a choice where there is none."""
+    for name in GOALS:
+        if flags[name] is not None and str(plan) != AUTO:
+            raise RequestError(f"--{name} is for a plan that is chosen: add --plan {AUTO}")
 
 
 @dataclass(frozen=True, slots=True)

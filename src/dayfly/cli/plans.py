@@ -36,6 +36,7 @@ _FOR_A_JOB = "of a job; one for all, or one a platform"
     deadline=Flag(str, "Choose the cheapest within it: 90, 90s, 30m or 2h.", metavar="TIME"),
     budget=Flag(float, "Choose the fastest within it.", metavar="USD"),
     weights=Flag(str, "Choose the least A1 dollars + A2 seconds.", metavar="A1,A2"),
+    objective=Flag(str, "Choose the fastest of all, or the cheapest.", metavar="time|cost"),
     workers=Flag(int, "Functions at once, at most.", "64"),
     vcpus=Flag(
         float,

@@ -189,18 +189,16 @@ class SizeProfile:
     samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
     trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
     contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
-    itself, whatever it moves. pass_cpu_s: CPU seconds that a pass of a stage takes beside its
-    layers. stage_message_cpu_s: those of a message between stages beside `up.cpu_s` or
-    `down.cpu_s`; None: nobody measured it. beta: how much longer computing takes while transfers
-    are under way (FuncPipe's). crowd: how many times the CPU time passes take while neighbours
-    compute on crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation
-    of what a pass takes, relative to that; 0: nobody measured it. init_s: from the request to the
-    handler. start_s: from there to the first step, reading job, data and checkpoint. end_s: from
-    the last step to the end, writing the last checkpoint. Both are of one worker, with the whole
-    model. base_mib: memory of a worker before it has a model. rates: to which its way to the store
-    is limited, if it is; what `up` and `down` were measured over. passes: what was measured, with
-    its spread; none in a profile that was not measured. conditions: of the machine meanwhile; None:
-    nobody watched it.
+    itself, whatever it moves. pass_cpu_s: those of a pass of a stage beside its layers.
+    stage_message_cpu_s: those of a message between stages beside `up.cpu_s` or `down.cpu_s`; None:
+    nobody measured it. beta: how much longer computing takes while transfers are under way
+    (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
+    crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation of a pass,
+    relative to its time; 0: likewise. init_s: from the request to the handler. start_s: from there
+    to the first step, reading job, data and checkpoint. end_s: from the last step to the end,
+    writing the last checkpoint. Both are of one worker, with the whole model. base_mib: memory of a
+    worker before it has a model. rates: to which its way to the store is limited, if it is. passes:
+    what was measured, with its spread. conditions: of the machine meanwhile; None: nobody watched.
     """
 
     memory_mib: Count | None

@@ -12,19 +12,24 @@ from dayfly.planning.profile import Profile
 
 P = TypeVar("P")
 
+#: What `--objective` may be: the fastest plan, or the cheapest.
+TIME, COST = _OBJECTIVES = "time", "cost"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """The cheapest within a deadline, the fastest within a budget, or the least weighted sum.
 
     Of both a deadline and a budget the cheapest that keeps them. None of them: FuncPipe's
-    recommendation. weights: alpha1 of dollars and alpha2 of seconds. Raises RequestError for what
-    is not above 0, and for weights beside one of the others.
+    recommendation. weights: alpha1 of dollars and alpha2 of seconds. objective: time, for the
+    fastest of all, or cost, for the cheapest. Raises RequestError for what is not above 0, and for
+    weights or an objective beside one of the others.
     """
 
     deadline_s: float | None = None
     budget_usd: float | None = None
     weights: tuple[float, float] | None = None
+    objective: str | None = None
 
     def __post_init__(self) -> None:
         for flag, value in (("--deadline", self.deadline_s), ("--budget", self.budget_usd)):
@@ -35,11 +40,21 @@ class Goal:
             raise RequestError(
                 "--weights chooses by itself: leave it out, or --deadline and --budget"
             )
+        if self.objective is None:
+            return
+        if self.objective not in _OBJECTIVES:
+            raise RequestError(f"--objective {self.objective}: give {' or '.join(_OBJECTIVES)}")
+        if limited or self.weights is not None:
+            raise RequestError(
+                "--objective chooses by itself: leave it out, or --deadline, --budget and --weights"
+            )
 
     def choose(self, front: Front[P]) -> Point[P]:
         """The plan. Raises RequestError, with the nearest one, if none keeps the limits."""
         if self.weights is not None:
             return front.weighted(*self.weights)
+        if self.objective is not None:
+            return front.fastest if self.objective == TIME else front.cheapest
         if self.deadline_s is None:
             if self.budget_usd is None:
                 return front.recommended()
@@ -65,6 +80,8 @@ class Goal:
         if self.weights is not None:
             a, b = map(number, self.weights)
             return f"The least of {a} x dollars + {b} x seconds."
+        if self.objective is not None:
+            return "The fastest of all." if self.objective == TIME else "The cheapest of all."
         if self.deadline_s is not None:
             also = (
                 "" if self.budget_usd is None else f" and the budget of {dollars(self.budget_usd)}"

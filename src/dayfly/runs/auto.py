@@ -1,0 +1,203 @@
+"""`dayfly train --plan auto`: a job is measured, unless that was done, and the best plan is chosen.
+
+    job, its code, what of it was asked    a digest: is there a profile of exactly that?
+    the machine's pace                     and is the machine as fast as it was then?
+
+Profiles are kept in the user's cache, named by the digest of all that they depend on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.planning.choose.front import Point, dollars, seconds
+from dayfly.planning.conditions import MOST_PACE
+from dayfly.planning.plan import Plan
+from dayfly.planning.profile import Profile, profile_text, read_profile
+from dayfly.runs.api import checked_settings
+from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.query import Goal, PlanQuery
+from dayfly.runs.choosing.targets import Target, usual_sizes
+from dayfly.runs.made_with import made_here
+from dayfly.runs.planning_api import PROFILED
+from dayfly.runs.profiling import measuring
+from dayfly.runs.profiling.watch import pace_s
+from dayfly.runs.shipping import ship
+from dayfly.wire.stores.files import FileStore
+
+#: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
+#: the least that holds PyTorch and a model.
+_SIZES, _LEAST_MIB = 3, 512
+#: Alternatives that are told.
+_TOLD = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoPlan:
+    """What was found. profile: where it is kept. measured_s: seconds of measuring it now; None: it
+    was at hand."""
+
+    choice: Choice
+    profile: Path
+    measured_s: float | None
+
+    @property
+    def plan(self) -> Plan:
+        """The chosen one."""
+        return self.choice.chosen.plan.plan
+
+
+def auto_plan(
+    job: Job,
+    name: str,
+    code: Path,
+    given: Mapping[str, Any],
+    goal: Goal,
+    *,
+    own: Path | None,
+    note: Callable[[str], None],
+) -> AutoPlan:
+    """Measure a job, unless its profile is at hand and still true, and choose how to run it.
+
+    Args:
+        job: with the epochs and batch of the run.
+        name: the job's.
+        code: directory of its file.
+        given: settings of the run, by name; None: not given. `workers` is how many there may be at
+            most, and `memory_mib` the only size that is looked at.
+        goal: which plan is chosen.
+        own: directory of the user's own catalogue.
+        note: told what is done.
+
+    Raises:
+        RequestError: settings that cannot be, or no plan is as asked for.
+        RunFailed: a function that measured failed.
+    """
+    known = Catalogue(own)
+    settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
+    sizes = _sizes(given, known)
+    for size in sizes or (None,):
+        checked_settings(**settings, memory_mib=size)
+    file = _cache() / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
+    profile, why = _at_hand(file)
+    measured_s = None
+    if profile is None:
+        note(f"plan: measuring the job first, {why}; it takes some minutes, once")
+        profile = measuring.profile(
+            job,
+            checked_settings(**settings),
+            sizes,
+            name=name,
+            code=code,
+            told=note,
+            note=note,
+        )
+        measured_s = profile.took_s
+        _keep(profile, file, note)
+    else:
+        note(f"plan: by the profile of this job in {file}")
+    query = PlanQuery(goal=goal, batch_size=job.batch_size, epochs=job.epochs)
+    if given.get("workers") is not None:
+        query = replace(query, workers=given["workers"])
+    choice = choice_of((Target.of(profile, known),), query)
+    return AutoPlan(choice=choice, profile=file, measured_s=measured_s)
+
+
+def _sizes(given: Mapping[str, Any], known: Catalogue) -> tuple[int, ...]:
+    """Memory sizes to measure; none: memory is not limited."""
+    if given.get("memory_mib") is not None:
+        return (given["memory_mib"],)
+    if given.get("imitate") is None:
+        return ()
+    sizes = usual_sizes(known.platform(given["imitate"]))
+    return tuple(size for size in sizes if size >= _LEAST_MIB)[:_SIZES] or sizes[-1:]
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "dayfly" / "profiles"
+
+
+def _digest(job: Job, code: Path, settings: Mapping[str, Any], sizes: Sequence[int]) -> str:
+    """Of all that a profile depends on, but how fast the machine is today."""
+    with tempfile.TemporaryDirectory(prefix="dayfly-") as scratch:
+        shipped = ship(job, code, FileStore(Path(scratch) / "store"))
+    data = None
+    if isinstance(job.data, str | os.PathLike) and (place := Path(job.data)).exists():
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        data = [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files]
+    depends = {
+        "job": (shipped.job, shipped.code, data),
+        "settings": {name: str(value) for name, value in settings.items()},
+        "sizes": list(sizes),
+        "machine": {**made_here(), "cores": len(os.sched_getaffinity(0))},
+    }
+    return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
+
+
+def _at_hand(file: Path) -> tuple[Profile | None, str]:
+    """The profile, if it is there and still true; otherwise why there is none."""
+    if not file.exists():
+        return None, "as there is no profile of it as it is now"
+    try:
+        profile = read_profile(file)
+    except RequestError as error:
+        return None, f"as its profile cannot be read ({error})"
+    paces = [one for size in profile.sizes if size.conditions for one in size.conditions.pace_s]
+    if paces:
+        change = pace_s() / (sum(paces) / len(paces))
+        if not 1 / MOST_PACE <= change <= MOST_PACE:
+            return None, f"as this machine takes {change:.2g} times what it took when it was made"
+    return profile, ""
+
+
+def _keep(profile: Profile, file: Path, note: Callable[[str], None]) -> None:
+    beside = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(profile_text(profile))
+        os.replace(beside, file)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        note(f"plan: the profile cannot be kept in {file.parent}: {error.strerror}")
+
+
+def alternatives(choice: Choice) -> list[str]:
+    """The plans next to the chosen one, and why each lost, a sentence each."""
+    chosen, goal = choice.chosen, choice.asked.goal
+    on_front = [point for point in choice.front.points if point is not chosen]
+    on_front.sort(key=lambda point: abs(choice.front.points.index(point) - _place(choice)))
+    said = [f"{point}: {_why_not(point, chosen, goal)}" for point in on_front[:_TOLD]]
+    for other in choice.others[: _TOLD - len(said)]:
+        said.append(
+            f"{other.plan.words}: slower and dearer, {seconds(other.seconds)} and "
+            f"{dollars(other.usd)}"
+        )
+    return said
+
+
+def _place(choice: Choice) -> int:
+    return choice.front.points.index(choice.chosen)
+
+
+def _why_not(point: Point[Any], chosen: Point[Any], goal: Goal) -> str:
+    if goal.deadline_s is not None and point.seconds > goal.deadline_s:
+        return f"it misses the deadline of {seconds(goal.deadline_s)}"
+    if goal.budget_usd is not None and point.usd > goal.budget_usd:
+        return f"it is beyond the budget of {dollars(goal.budget_usd)}"
+    faster, dearer = chosen.seconds / point.seconds, point.usd / chosen.usd
+    if faster > 1:
+        return f"{faster:.2f} times as fast, for {dearer:.2f} times the dollars"
+    return f"{dearer:.2f} times the dollars, and takes {1 / faster:.2f} times as long"
