@@ -28,8 +28,9 @@ _FOR_A_JOB = "of a job; one for all, or one a platform"
     ),
     store=Flag(
         str,
-        "Stores of the catalogue; tcp://: containers that reach each other.",
-        "the profile's, or that of the platform's provider",
+        "Stores of the catalogue; vm-m5-large:2: two servers of that type; 'vm-*': type and number "
+        "are chosen; tcp://: containers that reach each other.",
+        "the profile's, or those of the platform's provider",
         ("--price-store", "--store"),
         metavar="NAME,NAME,...",
     ),

@@ -318,10 +318,7 @@ class Profile:
                         f"sizes[{number}].{name} has {len(times)} entries, and there are {count} "
                         "layers: give one a layer"
                     )
-        order = [
-            (math.inf if one.memory_mib is None else one.memory_mib, one.cpu_cores or 0.0)
-            for one in self.sizes
-        ]
+        order = [(one.memory_mib or math.inf, one.cpu_cores or 0.0) for one in self.sizes]
         if any(one >= other for one, other in pairwise(order)):
             raise ValueError(
                 "sizes must rise by memory_mib, null last, of one memory by cpu_cores, each once"
