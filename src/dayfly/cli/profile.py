@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from dayfly.runs.display import Lines, StandardError
 from dayfly.runs.profiling import measuring
 from dayfly.runs.profiling.from_catalogue import base_mib, catalogued_profile
 from dayfly.runs.shipping import load_job_file
+from dayfly.runs.whole_files import replacing
 
 #: Layers that are shown; the others are in the file.
 _SHOWN = 30
@@ -62,7 +61,8 @@ def measure(
             for size in sizes:
                 checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
         job = overridden(load_job_file(job_file), batch_size=batch_size)
-        with _kept(output, force=force) as write, _shown(StandardError()) as (told, note):
+        write = _kept(output, force=force)
+        with _shown(StandardError()) as (told, note):
             if checked is None:
                 profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued)
             else:
@@ -96,19 +96,19 @@ def measure(
     return DONE if failed is None else failed.code
 
 
-@contextmanager
-def _kept(output: Path, *, force: bool) -> Iterator[Callable[[str], None]]:
+def _kept(output: Path, *, force: bool) -> Callable[[str], None]:
     """A way to write the file, whole or not at all; tried before anything is measured.
 
     Raises RequestError if it cannot be written, or is there already.
     """
     if output.exists() and not force:
         raise RequestError(f"{str(output)!r} is there already: name another --output, or --force")
-    beside = output.with_name(f".{output.name}.{uuid.uuid4().hex[:8]}")
     try:
         if output.is_dir():
             raise IsADirectoryError(0, "it is a directory")
-        beside.touch()
+        with suppress(_Tried), replacing(output) as beside:
+            beside.touch()
+            raise _Tried
     except OSError as error:
         raise RequestError(
             f"--output {str(output)!r} cannot be written: {error.strerror}: name another file"
@@ -116,17 +116,18 @@ def _kept(output: Path, *, force: bool) -> Iterator[Callable[[str], None]]:
 
     def write(text: str) -> None:
         try:
-            beside.write_text(text)
-            os.replace(beside, output)
+            with replacing(output) as beside:
+                beside.write_text(text)
         except OSError as error:
             raise RequestError(
                 f"--output {str(output)!r} cannot be written: {error.strerror}"
             ) from error
 
-    try:
-        yield write
-    finally:
-        beside.unlink(missing_ok=True)
+    return write
+
+
+class _Tried(Exception):
+    """A file could be written, and is not."""
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from dayfly.runs.planning_api import PROFILED
 from dayfly.runs.profiling import measuring
 from dayfly.runs.profiling.watch import pace_s
 from dayfly.runs.shipping import ship
+from dayfly.runs.whole_files import replacing
 from dayfly.wire.stores.files import FileStore
 
 #: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
@@ -163,14 +163,11 @@ def _at_hand(file: Path) -> tuple[Profile | None, str]:
 
 
 def _keep(profile: Profile, file: Path, note: Callable[[str], None]) -> None:
-    beside = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(profile_text(profile))
-        os.replace(beside, file)
+        with replacing(file) as beside:
+            beside.write_text(profile_text(profile))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
         note(f"plan: the profile cannot be kept in {file.parent}: {error.strerror}")
 
 

@@ -33,7 +33,7 @@ _PREPARING = "a run that is being prepared"
 _BEFORE_IT_RUNS = (
     *(MARKER, LOCK, "logs", "job", "data", "checkpoint", "events", "faults", "files", "private"),
     *("rendezvous", PLAN, "history.json", "bill.json", RECORD, "*.json.*.tmp"),
-    *("weights.safetensors", "weights.safetensors.tmp"),
+    *("weights.safetensors", ".weights.safetensors.tmp"),
 )
 
 

@@ -22,6 +22,7 @@ from dayfly.runs.directory import PLAN, RECORD, being_prepared, fresh_directory,
 from dayfly.runs.event_segments import as_files
 from dayfly.runs.kept_files import pieces
 from dayfly.runs.record import REMEDY, RunRecord, kept_in, read_record, record_of
+from dayfly.runs.whole_files import replacing
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import ObjectMissing, Pieces, Store, StoreError
 from dayfly.wire.stores.files import FileStore
@@ -192,10 +193,8 @@ def copy(store: Store, directory: Path) -> None:
         as_files(store, directory / "events")
         record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
         if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
-            beside = directory / f"{WEIGHTS}.tmp"
-            with suppress(ObjectMissing):
+            with suppress(ObjectMissing), replacing(directory / WEIGHTS) as beside:
                 kept_files.download(store, WEIGHTS, beside)
-                beside.replace(directory / WEIGHTS)
         for name in (PLAN, *CHANGING):
             if "/" not in name and name != RECORD:
                 try:

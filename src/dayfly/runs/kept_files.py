@@ -22,6 +22,7 @@ from dayfly.dataclass_json import Matches, dump, read
 from dayfly.json_files import parse
 from dayfly.life.commits import Digest
 from dayfly.life.led_store import FILES
+from dayfly.runs.whole_files import replacing
 from dayfly.wire.stores.base import Buffer, ObjectDamaged, ObjectMissing, Pieces, Store
 
 _FOLDER = "files"
@@ -84,12 +85,10 @@ def take(store: Store, directory: Path) -> None:
     for kept in files:
         file = directory / kept.name
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f"{file.name}.tmp")
-        download(store, f"{_FOLDER}/{kept.digest}", beside)
-        if _digest(beside) != kept.digest:
-            beside.unlink()
-            raise ObjectDamaged(f"{_FOLDER}/{kept.digest} in {store} was damaged: {_REMEDY}")
-        beside.replace(file)
+        with replacing(file) as beside:
+            download(store, f"{_FOLDER}/{kept.digest}", beside)
+            if _digest(beside) != kept.digest:
+                raise ObjectDamaged(f"{_FOLDER}/{kept.digest} in {store} was damaged: {_REMEDY}")
 
 
 def download(store: Store, name: str, file: Path) -> None:

@@ -20,6 +20,7 @@ from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
+from dayfly.runs.whole_files import replacing
 from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
@@ -209,10 +210,8 @@ def limits_of(plan: Plan) -> list[int | None]:
 
 def write_plan(plan: Plan, file: Path) -> None:
     """Whole or not at all. Raises RequestError if it cannot be written."""
-    beside = file.with_name(f".{file.name}.new")
     try:
-        beside.write_text(plan.text(), encoding="utf-8")
-        beside.replace(file)
+        with replacing(file) as beside:
+            beside.write_text(plan.text(), encoding="utf-8")
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise RequestError(f"{str(file)!r} cannot be written: {error.strerror}") from error

@@ -20,6 +20,7 @@ from dayfly.runs.home import WEIGHTS
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
+from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
 from dayfly.training.replica import build_model, model_part
@@ -190,10 +191,8 @@ def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
     final = directory / WEIGHTS
-    beside = final.with_suffix(".tmp")
     try:
-        safetensors.torch.save_model(model, str(beside))
-        beside.replace(final)
+        with replacing(final) as beside:
+            safetensors.torch.save_model(model, str(beside))
     except (OSError, safetensors.SafetensorError) as error:
-        beside.unlink(missing_ok=True)
         raise StoreError(f"cannot write {final}: {error}") from error

@@ -16,6 +16,7 @@ from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.ranking import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
 from dayfly.runs.report.markup import folded, pairs, table, text
+from dayfly.runs.whole_files import replacing
 
 PAGE, PICTURE = "plan.html", "plan.png"
 #: Cuts that are drawn, beside the chosen plan's.
@@ -248,12 +249,8 @@ def _style() -> str:
 
 
 def _written(file: Path, content: bytes) -> Path:
-    beside = file.with_name(f".{file.name}.new")
-    try:
+    with replacing(file) as beside:
         beside.write_bytes(content)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
     return file
 
 

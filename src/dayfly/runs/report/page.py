@@ -24,6 +24,7 @@ from dayfly.runs.report.reading import History, RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
 from dayfly.runs.scripts.record import ScriptRecord
+from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import Begun, Measured, epochs_from_1
 
 _SCRIPTS = (
@@ -64,12 +65,11 @@ def write_report(
     """
     page = render(run or RunFiles.read(directory), bill)
     file = directory / "report.html" if output is None else output
-    beside = file.with_name(f".{file.name}.new")
     try:
-        beside.write_text(page, encoding="utf-8", errors="replace")  # names of files, such as these
-        beside.replace(file)
+        with replacing(file) as beside:
+            # Names of files need not be text.
+            beside.write_text(page, encoding="utf-8", errors="replace")
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise RequestError(
             f"{file} cannot be written: {error.strerror}; name another file with --output"
         ) from error
