@@ -94,8 +94,8 @@ NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
         ),
         (
             {"metrics": [len]},
-            "the job's metrics are list: give a dict of names and metrics: "
-            "metric(outputs, targets)",
+            "the job's metrics are list: give a dict of names and metrics: torchmetrics objects "
+            "or functions",
         ),
         (
             {"metrics": {"f1": "macro"}},
