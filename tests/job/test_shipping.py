@@ -337,3 +337,13 @@ def test_a_job_file_may_have_the_name_of_a_module_that_others_need(
     """
     for what in ("ship", "receive"):
         python(program, what, cwd=tmp_path)
+
+
+def test_a_function_that_travels_by_value_keeps_the_name_of_its_file(
+    store: FileStore, tmp_path: Path
+) -> None:
+    """So that tracebacks have it; cloudpickle leaves it out since 3.1.3."""
+    file = tmp_path / "elsewhere_job.py"
+    file.write_text("import dayfly\n\njob = dayfly.Job(model=lambda: None, data='digits')\n")
+    shipped = ship(shipping.load_job_file(file), None, store)
+    assert receive(shipped, store, None).model.__code__.co_filename == str(file)

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -143,7 +143,7 @@ def ship(
     for module in by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        pickled = cloudpickle.dumps(job)
+        pickled = _pickled(job)
     except Exception as error:
         raise RequestError(
             f"the job cannot be sent to functions: {in_short(error)}; open files, "
@@ -164,6 +164,24 @@ def ship(
     if zipped is not None:
         store.put(f"{folder}/{_CODE}", zipped)
     return Shipped(_sha256(pickled), None if zipped is None else _sha256(zipped), folder)
+
+
+def _pickled(job: Job) -> bytes:
+    into = io.BytesIO()
+    _Pickler(into).dump(job)
+    return into.getvalue()
+
+
+def _code_with_its_file(code: CodeType) -> tuple[Any, ...]:
+    """As cloudpickle does it, which since 3.1.3 leaves out in which file the code stands."""
+    make, given = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if one == "<dynamic-code>" else one for one in given)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Of functions with the names of their files, so that tracebacks have them."""
+
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: _code_with_its_file})
 
 
 def sources(code: Path, run: Path) -> dict[str, bytes]:
