@@ -81,6 +81,6 @@ def test_the_page_has_its_steps() -> None:
         ("predict ", 3),
         ("plan ", 1),
         ("simulate ", 1),
-        ("train ", 4),
+        ("train ", 3),
     ):
         assert sum(line.startswith(f"dayfly {word}") for line in lines) == count

@@ -344,6 +344,9 @@ def test_a_function_that_travels_by_value_keeps_the_name_of_its_file(
 ) -> None:
     """So that tracebacks have it; cloudpickle leaves it out since 3.1.3."""
     file = tmp_path / "elsewhere_job.py"
-    file.write_text("import dayfly\n\njob = dayfly.Job(model=lambda: None, data='digits')\n")
+    file.write_text(
+        "import dayfly\n"
+        "job = dayfly.Job(model=lambda: 1, data='digits', loss=max, optimizer=len, batch_size=1)\n"
+    )
     shipped = ship(shipping.load_job_file(file), None, store)
     assert receive(shipped, store, None).model.__code__.co_filename == str(file)
