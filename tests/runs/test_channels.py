@@ -83,10 +83,12 @@ def test_a_run_with_a_death_ends_with_the_right_weights(
 
     def look() -> None:
         nonlocal lists
-        while not over.wait(0.3):
+        while True:  # once at least, however short the run is
             lists += subprocess.run(
                 ["ps", "axo", "args"], capture_output=True, text=True, check=True
             ).stdout
+            if over.wait(0.1):
+                return
 
     with channel(monkeypatch) as url:
         looking = threading.Thread(target=look)
