@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.runs.scripts.one_life import footprint
+from dayfly.runs.scripts.coordinator import footprint
 
 
 def write(path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.runs import run_context
 from dayfly.runs.made_with import made_here
-from dayfly.runs.scripts import launch
 from tests.run_command.scripts import resume, run
 
 pytestmark = pytest.mark.long
@@ -21,7 +21,7 @@ def test_a_script_on_another_cpu_is_refused_or_said(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(launch, "made_here", lambda: {**made_here(), "cpu_type": OTHER})
+        patched.setattr(run_context, "made_here", lambda: {**made_here(), "cpu_type": OTHER})
         refused = run(here, "print('began')", workers=1, max_restarts=0)
     assert refused.result.status == "failed"
     assert f"the run is of CPU {OTHER}, and this machine has CPU" in (refused.result.error or "")

@@ -32,9 +32,10 @@ from dayfly.runs.directory import RECORD
 from dayfly.runs.display import Display
 from dayfly.runs.events import Events
 from dayfly.runs.home import Home
+from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
-from dayfly.runs.one_life import OneLife
 from dayfly.runs.recorder import Recorder
+from dayfly.runs.run_context import Request, RunContext
 from dayfly.runs.shipping import receive
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
@@ -101,17 +102,18 @@ def end(data: Path, run_dir: Path) -> None:
     store, record = FileStore(run_dir), Record.load(run_dir)
     job = receive(record.shipped, store, scratch=None)
     if record.status == "done":
-        return OneLife.discard_inputs(store)
+        return JobCoordinator.discard_inputs(store)
     with (
         Session.open() as session,
         LocalPlatform(session, run_dir / "logs") as platform,
         StopSignals() as signals,
     ):
         workplace = Workplace(session, platform, signals, run_dir)
-        life = OneLife(job, record, Home(store, run_dir), Display(), (), workplace)
+        context = RunContext(Request(Display()), Home(store, run_dir), workplace)
+        coordinator = JobCoordinator(job, record, context)
         so_far = Events.read(run_dir / "events")
         recorder = Recorder(run_dir, record.generation, lambda source, event: None, so_far)
-        result = life._write_results(life._summary("done", None), recorder)
+        result = coordinator._write_results(coordinator._summary("done", None), recorder)
         assert result.status == "done", result.error
 
 

@@ -11,7 +11,7 @@ import pytest
 import dayfly
 from dayfly.life.commits import Checkpoint
 from dayfly.life.control import ask
-from dayfly.runs.one_life import OneLife
+from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.wire.stores.files import FileStore
 from tests.runs import small
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def ends_at_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a coordinator that has a lifetime is up with the first checkpoint."""
-    committed = OneLife.committed
+    committed = JobCoordinator.committed
 
-    def last(life: OneLife, checkpoint: Checkpoint) -> None:
-        committed(life, checkpoint)
-        if life._settings.coordinator_lifetime_s is not None:
-            life._hand_over_s = 0.0
+    def last(coordinator: JobCoordinator, checkpoint: Checkpoint) -> None:
+        committed(coordinator, checkpoint)
+        if coordinator._settings.coordinator_lifetime_s is not None:
+            coordinator._hand_over_s = 0.0
 
-    monkeypatch.setattr(OneLife, "committed", last)
+    monkeypatch.setattr(JobCoordinator, "committed", last)
 
 
 def handed_over(data: Path, directory: Path, until: Path, **more: Any) -> dayfly.Run:

@@ -13,7 +13,7 @@ import dayfly
 from dayfly.errors import RequestError
 from dayfly.life import control
 from dayfly.life.faults import Fault
-from dayfly.runs import listeners, run_life
+from dayfly.runs import coordinator, listeners
 from dayfly.runs.directory import is_a_run_now
 from dayfly.runs.display import Display
 from dayfly.runs.listeners import Listener, Listeners, chosen
@@ -131,8 +131,8 @@ def test_a_stop_asked_for_as_soon_as_the_run_can_be_found_ends_it(
         is_a_run_now(directory)
         control.ask(FileStore(directory), "stop")
 
-    monkeypatch.setattr(run_life, "is_a_run_now", found)
-    monkeypatch.setattr(run_life, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(coordinator, "is_a_run_now", found)
+    monkeypatch.setattr(coordinator, "LOOK_EVERY_S", 0.0)
     job = small.job(data, epochs=1000)
     run = dayfly.train(job, workers=1, run_dir=tmp_path, **small.SETTINGS)
     assert (run.result.status, run.stop_reason) == ("stopped", "signal")

@@ -13,7 +13,7 @@ import dayfly
 from dayfly.errors import RequestError, RunFailed
 from dayfly.life.faults import Fault
 from dayfly.life.processor import ATEN, MKL, ONEDNN, Processor
-from dayfly.runs import launch, made_with
+from dayfly.runs import made_with, run_context
 from dayfly.runs.made_with import check_function, going_on, made_here, variables
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import coordinator, small
@@ -116,7 +116,7 @@ def test_workers_on_another_machine_are_refused_or_said(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(launch, "made_here", lambda: changed(cpu_type=OTHER))
+    monkeypatch.setattr(run_context, "made_here", lambda: changed(cpu_type=OTHER))
     job = small.job(data, epochs=1)
     with pytest.raises(RunFailed, match=f"of CPU {OTHER}, and this machine has CPU {HERE.type}"):
         dayfly.train(job, run_dir=tmp_path / "no", progress=False)

@@ -13,7 +13,7 @@ from torch import nn
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.runs import one_life
+from dayfly.runs import job_coordinator
 from tests.runs import small, staged
 from tests.runs.staged import Undisturbed
 
@@ -74,7 +74,7 @@ def test_the_log_does_not_grow(
 
     With room for one round, so that nobody is ahead of a checkpoint, however long it takes.
     """
-    monkeypatch.setattr(one_life, "log_rounds", lambda *_: 1)
+    monkeypatch.setattr(job_coordinator, "log_rounds", lambda *_: 1)
     with channel() as url:
         faults = [Fault(2 * replicas - 1, 9, "computed"), Fault(0, 16, "applied")]
         run = staged.train(data, tmp_path, replicas, channel=url, faults=faults)

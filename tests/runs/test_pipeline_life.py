@@ -172,7 +172,7 @@ def test_recutting_may_be_interrupted_anywhere(
 
     with monkeypatch.context() as patch:
         if written:
-            patch.setattr(launch, "OneLife", lost)
+            patch.setattr(launch, "JobCoordinator", lost)
         else:
             patch.setattr(checkpoints, "commit", lost)
         with pytest.raises(Lost):

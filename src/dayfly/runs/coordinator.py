@@ -1,6 +1,6 @@
-"""One life of a run of any kind: what a coordinator does around its generations of workers.
+"""The coordinator of a run of any kind: what it does around its generations of workers.
 
-RunLife(...)   what the run's record asks for
+RunCoordinator  what the run's record asks for
 start          check -> run.json -> run
 run            generations, by a supervisor -> results -> run.json
 """
@@ -10,31 +10,29 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
-from dayfly.life.faults import Fault, Faults
+from dayfly.life.faults import Faults
 from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
 from dayfly.runs.directory import being_prepared, is_a_run_now
-from dayfly.runs.display import Display
 from dayfly.runs.event_segments import EventSegments
-from dayfly.runs.events import Events
 from dayfly.runs.following import Teller
 from dayfly.runs.function_resources import FunctionResources, in_words, resources_of
 from dayfly.runs.functions import catalogue, price_list
-from dayfly.runs.home import Home
-from dayfly.runs.listeners import Listener, Listeners
+from dayfly.runs.listeners import Listeners
 from dayfly.runs.record import RunRecord
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import HANDING_OVER, Result
+from dayfly.runs.run_context import RunContext
 from dayfly.runs.signals import Stopped
-from dayfly.runs.workplace import Workplace, discard, site_of
+from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.specs.pace import MOST_SHARE, Pace
@@ -52,7 +50,7 @@ AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
 
 
-class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
+class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
     """One coordinator's part of a run.
 
     inputs: names in the run's store that a run which is done needs no more. recorder_kind: of the
@@ -64,25 +62,17 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
     untold: ClassVar[tuple[type[Event], ...]] = ()
     _recorder: AnyRecorder
 
-    def __init__(
-        self,
-        record: RunRecord,
-        home: Home,
-        display: Display,
-        faults: Sequence[Fault],
-        workplace: Workplace,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
+    def __init__(self, record: RunRecord, context: RunContext) -> None:
         self._record = record
+        self._context = context
         self._settings = record.settings
         self._resources = tuple(resources_of(kind) for kind in record.settings.kinds)
-        self._home = home
-        self._store = home.store
-        self._display = display
-        self._faults = tuple(faults)
+        self._home = context.home
+        self._store = context.home.store
+        self._display = context.request.display
+        self._faults = tuple(context.request.faults)
         self._own_faults = Faults(self._faults, COORDINATOR, self._store)
-        self._workplace = workplace
-        self._listeners = tuple(listeners)
+        self._workplace = workplace = context.workplace
         self._signals = workplace.signals
         self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
@@ -94,12 +84,15 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         self._channel_plan = self._planned()
         self._pace = self._pace_of(self._channel_url)
 
-    def start(self, before: RunRecord | None = None, so_far: Events | None = None) -> AnyRun:
-        """Check what can be checked, write `run.json` and run.
+    def start(self) -> AnyRun:
+        """Checks what can be checked, writes `run.json` and runs.
 
-        before: the record of the life before. so_far: events of all lives before. Raises
-        RequestError before any function is started.
+        Raises:
+            RequestError: before any function is started.
         """
+        for note in self._context.notes:
+            self._display.note(note)
+        before = self._context.before
         with being_prepared(self._workplace.directory):
             self.check()
             if before is not None and before.settings.channel != self._settings.channel:
@@ -113,7 +106,7 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
                 self._record.save(self._store)
                 is_a_run_now(self._workplace.directory)
             self._display.begun(self._record.run_id, self._workplace.directory)
-            return self.run(so_far)
+            return self.run()
 
     def check(self) -> None:
         """Raise RequestError for what cannot be carried out; nothing was started by then.
@@ -137,8 +130,8 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         except DayflyError as error:
             raise RequestError(f"--channel {self._channel_url}: {error}") from error
 
-    def run(self, so_far: Events | None = None) -> AnyRun:
-        """Until the run is done, stopped or failed; the directory has the results then."""
+    def run(self) -> AnyRun:
+        """Runs until the run is done, stopped or failed; the directory has the results then."""
         teller = Teller(
             self._display,
             self.untold,
@@ -147,16 +140,18 @@ class RunLife(Workload, Generic[AnyRecorder, AnyRun]):
         )
         with (
             self._signals.patiently(),
-            Listeners(teller.tell, self._listeners, self._display.note) as listeners,
+            Listeners(
+                teller.tell, self._context.request.listeners, self._display.note
+            ) as listeners,
         ):
-            return self._over(self._run(listeners, so_far))
+            return self._over(self._run(listeners))
 
-    def _run(self, listeners: Listeners, so_far: Events | None) -> Result:
+    def _run(self, listeners: Listeners) -> Result:
         self._recorder = recorder = self.recorder_kind(
             self._workplace.directory,
             self._record.generation,
             listeners.publish,
-            so_far,
+            self._context.so_far,
             None if self._home.leadership is None else EventSegments(self._store),
         )
         status, error = "failed", None

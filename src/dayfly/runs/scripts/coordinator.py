@@ -1,4 +1,4 @@
-"""One life of a script's run: one generation of workers after another, until they are done.
+"""The coordinator of a script's run: one generation of workers after another, until they are done.
 
 A bounded look at the directories of the script tells whether it has written anything.
 """
@@ -17,21 +17,17 @@ from typing import Any, TextIO
 from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
 from dayfly.life.ends import GenerationEnd
-from dayfly.life.faults import Fault
 from dayfly.life.restarts import Restarts
-from dayfly.runs.display import Display
+from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.function_resources import check_payload
-from dayfly.runs.home import Home
-from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import MIB, budget_bytes
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.run import with_bill
-from dayfly.runs.run_life import RunLife
+from dayfly.runs.run_context import RunContext
 from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
 from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun, ScriptSettings
-from dayfly.runs.workplace import Workplace
 from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
@@ -66,7 +62,7 @@ class _ScriptRecorder(Recorder):
         self.write("coordinator", kind="started again", cause=cause, died=died)
 
 
-class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
+class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
     """A script's. output: where the functions' output is shown."""
 
     handler = "dayfly.runs.scripts.worker:main"
@@ -76,17 +72,8 @@ class ScriptLife(RunLife[_ScriptRecorder, ScriptRun]):
     _record: ScriptRecord
     _settings: ScriptSettings
 
-    def __init__(
-        self,
-        record: ScriptRecord,
-        home: Home,
-        display: Display,
-        output: TextIO,
-        faults: Sequence[Fault],
-        workplace: Workplace,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
-        super().__init__(record, home, display, faults, workplace, listeners)
+    def __init__(self, record: ScriptRecord, context: RunContext, output: TextIO) -> None:
+        super().__init__(record, context)
         self._output = output
         self.policy: Restarts = Restarts(
             self._settings.max_restarts, written=self._written, where=self._where

@@ -1,6 +1,6 @@
-"""One life of a job's run: one coordinator, from a checkpoint to the end or to the next life.
+"""The coordinator of a job's run, from a checkpoint to the end or to the next coordinator.
 
-A life is one generation of workers after another, each with a channel of its own, if the channel
+Its work is one generation of workers after another, each with a channel of its own, if the channel
 keeps nothing from which a worker could catch up alone; else it is a single one. A supervisor keeps
 them alive.
 """
@@ -8,7 +8,7 @@ them alive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,16 +19,14 @@ from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
-from dayfly.life.faults import Fault
 from dayfly.life.reports import plain
 from dayfly.planning.plan import Plan
+from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
 from dayfly.runs.directory import PLAN
-from dayfly.runs.display import Display
 from dayfly.runs.function_resources import vcpus_sold
-from dayfly.runs.home import WEIGHTS, Home
+from dayfly.runs.home import WEIGHTS
 from dayfly.runs.job_record import Record
-from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Progress
@@ -36,10 +34,9 @@ from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run, write_results
-from dayfly.runs.run_life import RunLife
+from dayfly.runs.run_context import RunContext
 from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task, check_task
-from dayfly.runs.workplace import Workplace
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
@@ -48,8 +45,15 @@ from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.pipelines.step import Layout, StageRank, worthwhile_bytes
 
 
-class OneLife(RunLife[Recorder, Run]):
-    """A job's. It starts from the last checkpoint that was committed. plan: of what runs."""
+class JobCoordinator(RunCoordinator[Recorder, Run]):
+    """A job's, which starts from the last checkpoint that was committed.
+
+    Args:
+        job: what to train.
+        record: of this life of the run.
+        context: what the coordinator works with.
+        plan: of what runs; None: there is none.
+    """
 
     handler = "dayfly.runs.worker:main"
     inputs = ("data", "faults", PRIVATE)
@@ -59,17 +63,9 @@ class OneLife(RunLife[Recorder, Run]):
     _settings: Settings
 
     def __init__(
-        self,
-        job: Job,
-        record: Record,
-        home: Home,
-        display: Display,
-        faults: Sequence[Fault],
-        workplace: Workplace,
-        plan: Plan | None = None,
-        listeners: Sequence[Listener] = (),
+        self, job: Job, record: Record, context: RunContext, plan: Plan | None = None
     ) -> None:
-        super().__init__(record, home, display, faults, workplace, listeners)
+        super().__init__(record, context)
         self._job = job
         self._plan = plan
         self._log_rounds: int | None = None
@@ -126,6 +122,13 @@ class OneLife(RunLife[Recorder, Run]):
             self._store.put(PLAN, self._plan.text().encode())
 
     def _own_notes(self) -> Iterator[str]:
+        now, before = self._settings.algorithm, self._context.before
+        then = before.settings.algorithm if isinstance(before, Record) else now
+        if now != then and "ring" in (now, then):
+            yield (
+                f"{then} so far, {now} from here on, which sum in different orders: the bits may "
+                "be others"
+            )
         if self._record.planned is not None and (words := self._record.planned.words()):
             yield words
         if not self._replays:
