@@ -18,7 +18,8 @@ from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Direct, ParameterServer
 from dayfly.wire.channels.spread import server_of, sites
 from dayfly.wire.keys import COORDINATOR, Key
-from dayfly.wire.sockets.client import Client, receive_unknown
+from dayfly.wire.sockets.client import Client
+from dayfly.wire.sockets.mailboxes import receive_unknown
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.stores.files import FileStore

@@ -92,7 +92,7 @@ def test_a_ring_in_a_small_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             for step in range(steps):
                 value = torch.full((elements,), float(rank * steps + step))
                 assert put(ends[rank], Key(step, "ring", rank, (rank + 1) % 3), value)
-                most[rank] = max(most[rank], ends[rank]._server.table.size_bytes)  # type: ignore[attr-defined]
+                most[rank] = max(most[rank], ends[rank]._server.table.size_bytes())  # type: ignore[attr-defined]
 
         def receive(rank: int) -> None:
             before, got = (rank - 1) % 3, torch.empty(elements)

@@ -398,10 +398,10 @@ def test_many_sums_at_once_from_many_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(bring, [work[at::4] for at in range(4)]))
     for step in range(20):
-        message = table.get(sum_of(step), 0)
+        message = table.wait(sum_of(step), 0)
         assert message is not None
         got = np.frombuffer(message.blob[HEADER_BYTES:], np.int64)
         assert set(got.tolist()) == {28 + 8 * step}
         for rank in range(8):
             table.read(sum_of(step), message, rank)
-    assert table.size_bytes == 0
+    assert table.size_bytes() == 0

@@ -19,7 +19,8 @@ from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.conformance import SOON_S
 from dayfly.wire.keys import Key
 from dayfly.wire.sockets import protocol, server
-from dayfly.wire.sockets.client import Address, Client, receive_unknown
+from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.mailboxes import Receive, receive_unknown
 from dayfly.wire.sockets.protocol import Asked, Request, Unreachable
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.sockets.table import Table
@@ -204,8 +205,8 @@ def test_many_strangers_who_say_nothing_do_not_keep_friends_out(
 def test_a_reader_that_did_not_get_it_whole_asks_again(served: Server) -> None:
     """What is freed by reading is freed when its reader says so, not when it was sent."""
 
-    def cut(connection: socket.socket, length: int) -> bytes:
-        connection.recv(3)
+    def cut(receive: Receive, length: int) -> bytes:
+        receive(memoryview(bytearray(3)))
         raise WireError("cut")
 
     with client_of(served) as friend:
@@ -248,9 +249,8 @@ def test_who_waits_is_woken_by_either_end(end: str) -> None:
 
 def test_a_full_table_waits_for_its_readers() -> None:
     table = Table(lambda key: {0, 1}, limit_bytes=100, patience_s=SOON_S, full="")
-    table.reserve(60)
-    table.put(KEY, memoryview(bytes(60)))
-    message = table.get(KEY, 0)
+    table.put(KEY, bytes(60))
+    message = table.wait(KEY, 0)
     assert message is not None
     done = threading.Event()
     waiter = threading.Thread(target=lambda: (table.reserve(60), done.set()))
@@ -260,13 +260,12 @@ def test_a_full_table_waits_for_its_readers() -> None:
     table.read(KEY, message, 1)
     assert done.wait(SOON_S)
     waiter.join()
-    assert table.size_bytes == 60
+    assert table.size_bytes() == 60
 
 
 def test_a_table_that_stays_full_names_who_does_not_read() -> None:
     table = Table(lambda key: {0, 4}, limit_bytes=100, patience_s=0.01, full="look at them")
-    table.reserve(60)
-    table.put(KEY, memoryview(bytes(60)))
+    table.put(KEY, bytes(60))
     with pytest.raises(WireError, match=rf"after 0\.01 s.*not read: {KEY}, by 0, 4; look at them"):
         table.reserve(60)
 

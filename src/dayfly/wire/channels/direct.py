@@ -21,33 +21,21 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
-
-import torch
+from itertools import chain
+from typing import Any
 
 from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import Direct, HostPort
-from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key, party_name
-from dayfly.wire.message import Header, Opening
-from dayfly.wire.sockets.client import (
-    Client,
-    as_plain_bytes,
-    copy_into_tensor,
-    into_tensor,
-    pack,
-    plain_bytes,
-)
+from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key, party_name
+from dayfly.wire.sockets.channel import SocketChannel
+from dayfly.wire.sockets.mailboxes import Mailboxes, Result, Take
 from dayfly.wire.sockets.meeting import Absent, Meeting, Peers
 from dayfly.wire.sockets.server import Server
 from dayfly.wire.sockets.table import Table
-
-Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
 
 #: How long a worker waits for the coordinator's address, in seconds.
 MEET_S = 30.0
@@ -63,13 +51,7 @@ _LOOK_S = 0.2
 _REMEMBERED = 2**12
 
 
-class There(Protocol[Result_co]):
-    """Gets a message from a server; also when it was there."""
-
-    def __call__(self, client: Client, some_s: float) -> tuple[Result_co, float]: ...
-
-
-class DirectChannel(Channel):
+class DirectChannel(SocketChannel):
     """The end of `rank` (or the coordinator). server: of its outbox, closed with it if `owned`."""
 
     abilities = Direct.abilities
@@ -83,12 +65,9 @@ class DirectChannel(Channel):
         server: Server | None,
         owned: bool = True,
     ) -> None:
-        super().__init__(site.namespace)
+        super().__init__(site)
         self._rank = rank
         self._world_size = world_size
-        self._meeting = Meeting(site.rendezvous, site.namespace)
-        self._token = site.token
-        self._by = self._meeting.authenticator(site.token)
         self._peers = Peers(self._meeting, self._by.handshake, rank)
         self._server = server
         self._owned = owned
@@ -100,102 +79,28 @@ class DirectChannel(Channel):
         """Each reader gets it from here."""
         return max(1, self._world_size - 1) if key.destination == EVERYONE else 1
 
-    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
-        size = HEADER_BYTES + payload.nbytes
-        home = self._home(key)
-        try:
-            if (table := self._own(home)) is not None:
-                won = self._put_here(table, key, header, payload)
-            else:
-                sealed = header.seal(payload, key, self._by)
-                won = self._peers.ask(home, lambda client: client.put(key, sealed, payload))
-        except WireError as error:
-            raise named(key, error) from error
-        self.traffic.count(up=size * self.copies(key) if won else 0)
-        return won
-
-    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        opening = Opening(key, self._by)
-        take = into_tensor(opening, into)
-
-        def here(blob: memoryview) -> None:
-            copy_into_tensor(opening, blob, into)
-
-        def there(client: Client, some_s: float) -> tuple[None, float]:
-            return client.get(key, some_s, take)
-
-        _, there_s = self._read(key, timeout_s, here, there)
-        self.traffic.count(down=HEADER_BYTES + into.nbytes)
-        return there_s
-
-    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        opening = Opening(key, self._by)
-        take = as_plain_bytes(opening)
-
-        def here(blob: memoryview) -> bytes:
-            return plain_bytes(opening, blob)
-
-        def there(client: Client, some_s: float) -> tuple[bytes, float]:
-            return client.get(key, some_s, take)
-
-        data, _ = self._read(key, timeout_s, here, there)
-        self.traffic.count(down=HEADER_BYTES + len(data))
-        return data
-
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
-        found: set[Key] = set()
-        for home, some in self._by_home(keys).items():
-            if (table := self._own(home)) is not None:
-                here = table.stored(some)
-                found |= {key for key, stored in zip(some, here, strict=True) if stored}
-            else:
-                with self._passing_over(home):
-                    found |= self._peers.ask(home, partial(Client.stored, keys=some))
+        homes = self._by_home(keys)
+        found = self._each(homes, lambda home, server: server.stored(homes[home]))
         self.traffic.count()
-        return frozenset(found)
+        return frozenset().union(*found)
 
     def waiting(self, destination: int) -> Sequence[Key]:
         homes = [COORDINATOR] if destination == COORDINATOR else self._homes()
-        found: list[Key] = []
-        for home in homes:
-            if (table := self._own(home)) is not None:
-                found += table.waiting(destination)
-            else:
-                with self._passing_over(home):
-                    found += self._peers.ask(home, lambda client: client.waiting(destination))
-        return sorted(found)
+        return sorted(chain(*self._each(homes, lambda _, server: server.waiting(destination))))
 
     def drop(self, keys: Iterable[Key]) -> None:
         with self._lock:
             # Freed when they were read: that needs no request.
             left = [key for key in keys if self._taken.pop(key, self) is self]
-        for home, some in self._by_home(left).items():
-            if (table := self._own(home)) is not None:
-                table.drop(some)
-            else:
-                with self._passing_over(home):
-                    self._peers.ask(home, partial(Client.drop, keys=some))
+        homes = self._by_home(left)
+        self._each(homes, lambda home, server: server.drop(homes[home]))
 
     def trim(self, before_step: int) -> None:
-        for home in self._homes():
-            if (table := self._own(home)) is not None:
-                table.trim(before_step)
-            else:
-                with self._passing_over(home):
-                    self._peers.ask(home, lambda client: client.trim(before_step))
+        self._each(self._homes(), lambda _, server: server.trim(before_step))
 
     def size_bytes(self) -> int:
-        total = 0
-        for home in self._homes():
-            if (table := self._own(home)) is not None:
-                total += table.size_bytes
-            else:
-                with self._passing_over(home):
-                    total += self._peers.ask(home, lambda client: client.size_bytes())
-        return total
-
-    def destroy(self) -> None:
-        self._meeting.destroy(self._token)
+        return sum(self._each(self._homes(), lambda _, server: server.size_bytes()))
 
     def close(self) -> None:
         """Waits until peers have read this worker's last messages, for LINGER_S at most."""
@@ -216,56 +121,63 @@ class DirectChannel(Channel):
             except WireError:
                 return  # the run is over
 
-    def _put_here(self, table: Table, key: Key, header: Header, payload: memoryview) -> bool:
-        if table.stored([key])[0]:
-            return False
-        table.reserve(HEADER_BYTES + payload.nbytes)
-        try:
-            blob = pack(header, payload, Opening(key, self._by))
-        except BaseException:
-            table.release(HEADER_BYTES + payload.nbytes)
-            raise
-        return table.put(key, blob)
+    def _ask(self, home: int, question: Callable[[Mailboxes], Result]) -> Result:
+        """Asks the outbox of a party, which may be this one's own. Raises Absent."""
+        if self._server is not None and home == self._rank:
+            return question(self._server.table)
+        return self._peers.ask(home, question)
 
-    def _read(
-        self,
-        key: Key,
-        timeout_s: float,
-        here: Callable[[memoryview], Result],
-        there: There[Result],
-    ) -> tuple[Result, float]:
-        """Wait for a message, in the own outbox or at its source, also for one that is to come."""
-        home, until = self._home(key), time.monotonic() + timeout_s
-        why = ""
+    def _each(
+        self, homes: Iterable[int], question: Callable[[int, Mailboxes], Result]
+    ) -> list[Result]:
+        """Asks parties one after another.
+
+        A worker that is not there has no messages; the coordinator has to be.
+        """
+        found = []
+        for home in homes:
+            try:
+                found.append(self._ask(home, partial(question, home)))
+            except Absent:
+                if home == COORDINATOR:
+                    raise
+        return found
+
+    def _at(self, key: Key, question: Callable[[Mailboxes], Result]) -> Result:
+        home = self._home(key)
         try:
-            if (table := self._own(home)) is not None:
-                if (message := table.get(key, timeout_s)) is not None:
-                    there_s = time.monotonic()
-                    result = here(message.blob)
-                    table.read(key, message, self._rank)
-                    return result, there_s
-            else:
-                while True:
-                    left_s = max(0.0, until - time.monotonic())
-                    try:
-                        taken = self._peers.ask(home, partial(there, some_s=left_s))
-                        self._note_taken(key)
-                        return taken
-                    except WaitTimeout:
+            return self._ask(home, question)
+        except WireError as error:
+            raise named(key, error) from error
+
+    def _read(self, key: Key, timeout_s: float, take: Take[Result]) -> tuple[Result, float]:
+        """Wait for a message, in the own outbox or at its source, also for one that is to come."""
+        home, until, why = self._home(key), time.monotonic() + timeout_s, ""
+
+        def left_s() -> float:
+            return max(0.0, until - time.monotonic())
+
+        try:
+            while True:
+                try:
+                    taken = self._ask(home, lambda server: server.get(key, left_s(), take))
+                    self._note_taken(key)
+                    return taken
+                except WaitTimeout:
+                    break
+                except Absent as error:
+                    why = f": {error}"
+                    if self._peers.over():
+                        raise WireError("the run's messages were removed") from error
+                    if not (pause_s := min(_POLL_S, left_s())):
                         break
-                    except Absent as error:
-                        why = f": {error}"
-                        if self._peers.over():
-                            raise WireError("the run's messages were removed") from error
-                        if not left_s:
-                            break
-                    time.sleep(min(_POLL_S, left_s))
+                time.sleep(pause_s)
         except WireError as error:
             raise named(key, error) from error
         raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s{why}")
 
     def _note_taken(self, key: Key) -> None:
-        if key.source >= 0 and key.destination == self._rank:
+        if 0 <= key.source == self._home(key) and key.destination == self._rank:
             with self._lock:
                 self._taken[key] = None
                 if len(self._taken) > _REMEMBERED:
@@ -287,18 +199,6 @@ class DirectChannel(Channel):
         for key in keys:
             homes.setdefault(self._home(key), []).append(key)
         return homes
-
-    def _own(self, home: int) -> Table | None:
-        return self._server.table if self._server is not None and home == self._rank else None
-
-    @contextmanager
-    def _passing_over(self, home: int) -> Iterator[None]:
-        """A worker that is not there has no messages; the coordinator has to be."""
-        try:
-            yield
-        except Absent:
-            if home == COORDINATOR:
-                raise
 
 
 class DirectFactory(ChannelFactory):
@@ -331,6 +231,7 @@ class DirectFactory(ChannelFactory):
 
         table = Table(
             readers,
+            owner=reader,
             limit_bytes=int(met["outbox_bytes"]),
             patience_s=ROOM_S,
             full="are those workers alive?",

@@ -15,18 +15,17 @@ read it. So nothing can be replayed, and after a death all workers go back to th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-
-import torch
 
 from dayfly.errors import WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import HostPort, ParameterServer
-from dayfly.wire.keys import COORDINATOR, HEADER_BYTES, Key
-from dayfly.wire.message import Header, Opening
-from dayfly.wire.sockets.client import Address, Client, as_plain_bytes, into_tensor
+from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.sockets.channel import SocketChannel
+from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.mailboxes import Mailboxes, Result, Take
 from dayfly.wire.sockets.meeting import Meeting, address_in
 from dayfly.wire.sockets.process import Order, ServerProcess
 from dayfly.wire.sockets.protocol import Closed, Unreachable
@@ -35,43 +34,25 @@ from dayfly.wire.sockets.protocol import Closed, Unreachable
 MEET_S = 30.0
 
 
-class ParameterServerChannel(Channel):
+class ParameterServerChannel(SocketChannel):
     """Messages in a server's memory. process: the server, for the coordinator that started it."""
 
     abilities = ParameterServer.abilities
 
     def __init__(
-        self,
-        meeting: Meeting,
-        site: Site,
-        address: Address,
-        reader: int,
-        process: ServerProcess | None = None,
+        self, site: Site, address: Address, reader: int, process: ServerProcess | None = None
     ) -> None:
-        super().__init__(site.namespace)
-        self._meeting = meeting
-        self._token = site.token
-        self._by = meeting.authenticator(site.token)
+        super().__init__(site)
         self._client = Client(address, self._by.handshake, reader)
         self._process = process
 
-    def put(self, key: Key, header: Header, payload: memoryview) -> bool:
+    def _at(self, key: Key, question: Callable[[Mailboxes], Result]) -> Result:
         with self._naming(str(key)):
-            won = self._client.put(key, header.seal(payload, key, self._by), payload)
-        self.traffic.count(up=HEADER_BYTES + payload.nbytes if won else 0)
-        return won
+            return question(self._client)
 
-    def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
+    def _read(self, key: Key, timeout_s: float, take: Take[Result]) -> tuple[Result, float]:
         with self._naming(str(key), timeout_s):
-            _, there_s = self._client.get(key, timeout_s, into_tensor(Opening(key, self._by), into))
-        self.traffic.count(down=HEADER_BYTES + into.nbytes)
-        return there_s
-
-    def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        with self._naming(str(key), timeout_s):
-            data, _ = self._client.get(key, timeout_s, as_plain_bytes(Opening(key, self._by)))
-        self.traffic.count(down=HEADER_BYTES + len(data))
-        return data
+            return self._client.get(key, timeout_s, take)
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         with self._naming("stored"):
@@ -94,9 +75,6 @@ class ParameterServerChannel(Channel):
     def size_bytes(self) -> int:
         with self._naming("size"):
             return self._client.size_bytes()
-
-    def destroy(self) -> None:
-        self._meeting.destroy(self._token)
 
     def close(self) -> None:
         """The server ends with the coordinator's end; its messages with it."""
@@ -148,7 +126,7 @@ class ParameterServerFactory(ChannelFactory):
         process = ServerProcess(order)
         try:
             address = Address(host=process.host, port=process.port, audience=audience)
-            channel = ParameterServerChannel(meeting, site, address, COORDINATOR, process)
+            channel = ParameterServerChannel(site, address, COORDINATOR, process)
             channel.size_bytes()  # it answers
             record = {"host": address.host, "port": address.port, "audience": audience}
             meeting.announce(COORDINATOR, record)
@@ -160,7 +138,7 @@ class ParameterServerFactory(ChannelFactory):
     def open(self, site: Site, reader: int) -> Channel:
         meeting = Meeting(site.rendezvous, site.namespace)
         record = meeting.wait_for(COORDINATOR, MEET_S)
-        return ParameterServerChannel(meeting, site, address_in(record), reader)
+        return ParameterServerChannel(site, address_in(record), reader)
 
     def remove(self, site: Site) -> None:
         Meeting(site.rendezvous, site.namespace).destroy(site.token)

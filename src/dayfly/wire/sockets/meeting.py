@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
@@ -22,8 +22,8 @@ from dayfly.wire.authentication import Authenticator
 from dayfly.wire.channels.base import Namespace
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.sockets.client import Address, Client
+from dayfly.wire.sockets.mailboxes import Gone, Mailboxes, Result
 from dayfly.wire.sockets.protocol import Unreachable
-from dayfly.wire.sockets.table import Gone
 from dayfly.wire.stores.base import Store, StoreError
 
 #: Below the rendezvous; for this user alone.
@@ -118,9 +118,6 @@ def address_in(record: Mapping[str, Any]) -> Address:
     )
 
 
-Result = TypeVar("Result")
-
-
 class Absent(WireError):
     """Who is asked is not there: not yet, not any more, or until its successor is."""
 
@@ -136,7 +133,7 @@ class Peers(Closing):
         self._clients: dict[int, Client] = {}
         self._closed = False
 
-    def ask(self, party: int, question: Callable[[Client], Result]) -> Result:
+    def ask(self, party: int, question: Callable[[Mailboxes], Result]) -> Result:
         """Ask a rank's or the coordinator's server; at its new address, if it has one.
 
         Raises Absent if it is not there, WireError if this end is closed, and what it answers.

@@ -18,9 +18,10 @@ from dayfly.errors import WireError, in_short
 from dayfly.threads import start_thread
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.sockets import protocol
+from dayfly.wire.sockets.mailboxes import Gone
 from dayfly.wire.sockets.protocol import Asked, Request, Status, hang_up, pack_reply
 from dayfly.wire.sockets.sums import Sums
-from dayfly.wire.sockets.table import Gone, Table
+from dayfly.wire.sockets.table import Table
 
 #: Connections whose handshake is not over yet, at most; others wait in the kernel.
 _STRANGERS = 64
@@ -131,8 +132,9 @@ class Server(Closing):
                 case Asked.GET:
                     self._get(connection, rank, request)
                 case Asked.STORED:
-                    here = self.table.stored(_keys(connection, request))
-                    _reply(connection, bytes(here))
+                    keys = _keys(connection, request)
+                    here = self.table.stored(keys)
+                    _reply(connection, bytes(key in here for key in keys))
                 case Asked.WAITING:
                     keys = self.table.waiting(request.number)
                     _reply(connection, protocol.pack_keys(keys))
@@ -145,7 +147,7 @@ class Server(Closing):
                         self._sums.trim(request.number)
                     _reply(connection)
                 case Asked.SIZE:
-                    _reply(connection, self.table.size_bytes.to_bytes(8, "little"))
+                    _reply(connection, self.table.size_bytes().to_bytes(8, "little"))
                 case Asked.DESTROY:
                     self.table.destroy()
                     _reply(connection)
@@ -182,12 +184,12 @@ class Server(Closing):
         if pushed and self._sums is not None:
             won = self._sums.push(key, blob)
         else:
-            won = self.table.put(key, blob)
+            won = self.table.keep(key, blob)
         protocol.send(connection, pack_reply(Status.DONE if won else Status.TAKEN))
 
     def _get(self, connection: socket.socket, rank: int, request: Request) -> None:
         key = _key_of(request)
-        message = self.table.get(key, request.seconds)
+        message = self.table.wait(key, request.seconds)
         if message is None:
             protocol.send(connection, pack_reply(Status.MISSING))
             return

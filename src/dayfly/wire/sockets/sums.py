@@ -193,7 +193,7 @@ class Sums:
         fields = replace(Fields.unpack(pending.total), operation=target.operation)
         payload = pending.total[HEADER_BYTES:]
         pending.total[:HEADER_BYTES] = self._by.seal(target, fields.pack(), payload)
-        self._table.put(target, pending.total)
+        self._table.keep(target, pending.total)
 
 
 def add(number: int, total: memoryview, term: memoryview) -> None:

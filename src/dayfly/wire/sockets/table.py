@@ -7,19 +7,19 @@ message that its first reader frees reaches a second one, too, that was waiting 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from dayfly.errors import WireError
+import numpy as np
+
+from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key
+from dayfly.wire.sockets.mailboxes import Gone, Mailboxes, Receive, Result, Take
 
 #: Who reads a message that is freed once all of them have; None: it stays until it is dropped.
 Readers = Callable[[Key], set[int] | None]
-
-
-class Gone(WireError):
-    """The run's messages were removed, or their server is closing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,17 +30,28 @@ class Message:
     unread: set[int] | None
 
 
-class Table:
+class Table(Mailboxes):
     """All messages of one server. All methods may be called from several threads at once.
 
-    readers: see `Readers`. limit_bytes: of all messages. patience_s: how long a put waits for
-    others to be freed. full: the end of the error's sentence when none was: what to do.
+    Args:
+        readers: see `Readers`.
+        owner: who reads by `get`, in the server's own process.
+        limit_bytes: of all messages.
+        patience_s: how long a put waits for others to be freed.
+        full: the end of the error's sentence when none was: what to do.
     """
 
     def __init__(
-        self, readers: Readers, *, limit_bytes: int, patience_s: float = 0.0, full: str
+        self,
+        readers: Readers,
+        *,
+        owner: int = COORDINATOR,
+        limit_bytes: int,
+        patience_s: float = 0.0,
+        full: str,
     ) -> None:
         self.limit_bytes = limit_bytes
+        self._owner = owner
         self._readers = readers
         self._patience_s = patience_s
         self._full = full
@@ -70,7 +81,28 @@ class Table:
         with self._changed:
             self._free(nbytes)
 
-    def put(self, key: Key, blob: memoryview) -> bool:
+    def put(self, key: Key, *parts: bytes | memoryview) -> bool:
+        if self.stored([key]):
+            return False
+        sizes = [len(part) for part in parts]
+        self.reserve(sum(sizes))
+        try:
+            blob = np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
+        except BaseException:
+            self.release(sum(sizes))
+            raise
+        return self.keep(key, blob.data)
+
+    def get(self, key: Key, timeout_s: float, take: Take[Result]) -> tuple[Result, float]:
+        message = self.wait(key, timeout_s)
+        if message is None:
+            raise WaitTimeout("it is not there")
+        there_s = time.monotonic()
+        result = take(_receiver(message.blob), message.blob.nbytes)
+        self.read(key, message, self._owner)
+        return result, there_s
+
+    def keep(self, key: Key, blob: memoryview) -> bool:
         """Store a message in the room that was reserved for it, unless the key is there."""
         with self._changed:
             if self._gone or key in self._boxes.get(key.destination, ()):
@@ -83,7 +115,7 @@ class Table:
                 waiter.put(message)
             return True
 
-    def get(self, key: Key, timeout_s: float) -> Message | None:
+    def wait(self, key: Key, timeout_s: float) -> Message | None:
         """Wait for a message; None if it does not come in time.
 
         Raises Gone, and WireError for a message that never will.
@@ -132,20 +164,17 @@ class Table:
         with self._changed:
             return self._failures.get(key)
 
-    def stored(self, keys: Iterable[Key]) -> list[bool]:
-        """Which of these are there."""
+    def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         with self._changed:
             self._check()
-            return [self._find(key) is not None for key in keys]
+            return frozenset(key for key in keys if self._find(key) is not None)
 
     def waiting(self, destination: int) -> list[Key]:
-        """Keys of the messages to a destination, sorted."""
         with self._changed:
             self._check()
             return sorted(self._boxes.get(destination, ()))
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Remove messages; those that are not there are passed over."""
         with self._changed:
             self._check()
             for key in keys:
@@ -153,7 +182,6 @@ class Table:
                     self._remove(key)
 
     def trim(self, before_step: int) -> None:
-        """Remove the messages of earlier steps, but those to the coordinator."""
         before_step = min(before_step, FOREVER)
         with self._changed:
             self._check()
@@ -164,15 +192,12 @@ class Table:
             for key in [key for key in self._failures if key.step < before_step]:
                 del self._failures[key]
 
-    @property
     def size_bytes(self) -> int:
-        """Of all messages, and of those that are just coming in."""
         with self._changed:
             self._check()
             return self._bytes
 
     def destroy(self) -> None:
-        """Remove all messages for good: whoever waits or comes later is told."""
         with self._changed:
             self._gone = True
             self._boxes.clear()
@@ -219,6 +244,18 @@ class Table:
             f"no room for {nbytes / mib:.1f} MiB{waited}: messages take {self._bytes / mib:.1f} of "
             f"{self.limit_bytes / mib:.1f} MiB{oldest}; {self._full}"
         )
+
+
+def _receiver(blob: memoryview) -> Receive:
+    """Gives the bytes of a message one piece after another."""
+    left = np.frombuffer(blob, np.uint8)
+
+    def receive(into: memoryview) -> None:
+        nonlocal left
+        np.frombuffer(into, np.uint8)[:] = left[: into.nbytes]
+        left = left[into.nbytes :]
+
+    return receive
 
 
 def _gone() -> Gone:
