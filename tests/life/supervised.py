@@ -81,6 +81,15 @@ def dies(rank: int, outcome: Outcome = Outcome.KILLED, error: str | None = None)
     return lambda run: run.platform.end(rank, end(rank, outcome, error))
 
 
+def change_to(workers: int) -> Happening:
+    """Somebody asks for another number of workers."""
+
+    def happen(run: Supervised) -> None:
+        run.workload.asked = workers
+
+    return happen
+
+
 def stop(run: Supervised) -> None:
     """Somebody asks the run to stop."""
     run.stop_asked = True
@@ -262,7 +271,10 @@ class Passed(Faults):
 
 
 class Trained(Workload):
-    """Two workers, from the checkpoint before step 0; a generation number `lives` is not begun."""
+    """Two workers, from the checkpoint before step 0; a generation number `lives` is not begun.
+
+    asked: workers of the next generation, if that is to change.
+    """
 
     handler = "m:f"
 
@@ -271,6 +283,8 @@ class Trained(Workload):
         self.checkpoint = Checkpoint(0, (part_of(0, "part"),))
         self.number = 0
         self.then: Callable[[], None] = lambda: None
+        self.asked: int | None = None
+        self._workers = 2
         self._run = run
         self._lives = lives
 
@@ -281,8 +295,16 @@ class Trained(Workload):
             channel="memory://",
             store=self._run.store.url,
             first_step=self.checkpoint.step,
-            layout=[RankPlan(spec=FunctionSpec(), replica=rank) for rank in range(2)],
+            layout=[RankPlan(spec=FunctionSpec(), replica=one) for one in range(self._workers)],
         )
+
+    def change_asked(self) -> bool:
+        return self.asked is not None
+
+    def changes(self) -> None:
+        if self.asked is not None:
+            self._run.log.append(f"{self.asked} workers from {self.checkpoint.step}")
+            self.number, self._workers, self.asked = self.number + 1, self.asked, None
 
     @contextmanager
     def open(self, plan: GenerationPlan) -> Iterator[Channel]:

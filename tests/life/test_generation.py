@@ -62,12 +62,17 @@ def told(generation: Generation, rank: int, *records: Any, attempt: int = 0) -> 
 
 
 def look(
-    generation: Generation, *ends: Ended, now: float = 1.0, stop_asked: bool = False
+    generation: Generation,
+    *ends: Ended,
+    now: float = 1.0,
+    stop_asked: bool = False,
+    change_asked: bool = False,
 ) -> list[Action]:
     generation.ended += ends
     over = {one.invocation.function for one in ends}
     running = [one for one in BOTH if one not in over]
-    return list(generation.saw(running=running, stop_asked=stop_asked, now=now))
+    asked = {"stop_asked": stop_asked, "change_asked": change_asked}
+    return list(generation.saw(running=running, now=now, **asked))
 
 
 AGAIN = [Pass(0, "again"), Start(0, 1, 0)]
@@ -114,6 +119,49 @@ def test_workers_that_stop_in_order_have_time_to(
     assert look(generation, stop_asked=True) == [AskToStop()]
     assert look(generation, stop_asked=True, now=now) == []
     assert generation.over == over
+
+
+@pytest.mark.parametrize("restart", [ONE, ALL])
+def test_workers_end_for_a_change_at_their_own_pace(restart: Restart) -> None:
+    generation = begun(restart)
+    assert look(generation, change_asked=True) == [AskToStop(changes=True)]
+    assert look(generation, change_asked=True, now=1000.0) == []
+    assert generation.over is None
+    told(generation, 0, part(4, "a", then="stopped"))
+    assert told(generation, 1, part(4, "b", then="stopped"))[:1] == [
+        Commit(4, (part_of(4, "a"), part_of(4, "b")))
+    ]
+    look(generation, returned("stopped"), returned("stopped", 1), change_asked=True, now=1001.0)
+    assert generation.over == "stopped"
+
+
+def test_a_stop_during_a_change_has_its_bound() -> None:
+    generation = begun(ONE)
+    assert look(generation, change_asked=True) == [AskToStop(changes=True)]
+    asked = {"change_asked": True, "stop_asked": True}
+    assert look(generation, now=5.0, **asked) == [AskToStop()]
+    assert look(generation, now=5.0 + STOP_GRACE_S, **asked) == []
+    assert generation.over == "stopped"
+
+
+def test_one_that_dies_before_a_change_starts_again_first() -> None:
+    generation = begun(ONE)
+    look(generation, change_asked=True)
+    assert look(generation, KILLED, change_asked=True) == [Tell(KILLED, death=True), *AGAIN]
+
+
+def test_a_pause_is_made_once() -> None:
+    past = Past(pause_s=7.0)
+    for number, starts in enumerate([[], [Start(0, 0, 0)]]):
+        plan = GenerationPlan(
+            number=number,
+            platform="",
+            channel="",
+            store="",
+            layout=[RankPlan(spec=FunctionSpec())],
+        )
+        found = list(Generation(plan, Deaths(ALL), past).begins(0.0))
+        assert found == [Pass(0, "begin"), *starts, Pass(0, "invoked")]
 
 
 def test_others_have_none() -> None:

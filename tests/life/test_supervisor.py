@@ -22,6 +22,7 @@ from tests.life.supervised import (
     Happening,
     Supervised,
     caught_up,
+    change_to,
     dies,
     ends,
     part,
@@ -268,6 +269,50 @@ def test_a_stop_is_passed_on_once_and_ends_in_order(tmp_path: Path) -> None:
         *trims(4),
         *DONE_TOLD,
     ]
+
+
+def test_for_a_change_all_end_at_a_checkpoint_and_the_next_plan_goes_on_from_it(
+    tmp_path: Path,
+) -> None:
+    stopped = [ends(0, "stopped"), ends(1, "stopped")]
+    run = Supervised(
+        tmp_path, LEVEL, [change_to(3)], whole(4, "stopped"), stopped, [*DONE, ends(2)]
+    )
+    assert run.to_end() == "done"
+    assert run.later == [
+        f"tell stop {FOREVER}",
+        *commits(4),
+        *trims(4),
+        *("told 0 returned", "told 1 returned"),
+        "3 workers from 4",
+        "at 4 begin",
+        *("told invoked 0.1", "invoke 0.1 from 4"),
+        *("told invoked 1.1", "invoke 1.1 from 4"),
+        *("told invoked 2.0", "invoke 2.0 from 4"),
+        "at 4 invoked",
+        *(*DONE_TOLD, "told 2 returned"),
+    ]
+    assert run.audience.generations == [(0, 0), (1, 4)]
+
+
+def test_a_roll_back_takes_up_the_change_that_was_asked_for(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, [change_to(1)], [dies(1)], [], [ends(0)], replays=False, lives=3)
+    assert run.to_end() == "done"
+    assert [line for line in run.log if "workers from" in line] == ["1 workers from 0"]
+
+
+def test_a_run_that_is_done_at_the_boundary_of_a_change_is_done(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, [change_to(3)], DONE)
+    assert run.to_end() == "done"
+    assert run.workload.asked == 3, "nobody took it up"
+
+
+def test_a_stop_before_the_boundary_of_a_change_ends_the_run(tmp_path: Path) -> None:
+    stopped = [ends(0, "stopped"), ends(1, "stopped")]
+    run = Supervised(tmp_path, LEVEL, [change_to(3)], [stop, *whole(4, "stopped")], stopped)
+    assert run.to_end() == "stopped"
+    assert "told stopping" in run.log
+    assert run.workload.asked == 3
 
 
 def test_workers_that_do_not_stop_in_time_are_killed(tmp_path: Path) -> None:

@@ -56,7 +56,13 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class AskToStop:
-    """The workers, in order."""
+    """The workers, at a checkpoint.
+
+    Args:
+        changes: the run goes on from there by another plan; else it ends.
+    """
+
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

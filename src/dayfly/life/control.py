@@ -1,7 +1,8 @@
 """Requests to a run under way, such as to stop: left in its store from any terminal or program.
 
-    whoever asks    control/000000  <- {"kind": "stop"}     the first put of a number wins
-    coordinator     looks every few seconds, and ends the run in order
+    whoever asks    control/000000  <- {"kind": "scale", "changes": {"workers": 8}}
+                                       the first put of a number wins
+    coordinator     looks every few seconds; answers by an event of that number
 
 No process needs the address of another. Requests that were there before the coordinator started
 are ignored.
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from dayfly.dataclass_json import dump, read
 from dayfly.errors import RequestError
 from dayfly.wire.stores.base import ObjectMissing, Store
 
@@ -26,7 +29,20 @@ LOOK_EVERY_S, FAR_LOOK_S = 2.0, 10.0
 #: The most requests that one run can hold.
 _MOST = 1_000_000
 
-Kind = Literal["stop"]
+Kind = Literal["stop", "scale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asks of a run.
+
+    Args:
+        kind: `stop`: end it in order; `scale`: go on by another plan.
+        changes: settings of `scale`, by their names; nobody has checked them.
+    """
+
+    kind: Kind
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Control:
@@ -39,7 +55,7 @@ class Control:
         now: a clock in seconds that never goes back.
 
     Attributes:
-        next: number of the first request that was not read yet.
+        next: number of the first request that was not taken yet.
     """
 
     def __init__(
@@ -53,37 +69,43 @@ class Control:
         self._every_s = every_s
         self._now = now
         self.next = next_number(store, FOLDER) if first is None else first
-        self._stop = False
         self._next_s = now() + every_s
 
-    def stop_asked(self) -> bool:
-        """Whether a stop was requested. Asks the store at most every `every_s`."""
-        if not self._stop and self._now() >= self._next_s:
-            self._next_s = self._now() + self._every_s
-            self._look()
-        return self._stop
+    def take(self) -> tuple[int, Request] | None:
+        """Returns the next request with its number; None: there is none.
 
-    def _look(self) -> None:
-        """Reads on until there is none: a listing would cost twelve times as much over S3."""
+        Asks the store at most every `every_s`, and again at once after a request.
+        """
+        if self._now() < self._next_s:
+            return None
+        # A listing would cost twelve times as much over S3.
         with suppress(ObjectMissing):
             while True:
                 data = self._store.get(_name(self.next))
                 self.next += 1
                 # An object that is no request of a known kind is ignored.
-                with suppress(ValueError, TypeError, KeyError):
-                    self._stop |= json.loads(data)["kind"] == "stop"
+                with suppress(ValueError, TypeError, RequestError):
+                    return self.next - 1, read(Request, json.loads(data), _name(self.next - 1))
+        self._next_s = self._now() + self._every_s
+        return None
 
 
-def ask(store: Store, kind: Kind) -> str:
-    """Leave a request for a run's coordinator.
+def ask(store: Store, request: Request) -> int:
+    """Leaves a request for a run's coordinator.
+
+    Args:
+        store: the run's.
+        request: what is asked.
 
     Returns:
-        The name of its object.
+        Its number, by which the answer is known.
+
+    Raises:
+        RequestError: the run has as many requests as it can hold.
     """
     for number in range(next_number(store, FOLDER), _MOST):
-        name = _name(number)
-        if store.put_new(name, json.dumps({"kind": kind}).encode()) is not None:
-            return name
+        if store.put_new(_name(number), json.dumps(dump(request)).encode()) is not None:
+            return number
     raise RequestError(f"{store} holds too many requests in {FOLDER}/: remove some")
 
 

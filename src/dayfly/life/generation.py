@@ -4,6 +4,7 @@
     heard   records of a worker            Commit a checkpoint whose parts are all there
             rank 0's of an epoch           Decide whether the run goes on
     saw     functions ended, or a tick     ONE: Start the dead one again     ALL: EndAll
+            the plan is to change          AskToStop: all end at the checkpoint of one step
     gone    all were ended                 over: they start again, unless the policy gives up
 
 Each event changes the state and gives the actions that follow, in order: they are generated one by
@@ -114,6 +115,7 @@ class Generation:
         self._failure: str | None = None  # of the run, as the first worker says that found it out
         self._fail_by = math.inf
         self._stop_by: float | None = None
+        self._changing = False  # the workers were asked to end for a change of the plan
         self._ending_since: float | None = None  # all are to be ended
         self._lost: WireError | None = None  # the channel
 
@@ -125,8 +127,9 @@ class Generation:
     def begins(self, now: float) -> Actions:
         """All start, after the pause that the one before left."""
         yield actions.Pass(self._checkpoint_step, "begin")
+        pause_s, self._past.pause_s = self._past.pause_s, 0.0
         for worker in self._workers:
-            worker.start_at = now + self._past.pause_s
+            worker.start_at = now + pause_s
         yield from self._start_due(now)
         yield actions.Pass(self._checkpoint_step, "invoked")
 
@@ -154,8 +157,22 @@ class Generation:
                         self._checkpoint_step, self._last = step, record["then"]
                         self._uncommitted.committed(step)
 
-    def saw(self, *, running: Sequence[str], stop_asked: bool, now: float) -> Actions:
-        """A look at what `ended`, which may be nothing; the functions of `running` live."""
+    def saw(
+        self,
+        *,
+        running: Sequence[str],
+        stop_asked: bool,
+        now: float,
+        change_asked: bool = False,
+    ) -> Actions:
+        """A look at what `ended`, which may be nothing.
+
+        Args:
+            running: names of the functions that live.
+            stop_asked: the run is to end.
+            now: seconds of a monotonic clock.
+            change_asked: the run is to go on by another plan.
+        """
         self._note_failure(now)
         if self.over is None and self._ending_since is None:
             yield from self._note_ends(now)
@@ -171,6 +188,9 @@ class Generation:
             if self._policy.stops_in_order:
                 self._stop_by += self._policy.hears_stop_s + STOP_GRACE_S
                 yield actions.AskToStop()
+        elif change_asked and not (self._changing or self.complete):
+            self._changing = True
+            yield actions.AskToStop(changes=True)
         if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)
         elif self.complete:

@@ -2,7 +2,7 @@
 
     plan k -> open its channel -> start the workers -> look -> look -> … -> over
       ^                                                                      |
-      +----------- all start again, in the next generation ------------------+
+      +--- the next generation: all start again, or the plan has changed ----+
 
 What follows from what it sees is decided by `Generation`; here it is carried out. What runs is a
 `Workload`: the supervisor knows functions, messages and checkpoints, and nothing of models.
@@ -19,6 +19,7 @@ from dayfly.errors import RunFailed, WireError
 from dayfly.life import actions, checkpoints
 from dayfly.life.commits import Checkpoint, CheckpointPart
 from dayfly.life.deaths import Restart
+from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
 from dayfly.life.generation import FOLLOWED_S, Generation, Over, Past, rank_of
 from dayfly.life.platforms.base import Invocation, Platform
@@ -75,11 +76,13 @@ class Supervisor:
             over = self._live(self.workload.plan())
             if isinstance(over, RunFailed):
                 raise over
-            if isinstance(over, str):
+            if isinstance(over, GenerationEnd):
+                self.workload.starts_again(over)
+                if self.stop_asked():
+                    return STOPPED
+            elif over != STOPPED or self.stop_asked() or not self.workload.change_asked():
                 return over
-            self.workload.starts_again(over)
-            if self.stop_asked():
-                return STOPPED
+            self.workload.changes()
 
     def _live(self, plan: GenerationPlan) -> Over:
         """One generation, of which nothing runs afterwards."""
@@ -111,9 +114,14 @@ class Supervisor:
             ended = self.platform.wait(_BUSY_TICK_S if busy else TICK_S)
             generation.ended += ended
             self._hear(at_once=bool(ended))  # what ended has said all by now
-            running, stop_asked = self.platform.running(), self.stop_asked()
-            now = time.monotonic()
-            self._carry_out(generation.saw(running=running, stop_asked=stop_asked, now=now))
+            self._carry_out(
+                generation.saw(
+                    running=self.platform.running(),
+                    stop_asked=self.stop_asked(),
+                    change_asked=self.workload.change_asked(),
+                    now=time.monotonic(),
+                )
+            )
         if generation.complete:
             self._hear(at_once=True)
         return generation.over
@@ -146,9 +154,10 @@ class Supervisor:
                         self._channel.put_bytes(decided(step), answer)
                         self.faults.at(step, "answered")
                         self._busy_until_s = time.monotonic() + _BUSY_S
-                case actions.AskToStop():
+                case actions.AskToStop(changes):
                     self._channel.tell(STOP)
-                    self.audience.stopping()
+                    if not changes:
+                        self.audience.stopping()
                 case actions.EndAll():
                     self._end_all()
                 case actions.Pass(step, place):

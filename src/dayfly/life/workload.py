@@ -21,7 +21,8 @@ class Workload(ABC):
     """A run, as its supervisor sees it: one generation of workers after another.
 
     Methods are called by the supervisor's thread, for each generation in this order: `plan`,
-    `open`, `payload` and the others while it lives, and `starts_again` if another one follows.
+    `open`, `payload` and the others while it lives, and `starts_again` or `changes` if another one
+    follows.
 
     Attributes:
         handler: of its functions.
@@ -75,6 +76,18 @@ class Workload(ABC):
             Whether anything was asked: it looks again sooner then.
         """
         return False
+
+    def change_asked(self) -> bool:
+        """Whether the run is to go on by another plan; asked at each look."""
+        return False
+
+    def changes(self) -> None:
+        """Takes up the plan that was asked for, if any, where a resumed run finds it.
+
+        Called between two generations, when no worker runs. The run goes on from the checkpoint
+        that was committed last.
+        """
+        return None
 
     @abstractmethod
     def starts_again(self, end: GenerationEnd) -> None:

@@ -22,6 +22,8 @@ from dayfly.wire.outages import COUNTERS
 Ms = Annotated[float, Range(-1e12, 1e12)]
 Seconds = Annotated[float, Range(0, 1e10)]
 StepNumber = Annotated[int, Range(0, 10**12)]
+#: Of a request in the run's store, see `life.control`.
+RequestNumber = Annotated[int, Range(0, 10**6)]
 #: By kind: from and to, in order.
 Spans = Mapping[str, tuple[tuple[Ms, Ms], ...]]
 #: Results of an epoch by name; None: not measured.
@@ -63,13 +65,39 @@ class Over(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationBegun(Event):
-    """A generation of workers began, after `first_step` steps."""
+    """A generation of workers began, after `first_step` steps.
+
+    request: number of the request that changed its plan; changes: what that changed, in words.
+    None: it has the plan of the generation before.
+    """
 
     kind: ClassVar[str] = "generation"
 
     number: Annotated[int, Range(0)]
     first_step: StepNumber
     workers: Annotated[int, Range(1)]
+    request: RequestNumber | None = None
+    changes: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeAccepted(Event):
+    """The plan changes at the next boundary, as a request asked for. changes: in words."""
+
+    kind: ClassVar[str] = "change accepted"
+
+    request: RequestNumber
+    changes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRefused(Event):
+    """The plan stays as it is. request: number of the request. why: in a sentence."""
+
+    kind: ClassVar[str] = "change refused"
+
+    request: RequestNumber
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +353,7 @@ _COORDINATOR: Mapping[str, type[Event]] = {
     one.kind: one
     for one in (
         *(Begun, Over, GenerationBegun, Invoked, Ended, Committed),
-        *(Stopping, Decided, RolledBack, StartedAgain),
+        *(ChangeAccepted, ChangeRefused, Stopping, Decided, RolledBack, StartedAgain),
     )
 }
 _WORKER: Mapping[str, type[Told]] = {
