@@ -10,7 +10,7 @@ import pytest
 
 import dayfly
 from dayfly.life.commits import Checkpoint
-from dayfly.life.control import ask
+from dayfly.life.control import Request, ask
 from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.wire.stores.files import FileStore
 from tests.runs import small
@@ -25,7 +25,7 @@ def ends_at_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def last(coordinator: JobCoordinator, checkpoint: Checkpoint) -> None:
         committed(coordinator, checkpoint)
-        if coordinator._settings.coordinator_lifetime_s is not None:
+        if coordinator._record.settings.coordinator_lifetime_s is not None:
             coordinator._hand_over_s = 0.0
 
     monkeypatch.setattr(JobCoordinator, "committed", last)
@@ -68,7 +68,7 @@ def test_a_stop_that_is_asked_for_between_two_is_heard_by_the_next(
     directory = tmp_path / "run"
     first = handed_over(data, directory, tmp_path / "never")
     monkeypatch.undo()
-    ask(FileStore(directory), "stop")
+    ask(FileStore(directory), Request(kind="stop"))
     second = dayfly.resume(directory, progress=False)
     assert second.result.status == "stopped"
     assert second.result.steps <= first.result.steps + 15, "a look is due every 2 s"

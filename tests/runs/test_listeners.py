@@ -129,7 +129,7 @@ def test_a_stop_asked_for_as_soon_as_the_run_can_be_found_ends_it(
 ) -> None:
     def found(directory: Path) -> None:
         is_a_run_now(directory)
-        control.ask(FileStore(directory), "stop")
+        control.ask(FileStore(directory), control.Request(kind="stop"))
 
     monkeypatch.setattr(coordinator, "is_a_run_now", found)
     monkeypatch.setattr(coordinator, "LOOK_EVERY_S", 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -269,6 +269,15 @@ TRAINING_FLAGS = {
         setting="checkpoint_every_s",
     ),
 }
+#: Of what may change while a run goes on; see `runs.changes`.
+CHANGE_FLAGS = {
+    name: replace({**FUNCTION_FLAGS, **TRAINING_FLAGS}[name], shown="as it is")
+    for name in (
+        *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
+        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
+        *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
+    )
+}
 
 
 def takes(*shared: str, **own: Flag) -> Callable[[Command], Command]:
@@ -343,6 +352,14 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
     if "stage_memory_mib" in given:
         given["stage_memory_mib"] = numbers("--stage-memory", given["stage_memory_mib"], "1024,512")
     return given
+
+
+def changed_settings(context: typer.Context) -> dict[str, Any]:
+    """What a command's flags say of a run's next plan, by the names of settings.
+
+    Raises RequestError for lists that are none.
+    """
+    return {**_settings(context, FUNCTION_FLAGS), **training_settings(context)}
 
 
 def _settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, Any]:

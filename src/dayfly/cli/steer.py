@@ -1,91 +1,26 @@
-"""`dayfly stop` and `dayfly runs`: stop a run from another terminal, and list runs."""
+"""`dayfly follow` and `dayfly runs`: show a run from another terminal, and list runs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from dayfly.errors import RequestError, RunFailed, in_short
-from dayfly.life.control import ask
-from dayfly.life.leadership import HEAD, LeaderWatch
-from dayfly.runs.directory import RECORD, holder
+from dayfly.errors import RequestError, in_short
+from dayfly.life.leadership import HEAD
+from dayfly.runs.directory import RECORD
 from dayfly.runs.display import Lines
-from dayfly.runs.following import DirectoryEvents, StoreEvents, Teller
-from dayfly.runs.home import USUAL, found, record_in
-from dayfly.runs.record import SCRIPT, read_record
-from dayfly.runs.result import HANDING_OVER
+from dayfly.runs.following import Teller
+from dayfly.runs.home import found
+from dayfly.runs.record import SCRIPT
+from dayfly.runs.steering import KeptRun, directory_of
 from dayfly.specs.events import Ended
 from dayfly.wire.stores import open_store
-from dayfly.wire.stores.base import Store, StoreError
-from dayfly.wire.stores.files import FileStore
-
-#: Seconds between two looks at a run that is to end: in a directory, in a store.
-_LOOK_S, _FAR_LOOK_S = 0.2, 2.0
-#: How long somebody who looks on waits for the next coordinator of a run that was handed over.
-_SUCCESSOR_S = 300.0
-
-
-class _Kept:
-    """A run, where it is kept: a directory, or a store, whose leader is asked instead of a lock."""
-
-    def __init__(self, name: str, store: Store, directory: Path | None) -> None:
-        self.name = name
-        self.store = store
-        self.directory = directory
-        self._leader = LeaderWatch(store)
-
-    @property
-    def runner(self) -> str | None:
-        """Who runs it; None: nobody, as far as can be told."""
-        if self.directory is not None:
-            pid = holder(self.directory)
-            return None if pid is None else f"process {pid}"
-        head = self._leader.look()
-        return None if head is None else head.where
-
-    @property
-    def look_s(self) -> float:
-        """Seconds between two looks at it."""
-        return _FAR_LOOK_S if self.directory is None else _LOOK_S
-
-    def goes_on(self) -> bool:
-        """Whether somebody runs it, or took it over from a coordinator that handed it over.
-
-        Waits for the next coordinator for `_SUCCESSOR_S`.
-        """
-        until_s = time.monotonic() + _SUCCESSOR_S
-        while self.runner is None:
-            if self.record()["status"] != HANDING_OVER or time.monotonic() > until_s:
-                return False
-            time.sleep(self.look_s)
-        return True
-
-    def record(self) -> Mapping[str, Any]:
-        """Its `run.json`. Raises RequestError if there is none."""
-        return record_in(self.store) if self.directory is None else read_record(self.directory)
-
-
-def directory_of(run: str) -> Path:
-    """The directory of a run that is named by it, or by its id if it is below `runs/`.
-
-    Raises RequestError if there is none.
-    """
-    for directory in (Path(run).expanduser(), USUAL / run):
-        if (directory / RECORD).is_file():
-            return directory.absolute()
-    for row in _rows(str(USUAL)):  # of a run whose directory has a name of its own
-        if row["run_id"] == run:
-            return Path(row["directory"])
-    raise RequestError(
-        f"there is no run {run!r}: give its directory, its URL in a store, or the id of one below "
-        f"{USUAL.absolute()}"
-    )
+from dayfly.wire.stores.base import StoreError
 
 
 def to_read(run: str) -> Path:
@@ -98,52 +33,21 @@ def to_read(run: str) -> Path:
     return Path(run) if Path(run).exists() else directory_of(run)
 
 
-def stop(run: str, timeout_s: float) -> None:
-    """Ask a run to end in order, with a checkpoint, and wait until it has.
-
-    Raises RequestError if nobody runs it, and RunFailed if it has not ended in time.
-    """
-    kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
-    status = kept.record()["status"]
-    if status not in ("running", HANDING_OVER):
-        print(f"{kept.name} is {status} already")
-        return
-    if not kept.goes_on():
-        raise RequestError(
-            f"no process runs {kept.name}: its coordinator was killed, or the next one did not "
-            f"begin; dayfly train --resume {kept.name} goes on with it"
-        )
-    ask(kept.store, "stop")
-    until = time.monotonic() + timeout_s
-    while kept.goes_on():
-        if time.monotonic() > until:
-            raise RunFailed(
-                f"{kept.name} has not ended {timeout_s:g} s after it was asked to: {kept.runner} "
-                "runs it"
-            )
-        time.sleep(kept.look_s)
-    if (status := kept.record()["status"]) == "running":
-        raise RunFailed(f"{kept.name} was not stopped: its coordinator ended without a word")
-    print(f"{kept.name} is {status}")
-
-
 def follow(run: str) -> str:
     """Show what happens in a run until nobody runs it any more; returns its status.
 
     Raises RequestError if there is no such run.
     """
-    kept = _in_store(run.rstrip("/")) if "://" in run else _in_directory(directory_of(run))
+    kept = KeptRun.named(run)
     untold = (Ended,) if kept.record().get("kind") == SCRIPT else ()
-    directory = kept.directory
-    events = StoreEvents(kept.store) if directory is None else DirectoryEvents(directory / "events")
+    events = kept.events()
     teller = Teller(Lines(Console()), untold)
     while True:
         goes_on = kept.goes_on()  # asked first: what is written until then is shown
         for source, event in events.look():
             teller.tell(source, event)
         if not goes_on:
-            status = kept.record()["status"]
-            return "lost" if status in ("running", HANDING_OVER) else str(status)
+            return "lost" if kept.under_way else kept.status
         time.sleep(kept.look_s)
 
 
@@ -177,17 +81,6 @@ def list_runs(place: str, *, as_json: bool) -> None:
     console.print(table)
 
 
-def _in_store(url: str) -> _Kept:
-    return _Kept(url, open_store(url), None)
-
-
-def _in_directory(directory: Path) -> _Kept:
-    """A run by its directory, which may be the copy of one in a store."""
-    if (url := read_record(directory).get("store")) is not None:
-        return _in_store(str(url))
-    return _Kept(str(directory), FileStore(directory), directory)
-
-
 def _full(place: str) -> str:
     return place if "://" in place else str(Path(place).absolute())
 
@@ -207,7 +100,7 @@ def _rows(place: str) -> list[dict[str, Any]]:
 def _row(place: str) -> dict[str, Any]:
     """What is known of a run; one whose coordinator was killed is "lost"."""
     try:
-        kept = _in_store(place) if "://" in place else _in_directory(Path(place))
+        kept = KeptRun.named(place) if "://" in place else KeptRun.in_directory(Path(place))
         if kept.store.stat(RECORD) is None and kept.store.stat(HEAD) is not None:
             return _unbegun(place, kept.runner)
         record = kept.record()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import AsJson, Own
+from dayfly.cli.flags import CHANGE_FLAGS, AsJson, Own, changed_settings, takes
 
 steering = typer.Typer()
 
@@ -22,10 +22,31 @@ def stop(
     timeout: Annotated[float, typer.Option(help="How long to wait for its end, in s.")] = 120.0,
 ) -> None:
     """End a run in order, with a checkpoint, from another terminal."""
-    from dayfly.cli import steer
     from dayfly.cli.outcome import shown
+    from dayfly.runs.steering import stop as stop_run
 
-    raise typer.Exit(shown(lambda: steer.stop(run, timeout)))
+    raise typer.Exit(shown(lambda: print(stop_run(run, timeout))))
+
+
+@steering.command()
+@takes(**CHANGE_FLAGS)
+def scale(
+    context: typer.Context,
+    run: AnyRun,
+    timeout: Annotated[
+        float, typer.Option(help="How long to wait until it has changed, in s.")
+    ] = 120.0,
+    **flags: Any,
+) -> None:
+    """Change a run under way: it goes on from its next step with these workers and this channel."""
+    from dayfly.cli.outcome import shown
+    from dayfly.runs.changes import Changes
+    from dayfly.runs.steering import scale as scale_run
+
+    def action() -> None:
+        print(scale_run(run, Changes(**changed_settings(context)), timeout))
+
+    raise typer.Exit(shown(action))
 
 
 @steering.command()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
-from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
+from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control, Request
 from dayfly.life.faults import Faults
 from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
@@ -24,21 +24,20 @@ from dayfly.life.workload import Workload
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.following import Teller
-from dayfly.runs.function_resources import FunctionResources, in_words, resources_of
-from dayfly.runs.functions import catalogue, price_list
+from dayfly.runs.function_resources import in_words
 from dayfly.runs.listeners import Listeners
-from dayfly.runs.record import RunRecord
+from dayfly.runs.record import AnyRecord
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.run_context import RunContext
+from dayfly.runs.setup import Setup
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
-from dayfly.specs.pace import MOST_SHARE, Pace
-from dayfly.wire.channels import channel_kind
+from dayfly.specs.pace import MOST_SHARE
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import ChannelSpec, Site
+from dayfly.wire.channels.kind import Site
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -50,7 +49,7 @@ AnyRecorder = TypeVar("AnyRecorder", bound=Recorder)
 AnyRun = TypeVar("AnyRun")
 
 
-class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
+class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
     """One coordinator's part of a run.
 
     inputs: names in the run's store that a run which is done needs no more. recorder_kind: of the
@@ -60,13 +59,12 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
     inputs: ClassVar[tuple[str, ...]] = ("faults",)
     recorder_kind: type[AnyRecorder]
     untold: ClassVar[tuple[type[Event], ...]] = ()
+    _record: AnyRecord
     _recorder: AnyRecorder
 
-    def __init__(self, record: RunRecord, context: RunContext) -> None:
+    def __init__(self, record: AnyRecord, context: RunContext) -> None:
         self._record = record
         self._context = context
-        self._settings = record.settings
-        self._resources = tuple(resources_of(kind) for kind in record.settings.kinds)
         self._home = context.home
         self._store = context.home.store
         self._display = context.request.display
@@ -74,15 +72,13 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         self._own_faults = Faults(self._faults, COORDINATOR, self._store)
         self._workplace = workplace = context.workplace
         self._signals = workplace.signals
-        self._priced_as = catalogue(record.settings).platform(price_list(record.settings))
         self._began = time.monotonic() - max(0.0, time.time() - record.began_at)
         lifetime_s = record.settings.coordinator_lifetime_s
         spare_s = 0.0 if lifetime_s is None else min(HAND_OVER_S, lifetime_s * MOST_SHARE)
         self._hand_over_s = self._began + (math.inf if lifetime_s is None else lifetime_s) - spare_s
         self._sure_to_fail = False
-        self._channel_url = record.settings.channel or workplace.own_channel
-        self._channel_plan = self._planned()
-        self._pace = self._pace_of(self._channel_url)
+        self._stop_requested = False
+        self._setup = self._set_up(record)
 
     def start(self) -> AnyRun:
         """Checks what can be checked, writes `run.json` and runs.
@@ -95,7 +91,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         before = self._context.before
         with being_prepared(self._workplace.directory):
             self.check()
-            if before is not None and before.settings.channel != self._settings.channel:
+            if before is not None and before.settings.channel != self._record.settings.channel:
                 self._discard_channel(before.settings.channel)
             # Before anybody can find the run and ask for its stop.
             every_s = LOOK_EVERY_S if self._home.leadership is None else FAR_LOOK_S
@@ -113,22 +109,31 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
 
         What is enforced in another way than asked for is said.
         """
-        self._check_own()
-        imitated = self._settings.imitate
+        self._check_setup(self._record, self._setup)
+        priced_as = self._setup.priced_as
+        if own := priced_as.overridden:
+            self._display.note(f"{priced_as.name}: your own catalogue gives {', '.join(own)}")
+        self._check_channel(self._record, self._setup)
+
+    def _check_setup(self, record: AnyRecord, setup: Setup) -> None:
+        """Raise RequestError if generations cannot have this setup; say what is to be known."""
+        self._check_own(record, setup)
+        imitated = setup.settings.imitate
         if imitated is not None:
-            for note in dict.fromkeys(in_words(kind, imitated) for kind in self._resources):
+            for note in dict.fromkeys(in_words(kind, imitated) for kind in setup.resources):
                 self._display.note(note)
-        ranks = range(self._settings.workers)
-        specs = [self._resources_of(rank).spec for rank in ranks]
-        for note in (*self._workplace.platform.check(specs), *self._own_notes()):
+        for note in (*self._workplace.platform.check(setup.specs), *self._own_notes(record, setup)):
             self._display.note(note)
-        if own := self._priced_as.overridden:
-            self._display.note(f"{self._priced_as.name}: your own catalogue gives {', '.join(own)}")
+
+    def _check_channel(self, record: AnyRecord, setup: Setup) -> None:
+        """Raise RequestError if the channel of a generation cannot be made."""
         try:
-            with self._workplace.fresh_channel(self._site(self._channel_url), self._channel_plan):
+            with self._workplace.fresh_channel(
+                self._site(record, setup.channel_url), setup.channel
+            ):
                 pass
         except DayflyError as error:
-            raise RequestError(f"--channel {self._channel_url}: {error}") from error
+            raise RequestError(f"--channel {setup.channel_url}: {error}") from error
 
     def run(self) -> AnyRun:
         """Runs until the run is done, stopped or failed; the directory has the results then."""
@@ -171,7 +176,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         result = self._write_results(self._summary(status, error), recorder)
         with suppress(StoreError):  # what came of the run is written
             recorder.over()
-            functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
+            functions = sorted({one.function for one in recorder.used})
             generation = self._record.generation
             self._home.keep_logs(self._workplace.platform, functions, generation)
         return result
@@ -190,18 +195,35 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         Raises Deposed if another coordinator leads it by now.
         """
         self._home.check()
+        while (asked := self._control.take()) is not None:
+            self._hear(*asked)
         return self._asked_to_end() or time.monotonic() > self._hand_over_s
 
     def _asked_to_end(self) -> bool:
         """Whether a signal, or somebody through the store, asked the run to end."""
-        return self._signals.received is not None or self._control.stop_asked()
+        return self._signals.received is not None or self._stop_requested
+
+    def _hear(self, number: int, request: Request) -> None:
+        """Take a request that somebody left in the store."""
+        if request.kind == "stop":
+            self._stop_requested = True
+        else:
+            self._change(number, request.changes)
+
+    def _next_request(self) -> int:
+        """Number of the first request that the next coordinator is to answer."""
+        return self._control.next
+
+    def _change(self, number: int, changes: Mapping[str, Any]) -> None:
+        """Answer a request for other settings from the next boundary on."""
+        self._recorder.change_refused(number, f"{self._record.kind}s keep the plan they began with")
 
     def _handing_over(self) -> str:
         """The status of a run that another coordinator is to go on with.
 
         Raises RunFailed if that one would come no further either.
         """
-        lifetime_s = self._settings.coordinator_lifetime_s
+        lifetime_s = self._setup.settings.coordinator_lifetime_s
         if self._kept() == self._kept_before:
             raise RunFailed(
                 f"the coordinator's lifetime of {lifetime_s:g} s ended before the run came any "
@@ -217,18 +239,21 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         """What the next life goes on from; it is another as soon as the run has come further."""
 
     @abstractmethod
-    def _planned(self) -> ChannelSpec:
-        """What the channel is to be made for; the settings and the channel's URL are known."""
+    def _set_up(self, record: AnyRecord) -> Setup:
+        """What generations have by the settings of a record. Raises RequestError if none can."""
+
+    def _channel_url(self, record: AnyRecord) -> str:
+        return record.settings.channel or self._workplace.own_channel
 
     @abstractmethod
-    def _check_own(self) -> None:
+    def _check_own(self, record: AnyRecord, setup: Setup) -> None:
         """Raise RequestError for what this kind of run cannot carry out."""
 
     def _keep_own(self) -> None:
         """Write what belongs to `run.json`, before it is written."""
         return None
 
-    def _own_notes(self) -> Iterator[str]:
+    def _own_notes(self, record: AnyRecord, setup: Setup) -> Iterator[str]:
         """What to say of the request, of this kind of run."""
         yield from ()
 
@@ -245,21 +270,22 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         return supervisor.run()
 
     def plan(self) -> GenerationPlan:
-        return GenerationPlan(
-            number=self._record.generation,
-            platform=self._settings.platform,
-            channel=self._channel_url,
-            store=self._store.url,
-            layout=[self._rank_plan(rank) for rank in range(self._settings.workers)],
-        )
+        return self._plan_by(self._record, self._setup)
 
-    def _rank_plan(self, rank: int) -> RankPlan:
-        return RankPlan(spec=self._resources_of(rank).spec, replica=rank)
+    def _plan_by(self, record: AnyRecord, setup: Setup) -> GenerationPlan:
+        """The plan of a generation with this setup."""
+        return GenerationPlan(
+            number=record.generation,
+            platform=setup.settings.platform,
+            channel=setup.channel_url,
+            store=self._store.url,
+            layout=[RankPlan(spec=spec, replica=rank) for rank, spec in enumerate(setup.specs)],
+        )
 
     def open(self, plan: GenerationPlan) -> AbstractContextManager[Channel]:
         return self._workplace.fresh_channel(
-            self._site(plan.channel),
-            self._channel_plan,
+            self._site(self._record, plan.channel),
+            self._setup.channel,
             note=self._display.note,
             after=self._recorder.cause,
         )
@@ -272,30 +298,13 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
     def _over(self, result: Result) -> AnyRun:
         """The run, when this life is over."""
 
-    def _site(self, url: str) -> Site:
-        record = self._record
+    def _site(self, record: AnyRecord, url: str) -> Site:
         return site_of(url, self._store, record.run_id, record.generation, self._workplace.token)
-
-    def _pace_of(self, url: str) -> Pace:
-        """How often workers report and look up, by what a request and they themselves cost."""
-        kind, known = channel_kind(url), catalogue(self._settings)
-        store = kind.priced_as(url)
-        return Pace.of(
-            [one.spec for one in self._resources],
-            self._priced_as,
-            None if store is None else known.store(store),
-            workers=self._settings.workers,
-            immediate=kind.immediate and all(one.rates is None for one in self._resources),
-        )
 
     def _discard_channel(self, url: str | None) -> None:
         """Remove what an earlier life has left at another channel, if that can be done."""
-        if url is not None and (left := discard(self._site(url))) is not None:
+        if url is not None and (left := discard(self._site(self._record, url))) is not None:
             self._display.note(left)
-
-    def _resources_of(self, rank: int) -> FunctionResources:
-        """What a worker's function gets."""
-        return self._resources[self._settings.kind_of(rank)]
 
     def _summary(self, status: str, error: str | None) -> Result:
         """What is known of the run before its results are."""
@@ -305,7 +314,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
             status=status,
             error=error,
             stop_reason="signal" if status == "stopped" else None,
-            workers=self._settings.workers,
+            workers=self._setup.settings.workers,
             total_s=total_s,
             wall_s=total_s,
         )
@@ -330,5 +339,5 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
     def _save(self, result: Result) -> None:
         record = self._record.ended(result)
         if result.status == HANDING_OVER:
-            record = replace(record, next_request=self._control.next)
+            record = replace(record, next_request=self._next_request())
         record.save(self._store)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dayfly.errors import DayflyError, RequestError
@@ -19,8 +19,9 @@ from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
-from dayfly.life.reports import plain
+from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
+from dayfly.runs.changing import changed_record, sums_note
 from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
 from dayfly.runs.directory import PLAN
@@ -35,17 +36,29 @@ from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run, write_results
 from dayfly.runs.run_context import RunContext
-from dayfly.runs.settings import Settings
+from dayfly.runs.run_plan import gone_on
+from dayfly.runs.setup import Setup
+from dayfly.runs.staging import recut
 from dayfly.runs.task import Task, check_task
-from dayfly.specs.generations import GenerationPlan, RankPlan
+from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.training.order import Epochs
+from dayfly.training.paged import paged
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.kind import ChannelSpec
 from dayfly.wire.pipelines.step import Layout, StageRank, worthwhile_bytes
 
 
-class JobCoordinator(RunCoordinator[Recorder, Run]):
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What the next generation is to have, from the next boundary on."""
+
+    change: Change
+    record: Record
+    setup: Setup
+    plan: Plan | None
+
+
+class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
     """A job's, which starts from the last checkpoint that was committed.
 
     Args:
@@ -59,20 +72,15 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
     inputs = ("data", "faults", PRIVATE)
     recorder_kind = Recorder
 
-    _record: Record
-    _settings: Settings
-
     def __init__(
         self, job: Job, record: Record, context: RunContext, plan: Plan | None = None
     ) -> None:
         super().__init__(record, context)
         self._job = job
         self._plan = plan
-        self._log_rounds: int | None = None
-        self._replays = replays(self._settings, self._channel_url)
-        self.policy = Deaths(
-            Restart.ONE if self._replays else Restart.ALL, hears_stop_s=self._pace.look_s
-        )
+        self._next: _Next | None = None
+        self._carried_out: Change | None = None  # by the generation that is to begin
+        self.policy = self._policy()
         try:
             committed = checkpoints.latest(self._store)
         except DayflyError as error:
@@ -82,7 +90,7 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
         self._checkpoint = committed
         self._epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = self._epochs.steps * job.epochs
-        target = self._settings.target_accuracy
+        target = record.settings.target_accuracy
         self._decisions = Decisions(
             self._store,
             [] if target is None else [TargetAccuracy(target)],
@@ -105,44 +113,47 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
     def _kept(self) -> int:
         return self._checkpoint.step
 
-    def _planned(self) -> ChannelSpec:
-        return channel_plan(self._settings, self._channel_url, self._record.round_bytes)
+    def _set_up(self, record: Record) -> Setup:
+        url, settings = self._channel_url(record), record.settings
+        spec = channel_plan(settings, url, record.round_bytes)
+        return Setup.of(settings, url, spec, log_rounds(settings, url, spec, record.round_bytes))
 
-    def _check_own(self) -> None:
-        self._log_rounds = log_rounds(
-            self._settings, self._channel_url, self._channel_plan, self._record.round_bytes
-        )
+    def _policy(self) -> Deaths:
+        restart = Restart.ONE if self._replays(self._record) else Restart.ALL
+        return Deaths(restart, hears_stop_s=self._setup.pace.look_s)
+
+    def _replays(self, record: Record) -> bool:
+        return replays(record.settings, self._channel_url(record))
+
+    def _check_own(self, record: Record, setup: Setup) -> None:
         least_mib = self._workplace.platform.least_memory_mib
-        check_gathering(self._record.round_bytes, self._settings, least_mib)
-        task = self._task(self.plan(), 0, 0, 0, 0.0)
-        check_task(task, self._resources_of(0).spec.payload_bytes)
+        check_gathering(record.round_bytes, record.settings, least_mib)
+        plan = self._plan_by(record, setup)
+        check_task(self._task(record, setup, plan, 0, 0, 0, 0.0), setup.specs[0].payload_bytes)
 
     def _keep_own(self) -> None:
         if self._plan is not None:
             self._store.put(PLAN, self._plan.text().encode())
 
-    def _own_notes(self) -> Iterator[str]:
-        now, before = self._settings.algorithm, self._context.before
-        then = before.settings.algorithm if isinstance(before, Record) else now
-        if now != then and "ring" in (now, then):
-            yield (
-                f"{then} so far, {now} from here on, which sum in different orders: the bits may "
-                "be others"
-            )
-        if self._record.planned is not None and (words := self._record.planned.words()):
+    def _own_notes(self, record: Record, setup: Setup) -> Iterator[str]:
+        settings = record.settings
+        before = self._context.before if record is self._record else self._record
+        if isinstance(before, Record) and (note := sums_note(before.settings, settings)):
+            yield note
+        if record.planned is not None and (words := record.planned.words()):
             yield words
-        if not self._replays:
+        if not self._replays(record):
             yield (
-                f"{self._settings.algorithm} over {channel_kind(self._channel_url).schemes[0]} "
+                f"{settings.algorithm} over {channel_kind(setup.channel_url).schemes[0]} "
                 "keeps nothing for a worker that starts again: when one dies, all go back to the "
                 "run checkpoint"
             )
-        line = self._record.pipelining
+        line = record.pipelining
         if line is not None and line.micro_batches == 1:
             yield (
                 "with one micro-batch a step the stages take turns: give --micro-batches 4 or more"
             )
-        if self._settings.workers == 1 and self._settings.compress != "none":
+        if settings.workers == 1 and settings.compress != "none":
             yield "with one worker nothing travels, so nothing is compressed"
 
     def _generations(self) -> str:
@@ -151,24 +162,29 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
         step = self._checkpoint.step
         if step and not step % self._epochs.steps:
             self._decide(step)
-        return super()._generations()
+        ended = super()._generations()
+        if self._next is not None and (ended == DONE or self._asked_to_end()):
+            change = self._next.change
+            self._recorder.change_refused(change.request, f"the run was {ended} before")
+        return ended
 
-    def plan(self) -> GenerationPlan:
+    def _next_request(self) -> int:
+        return super()._next_request() if self._next is None else self._next.change.request
+
+    def _plan_by(self, record: Record, setup: Setup) -> GenerationPlan:
+        plan, settings = super()._plan_by(record, setup), record.settings
+        layout = Layout(settings.stages, settings.members)
+        places = [layout.place(rank) for rank in range(plan.world_size)]
         return replace(
-            super().plan(),
-            protocol=self._settings.sync,
-            collective=self._settings.algorithm,
+            plan,
+            protocol=settings.sync,
+            collective=settings.algorithm,
             first_step=self._checkpoint.step,
             checkpoint=self._checkpoint.digest,
-        )
-
-    def _rank_plan(self, rank: int) -> RankPlan:
-        settings = self._settings
-        place = Layout(settings.stages, settings.members).place(rank)
-        return replace(
-            super()._rank_plan(rank),
-            stage=place.stage,
-            replica=place.replica,
+            layout=[
+                replace(one, stage=place.stage, replica=place.replica)
+                for one, place in zip(plan.layout, places, strict=True)
+            ],
         )
 
     @contextmanager
@@ -181,7 +197,8 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
         self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
     ) -> Mapping[str, Any]:
         age_s = self._recorder.checkpoint_age_s
-        told: Mapping[str, Any] = self._task(plan, rank, attempt, trimmed_step, age_s).dump()
+        task = self._task(self._record, self._setup, plan, rank, attempt, trimmed_step, age_s)
+        told: Mapping[str, Any] = task.dump()
         return told
 
     def committed(self, checkpoint: Checkpoint) -> None:
@@ -207,6 +224,61 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
     def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._history |= {int(record["epoch"]): record for record in records}
 
+    def plan(self) -> GenerationPlan:
+        change, self._carried_out = self._carried_out, None
+        return replace(super().plan(), change=change)
+
+    def change_asked(self) -> bool:
+        return self._next is not None
+
+    def changes(self) -> None:
+        following, self._next = self._next, None
+        if following is None:
+            return
+        self._record = replace(
+            following.record,
+            generation=self._record.generation + 1,
+            rollbacks=self._record.rollbacks,  # there may have been some since it was asked for
+        )
+        self._setup = following.setup
+        self._plan, self._carried_out = following.plan, following.change
+        self.policy = self._policy()
+        self._store.clear(PRIVATE)  # all that the workers did is in the checkpoint
+        self._keep_own()
+        with paged(self._workplace.directory, when=bool(self._record.settings.cut)):
+            recut(self._record, self._job, self._store)
+        committed = checkpoints.latest(self._store)
+        assert committed is not None, "a run has a checkpoint from its beginning"
+        self._checkpoint = committed
+        self._record.save(self._store)
+
+    def _change(self, number: int, changes: Mapping[str, Any]) -> None:
+        if self._next is not None:
+            waits = f"{self._next.change.words} is under way: ask again once it has taken place"
+            self._recorder.change_refused(number, waits)
+            return
+        try:
+            self._next = self._followed_by(number, changes)
+        except RequestError as refusal:
+            self._recorder.change_refused(number, str(refusal))
+        else:
+            self._recorder.change_accepted(number, self._next.change.words)
+
+    def _followed_by(self, number: int, changes: Mapping[str, Any]) -> _Next:
+        """What a request asks for, once it is checked. Raises RequestError if it cannot be."""
+        before, plan = self._record, self._plan
+        cut = bool(before.settings.cut or changes.get("cut"))
+        with paged(self._workplace.directory, when=cut):
+            record, words = changed_record(before, changes, self._job, self._store)
+        if record.planned is not None and plan is not None:
+            plan, planned = gone_on(plan, record.planned, record.settings, self._job)
+            record = replace(record, planned=planned)
+        setup = self._set_up(record)
+        self._check_setup(record, setup)
+        if setup.channel_url != self._setup.channel_url:
+            self._check_channel(record, setup)
+        return _Next(Change(request=number, words=words), record, setup, plan)
+
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
         self._record = self._record.rolled_back()
@@ -214,13 +286,15 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
 
     def _task(
         self,
+        record: Record,
+        setup: Setup,
         plan: GenerationPlan,
         rank: int,
         attempt: int,
         trimmed_step: int,
         checkpoint_age_s: float,
     ) -> Task:
-        settings, record = self._settings, self._record
+        settings = record.settings
         return Task(
             run=record.run_id,
             token=self._workplace.token,
@@ -242,8 +316,8 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
             compress=settings.compress,
             decides=bool(self._decisions),
             ended=self._ended_at == self._checkpoint.step,
-            log_rounds=self._log_rounds,
-            replays=self._replays,
+            log_rounds=setup.log_rounds,
+            replays=self._replays(record),
             checkpoint_every_s=settings.checkpoint_every_s,
             wait_timeout_s=settings.wait_timeout_s,
             scratch=str(self._workplace.session.root / "scratch"),
@@ -253,22 +327,13 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
-            rates=self._resources_of(rank).rates,
-            pace=self._pace,
-            pipelining=self._pipelining(),
+            rates=setup.resources_of(rank).rates,
+            pace=setup.pace,
+            pipelining=_pipelining(record, setup),
             weighting=record.weighting,
             made_with=record.made_with or {},
             allow_other_cpu=settings.allow_other_cpu,
         )
-
-    def _pipelining(self) -> Pipelining | None:
-        """Of a model that is cut, with messages as large as the way to this channel wants them."""
-        line = self._record.pipelining
-        if line is None:
-            return None
-        in_flight = channel_kind(self._channel_url).abilities.in_flight
-        ways = (one.rates for one in self._resources)
-        return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))
 
     def _summary(self, status: str, error: str | None) -> Result:
         summary = super()._summary(status, error)
@@ -289,9 +354,9 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
             self._job,
             self._checkpoint,
             recorder,
-            self._priced_as,
+            self._setup.priced_as,
             summary,
-            vcpus_sold(self._settings),
+            vcpus_sold(self._record.settings),
         )
         if result.status == "done":
             self._home.keep(WEIGHTS)
@@ -307,3 +372,13 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
             self._signals.received,
             sure_to_fail=self._sure_to_fail,
         )
+
+
+def _pipelining(record: Record, setup: Setup) -> Pipelining | None:
+    """Of a model that is cut, with messages as large as the way to this channel wants them."""
+    line = record.pipelining
+    if line is None:
+        return None
+    in_flight = channel_kind(setup.channel_url).abilities.in_flight
+    ways = (one.rates for one in setup.resources)
+    return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))

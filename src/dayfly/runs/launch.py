@@ -13,6 +13,7 @@ from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
 from dayfly.planning.plan import Plan
 from dayfly.runs import preloads
+from dayfly.runs.changing import fitted
 from dayfly.runs.directory import PLAN, being_prepared
 from dayfly.runs.display import Display
 from dayfly.runs.function_resources import resources_of
@@ -34,7 +35,7 @@ from dayfly.runs.run_context import Request, begun, resumed
 from dayfly.runs.run_plan import carried_out, gone_on
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
-from dayfly.runs.staging import recut, refitted
+from dayfly.runs.staging import recut
 from dayfly.training.arrays import ArraySplit, place
 from dayfly.training.paged import paged
 
@@ -158,11 +159,8 @@ def resume(
                 record = take_job(record, job, changed, job_file.resolve().parent, store, directory)
             job = changed
             display.note("the job is another from here on (--allow-changed-job)")
-        check_shares(job, record.settings, record.samples)
-        for kind in record.settings.kinds:
-            resources_of(kind)  # before anything is tried
         with paged(directory, when=cut):
-            record = refitted(before.settings, record, job, store)
+            record = fitted(before.settings, record, job, store)
             recut(record, job, store)
         plan = None
         if record.planned is not None:

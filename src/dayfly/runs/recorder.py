@@ -172,6 +172,8 @@ class Recorder(Audience):
             number=plan.number,
             first_step=plan.first_step,
             workers=plan.world_size,
+            request=None if plan.change is None else plan.change.request,
+            changes=None if plan.change is None else plan.change.words,
         )
 
     def invoked(self, rank: int, invocation: Invocation) -> None:
@@ -232,6 +234,16 @@ class Recorder(Audience):
     def decided(self, step: int, reason: str) -> None:
         """The run ends after `step` steps, as a decider wants it."""
         self.write("coordinator", kind="decided", step=step, reason=reason)
+
+    def change_accepted(self, request: int, changes: str) -> None:
+        """The plan changes at the next boundary, as a request asked for."""
+        kind = event_records.ChangeAccepted.kind
+        self.write("coordinator", kind=kind, request=request, changes=changes)
+
+    def change_refused(self, request: int, why: str) -> None:
+        """The plan stays as it is, whatever a request asked for."""
+        kind = event_records.ChangeRefused.kind
+        self.write("coordinator", kind=kind, request=request, why=why)
 
     def stopping(self) -> None:
         self.write("coordinator", kind="stopping")

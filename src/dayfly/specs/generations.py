@@ -3,8 +3,10 @@
     run   generation 0   4 workers, file://, from step 0
           generation 1   4 workers, file://, from the checkpoint before step 120
 
+          generation 2   8 workers, redis://, from the checkpoint before step 200: a change
+
 A run is a sequence of generations, if only of one. Size, platform and channel belong to a
-generation, not to the run. Today all generations of a life have the same; a resume may change them.
+generation, not to the run.
 """
 
 from __future__ import annotations
@@ -31,6 +33,19 @@ class RankPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Why the plan of a generation differs from that of the one before.
+
+    Args:
+        request: number of the request that asked for it.
+        words: what changes, such as `workers 8 in place of 4`.
+    """
+
+    request: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationPlan:
     """What a generation of workers is, from the step that it begins with.
 
@@ -44,6 +59,7 @@ class GenerationPlan:
         first_step: of this generation.
         checkpoint: digest of the checkpoint that it starts from; None: of none that dayfly knows.
         layout: each rank's, in order.
+        change: that this plan carries out; None: it is that of the generation before.
 
     Raises:
         ValueError: a plan that no workers can follow.
@@ -58,6 +74,7 @@ class GenerationPlan:
     first_step: int = 0
     checkpoint: str | None = None
     layout: Sequence[RankPlan]
+    change: Change | None = None
 
     def __post_init__(self) -> None:
         if self.number < 0 or self.first_step < 0:

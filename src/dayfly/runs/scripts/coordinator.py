@@ -27,7 +27,8 @@ from dayfly.runs.run import with_bill
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
-from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun, ScriptSettings
+from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun
+from dayfly.runs.setup import Setup
 from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
@@ -62,21 +63,18 @@ class _ScriptRecorder(Recorder):
         self.write("coordinator", kind="started again", cause=cause, died=died)
 
 
-class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
+class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]):
     """A script's. output: where the functions' output is shown."""
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder
     untold = (Ended, StartedAgain)  # one line says both
 
-    _record: ScriptRecord
-    _settings: ScriptSettings
-
     def __init__(self, record: ScriptRecord, context: RunContext, output: TextIO) -> None:
         super().__init__(record, context)
         self._output = output
         self.policy: Restarts = Restarts(
-            self._settings.max_restarts, written=self._written, where=self._where
+            record.settings.max_restarts, written=self._written, where=self._where
         )
 
     def check(self) -> None:
@@ -87,21 +85,24 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
     def _kept(self) -> object:
         return self._written()
 
-    def _planned(self) -> ChannelSpec:
+    def _set_up(self, record: ScriptRecord) -> Setup:
         """Nobody knows what a script will send."""
-        kind = channel_kind(self._channel_url)
+        url, settings = self._channel_url(record), record.settings
+        kind = channel_kind(url)
         ahead_bytes = _AHEAD_BYTES if kind.immediate else _SMALL_BYTES
         if kind.abilities.direct:
             ahead_bytes = _OUTBOX_BYTES
-        return ChannelSpec(
-            senders=self._settings.workers,
-            budget_bytes=budget_bytes(self._settings, self._channel_url),
+        spec = ChannelSpec(
+            senders=settings.workers,
+            budget_bytes=budget_bytes(settings, url),
             ahead_bytes=ahead_bytes,
         )
+        return Setup.of(settings, url, spec)
 
-    def _check_own(self) -> None:
-        last = self._task(replace(super().plan(), number=10**6 - 1), self._settings.workers - 1)
-        check_payload(last.dump(), self._resources_of(0).spec.payload_bytes, "fewer arguments")
+    def _check_own(self, record: ScriptRecord, setup: Setup) -> None:
+        plan = self._plan_by(record, setup)
+        last = self._task(replace(plan, number=10**6 - 1), setup.settings.workers - 1)
+        check_payload(last.dump(), setup.specs[0].payload_bytes, "fewer arguments")
 
     def plan(self) -> GenerationPlan:
         if (changed := self._record.script.changed()) is not None:
@@ -132,7 +133,7 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
 
     def starts_again(self, end: GenerationEnd) -> None:
         counts = self.policy.deaths > self._deaths_before
-        counted = f", restart {self.policy.deaths} of {self._settings.max_restarts}"
+        counted = f", restart {self.policy.deaths} of {self._record.settings.max_restarts}"
         self._display.note(f"{end.in_words}: all workers start again{counted * counts}")
         self._recorder.start_again(end.in_words, died=not end.planned)
         self._home.keep_files(FILES)
@@ -140,7 +141,7 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
         self._record.save(self._store)
 
     def _task(self, plan: GenerationPlan, rank: int) -> ScriptTask:
-        record = self._record
+        record, settings = self._record, self._record.settings
         return ScriptTask(
             run=record.run_id,
             token=self._workplace.token,
@@ -148,7 +149,7 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
             rank=rank,
             world_size=plan.world_size,
             restarts=plan.number,
-            max_restarts=self._settings.max_restarts,
+            max_restarts=settings.max_restarts,
             store=plan.store,
             channel=plan.channel,
             script=record.script.file,
@@ -157,12 +158,12 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
             cwd=record.cwd,
             digest=record.script.digest,
             files=str(self._files),
-            wait_timeout_s=self._settings.wait_timeout_s,
+            wait_timeout_s=settings.wait_timeout_s,
             faults=self._faults,
-            rates=self._resources_of(rank).rates,
-            report_s=max(REPORT_EVERY_OVER_LINK_S, self._pace.report_s),
+            rates=self._setup.resources_of(rank).rates,
+            report_s=max(REPORT_EVERY_OVER_LINK_S, self._setup.pace.report_s),
             made_with=record.made_with or {},
-            allow_other_cpu=self._settings.allow_other_cpu,
+            allow_other_cpu=settings.allow_other_cpu,
         )
 
     @property
@@ -184,7 +185,7 @@ class ScriptCoordinator(RunCoordinator[_ScriptRecorder, ScriptRun]):
     def _results(self, summary: Result, recorder: _ScriptRecorder) -> Result:
         billed = bill(
             recorder.used,
-            self._priced_as,
+            self._setup.priced_as,
             moved=recorder.moved,
             coordinator=recorder.coordinator_used(),
         )

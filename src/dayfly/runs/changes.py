@@ -1,0 +1,73 @@
+"""The settings that may change from one generation of a run to the next.
+
+Fixed for the run's life are what its bits, its order of samples and its bill depend on: seed, batch
+size, protocol, compression, the number of threads, the CPU type, the platform and its price list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dayfly.errors import RequestError
+from dayfly.wire.channels import channel_kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Settings that may change from one generation to the next; None: it stays as it is.
+
+    Args:
+        workers: functions at once.
+        memory_mib: a function's memory.
+        stage_memory_mib: memory of each stage's functions.
+        cpu_cores: a function's CPU time a second.
+        lifetime_s: a function's life.
+        uplink_mb_per_s: bandwidth to the store.
+        downlink_mb_per_s: bandwidth from the store.
+        latency_ms: of each request to the store.
+        cold_start_s: seconds that each start takes longer.
+        channel: URL of the channel, without secrets.
+        collective: all-reduce algorithm.
+        aggregators: workers that sum, of k-reduce.
+        cut: first layer of each stage but the first.
+        replicas: functions of each stage.
+        micro_batches: pieces in which a worker computes its share of a batch.
+        schedule: order of the micro-batches.
+        log_budget_mib: bound of the messages in the channel.
+        checkpoint_every_s: longest time between run checkpoints.
+
+    Raises:
+        RequestError: nothing is to change, or the channel's URL is none.
+    """
+
+    workers: int | None = None
+    memory_mib: int | None = None
+    stage_memory_mib: tuple[int, ...] | None = None
+    cpu_cores: float | None = None
+    lifetime_s: float | None = None
+    uplink_mb_per_s: float | None = None
+    downlink_mb_per_s: float | None = None
+    latency_ms: float | None = None
+    cold_start_s: float | None = None
+    channel: str | None = None
+    collective: str | None = None
+    aggregators: int | None = None
+    cut: tuple[int, ...] | None = None
+    replicas: int | None = None
+    micro_batches: int | None = None
+    schedule: str | None = None
+    log_budget_mib: int | None = None
+    checkpoint_every_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.given:
+            raise RequestError("nothing is to change: say what, such as --workers 8")
+        if self.channel is not None:
+            channel_kind(self.channel)  # whether it is a URL of a channel, without secrets
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that change, by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,90 @@
+"""A run whose plan changes while it runs: what follows for its record.
+
+dayfly scale RUN --workers 8
+     |  a request in the run's store
+     v
+changed_record     refused: in one sentence, and the run goes on as it was
+     |
+     v
+old generation     ... step 119 | checkpoint, all workers end
+new generation                               | step 120 ...       by the new record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from dayfly.dataclass_json import read
+from dayfly.errors import RequestError
+from dayfly.job import Job
+from dayfly.runs.changes import Changes
+from dayfly.runs.function_resources import resources_of, vcpus_sold
+from dayfly.runs.job_record import Record
+from dayfly.runs.prepare import check_shares
+from dayfly.runs.run_plan import differences
+from dayfly.runs.settings import Settings
+from dayfly.runs.staging import refitted
+from dayfly.wire.stores.base import Store
+
+
+def changed_record(
+    record: Record, asked: Mapping[str, Any], job: Job, store: Store
+) -> tuple[Record, str]:
+    """Returns the record of the next generation of a run under way, and the change in words.
+
+    Args:
+        record: of the run.
+        asked: settings by name, as a request has them.
+        job: of the run.
+        store: of the run.
+
+    Raises:
+        RequestError: what is asked for cannot be, in one sentence.
+    """
+    given = read(Changes, asked, "the request").given
+    settings = record.changed_settings(given)
+    said = differences(_values(record.settings), _values(settings))
+    if not said:
+        raise RequestError("the run has these settings already")
+    if vcpus_sold(record.settings) != vcpus_sold(settings):
+        raise RequestError(
+            "--cpu: its functions are billed by their vCPUs, and a bill has one number of them: "
+            "stop the run, and go on by --resume with another --cpu"
+        )
+    following = replace(record, settings=settings, generation=record.generation + 1)
+    return fitted(record.settings, following, job, store), ", ".join(said)
+
+
+def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
+    """Returns the record of a run that goes on with other settings than those it had.
+
+    Args:
+        before: those that it had.
+        record: with those that it has now.
+        job: of the run.
+        store: of the run.
+
+    Raises:
+        RequestError: settings by which the job cannot go on.
+    """
+    check_shares(job, record.settings, record.samples)
+    for kind in record.settings.kinds:
+        resources_of(kind)  # before anything is tried
+    return refitted(before, record, job, store)
+
+
+def sums_note(before: Settings, after: Settings) -> str | None:
+    """What to say where sums are added up in another order from now on; None: they are not."""
+    summed_by = {before.algorithm, after.algorithm}
+    if len(summed_by) == 1 or "ring" not in summed_by:
+        return None
+    return (
+        f"{before.algorithm} so far, {after.algorithm} from here on, which sum in different "
+        "orders: the bits may be others"
+    )
+
+
+def _values(settings: Settings) -> dict[str, Any]:
+    return {one.name: getattr(settings, one.name) for one in fields(settings)}
