@@ -17,8 +17,10 @@ import dayfly
 from dayfly.planning.plan import Plan
 from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.api import checked_settings
+from dayfly.runs.changes import Changes
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.keywords import (
+    ChangeKeywords,
     ChoiceKeywords,
     ProfileKeywords,
     ScenarioKeywords,
@@ -49,6 +51,7 @@ def subject(function: str, directory: Path) -> Any:
         (SettingKeywords, Settings, set()),
         (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s"}),
         (ScenarioKeywords, Scenario, set()),
+        (ChangeKeywords, Changes, set()),
     ],
 )
 def test_the_keywords_are_the_fields(keywords: type, of: Any, without: set[str]) -> None:
@@ -64,6 +67,7 @@ def test_the_keywords_are_the_fields(keywords: type, of: Any, without: set[str])
         (dayfly.predict, SettingKeywords),
         (dayfly.profile, ProfileKeywords),
         (dayfly.simulate, ScenarioKeywords),
+        (dayfly.Run.scale, ChangeKeywords),
     ],
 )
 def test_signatures_show_every_keyword(function: Callable[..., Any], keywords: type) -> None:

@@ -216,7 +216,11 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def _change(self, number: int, changes: Mapping[str, Any]) -> None:
         """Answer a request for other settings from the next boundary on."""
-        self._recorder.change_refused(number, f"{self._record.kind}s keep the plan they began with")
+        self._recorder.answered(
+            number,
+            refused=f"the run of a {self._record.kind} keeps its plan: stop it, and go on with "
+            "other settings by --resume",
+        )
 
     def _handing_over(self) -> str:
         """The status of a run that another coordinator is to go on with.

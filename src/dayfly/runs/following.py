@@ -10,8 +10,7 @@ from dayfly.runs.display import Display
 from dayfly.runs.event_segments import read_segments
 from dayfly.runs.events import COORDINATOR, is_cut, worker_files
 from dayfly.specs.events import (
-    ChangeAccepted,
-    ChangeRefused,
+    ChangeAnswered,
     Ended,
     EpochTold,
     Event,
@@ -123,10 +122,10 @@ class Teller:
                 self._display.note(
                     f"all workers go back to step {event.to_step}{again}: {event.cause}"
                 )
-            case ChangeAccepted():
-                self._display.note(f"at the next boundary: {event.changes}")
-            case ChangeRefused():
-                self._display.note(f"a change was refused: {event.why}")
+            case ChangeAnswered(refused=None):
+                self._display.note(f"from the next step on: {event.changes}")
+            case ChangeAnswered():
+                self._display.note(f"a change was refused: {event.refused}")
             case GenerationBegun() if event.changes is not None:
                 self._display.note(f"from step {event.first_step} on: {event.changes}")
             case StartedAgain():

@@ -165,7 +165,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         ended = super()._generations()
         if self._next is not None and (ended == DONE or self._asked_to_end()):
             change = self._next.change
-            self._recorder.change_refused(change.request, f"the run was {ended} before")
+            self._recorder.answered(change.request, refused=f"the run was {ended} before")
         return ended
 
     def _next_request(self) -> int:
@@ -255,14 +255,14 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
     def _change(self, number: int, changes: Mapping[str, Any]) -> None:
         if self._next is not None:
             waits = f"{self._next.change.words} is under way: ask again once it has taken place"
-            self._recorder.change_refused(number, waits)
+            self._recorder.answered(number, refused=waits)
             return
         try:
             self._next = self._followed_by(number, changes)
         except RequestError as refusal:
-            self._recorder.change_refused(number, str(refusal))
+            self._recorder.answered(number, refused=str(refusal))
         else:
-            self._recorder.change_accepted(number, self._next.change.words)
+            self._recorder.answered(number, changes=self._next.change.words)
 
     def _followed_by(self, number: int, changes: Mapping[str, Any]) -> _Next:
         """What a request asks for, once it is checked. Raises RequestError if it cannot be."""

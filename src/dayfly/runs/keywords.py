@@ -59,6 +59,29 @@ class SettingKeywords(ProfileKeywords, total=False):
     stage_memory_mib: tuple[int, ...]
 
 
+class ChangeKeywords(TypedDict, total=False):
+    """As the fields of `dayfly.runs.changes.Changes`."""
+
+    workers: int | None
+    memory_mib: int | None
+    stage_memory_mib: tuple[int, ...] | None
+    cpu_cores: float | None
+    lifetime_s: float | None
+    uplink_mb_per_s: float | None
+    downlink_mb_per_s: float | None
+    latency_ms: float | None
+    cold_start_s: float | None
+    channel: str | None
+    collective: str | None
+    aggregators: int | None
+    cut: tuple[int, ...] | None
+    replicas: int | None
+    micro_batches: int | None
+    schedule: str | None
+    log_budget_mib: int | None
+    checkpoint_every_s: float | None
+
+
 class ChoiceKeywords(TypedDict, total=False):
     """Fields of `dayfly.runs.choosing.query.PlanQuery` that `plan` does not have itself."""
 

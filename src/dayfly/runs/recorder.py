@@ -235,15 +235,12 @@ class Recorder(Audience):
         """The run ends after `step` steps, as a decider wants it."""
         self.write("coordinator", kind="decided", step=step, reason=reason)
 
-    def change_accepted(self, request: int, changes: str) -> None:
-        """The plan changes at the next boundary, as a request asked for."""
-        kind = event_records.ChangeAccepted.kind
-        self.write("coordinator", kind=kind, request=request, changes=changes)
-
-    def change_refused(self, request: int, why: str) -> None:
-        """The plan stays as it is, whatever a request asked for."""
-        kind = event_records.ChangeRefused.kind
-        self.write("coordinator", kind=kind, request=request, why=why)
+    def answered(
+        self, request: int, *, changes: str | None = None, refused: str | None = None
+    ) -> None:
+        """A request for another plan has an answer: what changes, or why nothing does."""
+        kind = event_records.ChangeAnswered.kind
+        self.write("coordinator", kind=kind, request=request, changes=changes, refused=refused)
 
     def stopping(self) -> None:
         self.write("coordinator", kind="stopping")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import safetensors
 import safetensors.torch
@@ -17,6 +17,7 @@ from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.runs.directory import RECORD
 from dayfly.runs.home import WEIGHTS
+from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
@@ -101,6 +102,44 @@ class Run:
         from dayfly.runs.report import write_report
 
         return write_report(self.directory, output)
+
+    @shows(ChangeKeywords)
+    def scale(self, *, timeout_s: float = 120.0, **changes: Unpack[ChangeKeywords]) -> str:
+        """Has a run that is under way go on by another plan, and waits until it does.
+
+        Args:
+            timeout_s: longest wait.
+            changes: settings from the next boundary between two steps on, such as `workers=8`.
+
+        Returns:
+            From which step on it has which plan, in a sentence.
+
+        Raises:
+            RequestError: nobody runs it, or its coordinator refuses the change.
+            RunFailed: it ended before the change, or has not changed in time.
+        """
+        from dayfly.runs.changes import Changes
+        from dayfly.runs.steering import scale
+
+        check_keywords(changes, Changes, beside=Run.scale)
+        return scale(str(self.directory), Changes(**changes), timeout_s)
+
+    def stop(self, *, timeout_s: float = 120.0) -> str:
+        """Ends a run that is under way in order, with a checkpoint, and waits until it has ended.
+
+        Args:
+            timeout_s: longest wait.
+
+        Returns:
+            What became of it, in a sentence.
+
+        Raises:
+            RequestError: nobody runs it.
+            RunFailed: it has not ended in time.
+        """
+        from dayfly.runs.steering import stop
+
+        return stop(str(self.directory), timeout_s)
 
     def model(self) -> nn.Module:
         """The job's model with the final weights, in evaluation mode."""

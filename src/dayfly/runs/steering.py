@@ -21,7 +21,7 @@ from dayfly.runs.following import DirectoryEvents, StoreEvents
 from dayfly.runs.home import USUAL, record_in
 from dayfly.runs.record import read_record
 from dayfly.runs.result import HANDING_OVER
-from dayfly.specs.events import ChangeRefused, GenerationBegun
+from dayfly.specs.events import ChangeAnswered, GenerationBegun
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 from dayfly.wire.stores.files import FileStore
@@ -217,11 +217,11 @@ def scale(run: str, changes: Changes, timeout_s: float) -> str:
     for _ in events.look():
         pass  # what was before the request
     number = ask(kept.store, Request(kind="scale", changes=dump(changes.given)))
-    answers: list[GenerationBegun | ChangeRefused] = []
+    answers: list[GenerationBegun | str] = []
     kept.wait("changed", lambda: _answered(events, number, answers), timeout_s)
     match answers:
-        case [ChangeRefused() as refused]:
-            raise RequestError(f"{kept.name}: {refused.why}")
+        case [str(refused)]:
+            raise RequestError(f"{kept.name}: {refused}")
         case [GenerationBegun() as begun]:
             return f"{kept.name} from step {begun.first_step} on: {begun.changes}"
     raise RunFailed(f"{kept.name} was {kept.status} before its plan could change")
@@ -230,12 +230,15 @@ def scale(run: str, changes: Changes, timeout_s: float) -> str:
 def _answered(
     events: DirectoryEvents | StoreEvents,
     number: int,
-    answers: list[GenerationBegun | ChangeRefused],
+    answers: list[GenerationBegun | str],
 ) -> bool:
     """Whether the answer to a request came; it is put among the answers."""
     for _, event in events.look():
-        if isinstance(event, GenerationBegun | ChangeRefused) and event.request == number:
-            answers.append(event)
+        match event:
+            case GenerationBegun(request=request) if request == number:
+                answers.append(event)
+            case ChangeAnswered(request=request, refused=str(refused)) if request == number:
+                answers.append(refused)
     return bool(answers)
 
 

@@ -81,23 +81,14 @@ class GenerationBegun(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeAccepted(Event):
-    """The plan changes at the next boundary, as a request asked for. changes: in words."""
+class ChangeAnswered(Event):
+    """The answer to a request for another plan: what changes at the next boundary, or why not."""
 
-    kind: ClassVar[str] = "change accepted"
-
-    request: RequestNumber
-    changes: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRefused(Event):
-    """The plan stays as it is. request: number of the request. why: in a sentence."""
-
-    kind: ClassVar[str] = "change refused"
+    kind: ClassVar[str] = "change"
 
     request: RequestNumber
-    why: str
+    changes: str | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +344,7 @@ _COORDINATOR: Mapping[str, type[Event]] = {
     one.kind: one
     for one in (
         *(Begun, Over, GenerationBegun, Invoked, Ended, Committed),
-        *(ChangeAccepted, ChangeRefused, Stopping, Decided, RolledBack, StartedAgain),
+        *(ChangeAnswered, Stopping, Decided, RolledBack, StartedAgain),
     )
 }
 _WORKER: Mapping[str, type[Told]] = {

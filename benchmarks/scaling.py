@@ -1,0 +1,204 @@
+"""`dayfly bench scaling`: how long a run stands still while its plan changes.
+
+    old generation   ... step s-1 | checkpoint, end
+    new generation                                  start, read | step s ...
+                          |======== stall ========|
+
+One run of a model of `--mb` MB changes between two numbers of workers, again and again. A stall
+lasts from the end of the last step of the old generation to the beginning of the first step of the
+new one, as the run's events have them. Each function has `--cpu` cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from torch import nn
+
+import dayfly
+from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.machine import machine, machine_line
+from benchmarks.parts.scratch import scratch_of
+from benchmarks.parts.spread import columns, framed, say, shown, spread
+from dayfly.errors import DayflyError, RequestError, RunFailed
+from dayfly.life.sessions import Session
+from dayfly.runs.changes import Changes
+from dayfly.runs.events import Events
+from dayfly.runs.steering import scale, stop
+from dayfly.specs.events import Event, GenerationBegun, StepTold
+
+#: Features of a sample, and samples of a step and of an epoch: the model is what counts.
+_WIDTH, _BATCH, _SAMPLES = 256, 16, 1600
+#: Epochs: more than a run gets through until its last change.
+_EPOCHS = 10_000
+_TIMEOUT_S = 300.0
+
+
+def run(args: Sequence[str]) -> dict[str, Any]:
+    """Measures; the result has the stalls, and the steps that were computed twice.
+
+    Args:
+        args: options after the bench's name.
+
+    Raises:
+        RequestError: an option cannot be meant.
+        RunFailed: the run fails, or does not change.
+    """
+    asked = _arguments(args)
+    on_what = machine()
+    with Session.open() as session:
+        scratch = scratch_of(session)
+        directory = scratch / "run"
+        sizes = list(islice(cycle([asked.to, asked.workers]), asked.changes))
+        asking = _Asking(directory, sizes)
+        dayfly.train(
+            _job(asked.mb, scratch),
+            workers=asked.workers,
+            cpu_cores=asked.cpu,
+            run_dir=directory,
+            progress=False,
+            listeners=[asking],
+        )
+        asking.check()
+        found = stalls(Events.read(directory / "events"))
+        if len(found) != asked.changes:
+            raise RunFailed(f"of {asked.changes} changes the events tell {len(found)}")
+    return {
+        "machine": on_what,
+        "workers": [asked.workers, asked.to],
+        "cpu_cores": asked.cpu,
+        "model_mb": asked.mb,
+        "changes": asked.changes,
+        **spread("stall_s", [one.stall_s for one in found]),
+        **spread("step_s", [one.step_s for one in found]),
+    }
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """Returns the result for a person."""
+    rows = columns(["seconds"], ["median", "spread"])
+    for name, words in (("stall_s", "stall of a change"), ("step_s", "a step before it")):
+        rows.add_row(words, *shown(result, name, 2))
+    few, many = result["workers"]
+    cpu = "" if result["cpu_cores"] is None else f", {result['cpu_cores']:g} cores a function"
+    heading = (
+        f"{result['changes']} changes between {few} and {many} workers, a model of "
+        f"{result['model_mb']:g} MB over files{cpu}\n{machine_line(result['machine'])}"
+    )
+    return framed(heading, rows)
+
+
+class Stall:
+    """A change of plan. stall_s: between two steps. step_s: of the last step before."""
+
+    def __init__(self, last: StepTold, first: StepTold) -> None:
+        self.stall_s = first.began_s - (last.began_s + last.step_s)
+        self.step_s = last.step_s
+
+
+def stalls(events: Events) -> list[Stall]:
+    """Returns the stall of each change of plan, as rank 0 tells its steps.
+
+    Args:
+        events: of a run.
+
+    Raises:
+        RunFailed: a step was computed more than once.
+    """
+    steps: dict[int, StepTold] = {}
+    for event in events.workers.get(0, ()):
+        if isinstance(event, StepTold) and event.computed:
+            if event.step in steps:
+                raise RunFailed(f"step {event.step} was computed twice")
+            steps[event.step] = event
+    changed = [
+        one.first_step
+        for one in events.coordinator
+        if isinstance(one, GenerationBegun) and one.changes is not None
+    ]
+    return [Stall(steps[step - 1], steps[step]) for step in changed if step in steps]
+
+
+class _Asking:
+    """A listener that asks for one size after another once training has begun, then for a stop."""
+
+    def __init__(self, directory: Path, sizes: Sequence[int]) -> None:
+        self._directory = directory
+        self._sizes = sizes
+        self._failure: DayflyError | None = None
+        self._thread = threading.Thread(target=self._ask, name="bench-asks")
+        self._begun = False
+
+    def __call__(self, source: str, event: Event) -> None:
+        if not self._begun and isinstance(event, StepTold):
+            self._begun = True
+            self._thread.start()
+
+    def check(self) -> None:
+        """Raises what hindered it."""
+        if self._begun:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _ask(self) -> None:
+        run = str(self._directory)
+        try:
+            for number, workers in enumerate(self._sizes):
+                say(f"change {number + 1} of {len(self._sizes)}")
+                scale(run, Changes(workers=workers), _TIMEOUT_S)
+        except DayflyError as error:
+            self._failure = error
+        finally:
+            with suppress(DayflyError):  # it may have ended
+                stop(run, _TIMEOUT_S)
+
+
+def _job(mb: float, scratch: Path) -> dayfly.Job:
+    """A model of so many MB: two layers, all of whose weights are in one of them, about."""
+    hidden = max(1, round(mb * 1e6 / 4 / (_WIDTH + 10)))
+    random = np.random.default_rng(0)
+    data = scratch / "noise.npz"
+    x = random.standard_normal((_SAMPLES, _WIDTH), dtype=np.float32)
+    np.savez(data, x_train=x, y_train=random.integers(0, 10, _SAMPLES))
+    return dayfly.Job(
+        model=partial(_model, hidden),
+        data=data,
+        loss=nn.functional.cross_entropy,
+        optimizer=_optimizer,
+        batch_size=_BATCH,
+        epochs=_EPOCHS,
+    )
+
+
+def _model(hidden: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(_WIDTH, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+
+
+def _optimizer(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.01)
+
+
+def _arguments(args: Sequence[str]) -> argparse.Namespace:
+    parser = new_parser("scaling", "Seconds that a run stands still while its plan changes.")
+    parser.add_argument("--changes", type=int, default=20, help="how many (20)")
+    parser.add_argument("--workers", type=int, default=2, help="at first (2)")
+    parser.add_argument("--to", type=int, default=3, help="and after every other change (3)")
+    parser.add_argument("--mb", type=float, default=45.0, help="of the model's weights (45)")
+    parser.add_argument("--cpu", type=float, help="cores of a function (not limited)")
+    asked = parser.parse_args(args)
+    if min(asked.changes, asked.workers, asked.to) < 1 or asked.workers == asked.to:
+        raise RequestError("--changes, --workers and --to are from 1, and the latter two differ")
+    if asked.mb <= 0:
+        raise RequestError(f"--mb {asked.mb:g}: give a size above 0")
+    return asked
