@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from rich.text import Text
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
-from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
+from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number
 from dayfly.planning.profile import read_profile
@@ -34,8 +33,6 @@ from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_prof
 from dayfly.runs.plans import write_plan
 
 LOCAL = "local"
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
-_UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MEASURING = ("imitate", "quick")
 
 
@@ -117,14 +114,6 @@ def goal_of(flags: Mapping[str, Any]) -> Goal:
         weights=weights,
         objective=flags["objective"],
     )
-
-
-def seconds_of(flag: str, text: str) -> float:
-    """From `90`, `90s`, `30m` or `2h`. Raises RequestError for what is none of these."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise RequestError(f"{flag} {text!r} is no time: give seconds, or 90s, 30m, 2h")
-    return float(found[1]) * _UNIT_S[found[2]]
 
 
 def _targets(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -206,6 +207,20 @@ FUNCTION_FLAGS = {
         "1024 or a quarter of the space",
         setting="log_budget_mib",
     ),
+    "max_cost": Flag(
+        float,
+        "Stop before the run's functions cost more, over all its lives, in USD.",
+        "not limited",
+        metavar="USD",
+        setting="max_cost_usd",
+    ),
+    "max_time": Flag(
+        str,
+        "Stop after so long, over all lives of the run: 90, 90s, 30m or 2h.",
+        "not limited",
+        metavar="TIME",
+        setting="max_time_s",
+    ),
     "coordinator_lifetime": Flag(
         float,
         "Hand the run over to another coordinator before this one is so old, in s.",
@@ -300,20 +315,6 @@ def takes(*shared: str, **own: Flag) -> Callable[[Command], Command]:
     return taking
 
 
-def numbers(flag: str, text: str, such_as: str) -> tuple[int, ...]:
-    """From `4,9`. such_as: an example of the flag's value.
-
-    Raises RequestError, naming the flag, for what is no list of whole numbers.
-    """
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError:
-        raise RequestError(
-            f"{flag} {text!r} is no list of whole numbers: give them with commas between, as in "
-            f"{such_as}"
-        ) from None
-
-
 def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any]:
     """What a command's flags say of its functions, by the names of `FunctionSettings`.
 
@@ -322,6 +323,8 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     from dayfly.cli.catalogue import own_catalogue
 
     given = _settings(context, FUNCTION_FLAGS)
+    if "max_time_s" in given:
+        given["max_time_s"] = seconds_of("--max-time", given["max_time_s"])
     if "platform_option" in context.params:
         given["platform_options"] = _platform_options(context, resumed=resumed) or None
     own = context.params["own"]

@@ -12,8 +12,9 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from dayfly.cli.flags import function_settings, numbers, training_settings
+from dayfly.cli.flags import function_settings, training_settings
 from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
+from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.planning.plan import Plan, Prediction, Volume
 from dayfly.planning.profile import Profile, memory_label, read_profile

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
-from dayfly.cli.flags import numbers
 from dayfly.cli.outcome import DONE, Failure, attempt
+from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed

@@ -130,12 +130,15 @@ class Supervisor:
         for action in found:
             match action:
                 case actions.Start(rank, attempt, trimmed_step):
+                    spec = self.workload.function(self._plan, rank)
+                    if spec is None:
+                        continue
                     invocation = Invocation(
                         function=f"worker-{rank}",
                         attempt=attempt,
                         handler=self.workload.handler,
                         payload=self.workload.payload(self._plan, rank, attempt, trimmed_step),
-                        spec=self._plan.layout[rank].spec,
+                        spec=spec,
                     )
                     self.audience.invoked(rank, invocation)
                     self.platform.invoke(invocation)

@@ -12,6 +12,7 @@ from dayfly.life.deaths import RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report
+from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
@@ -49,6 +50,10 @@ class Workload(ABC):
         Args:
             trimmed_step: the message log before it is gone.
         """
+
+    def function(self, plan: GenerationPlan, rank: int) -> FunctionSpec | None:
+        """What a rank's next function gets; None: it cannot be had, and the run is to stop."""
+        return plan.layout[rank].spec
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """A checkpoint counts from now on: later attempts start from it."""

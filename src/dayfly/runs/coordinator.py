@@ -21,6 +21,7 @@ from dayfly.life.faults import Faults
 from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
+from dayfly.runs.caps import Caps
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.following import Teller
@@ -34,6 +35,7 @@ from dayfly.runs.setup import Setup
 from dayfly.runs.signals import Stopped
 from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
+from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from dayfly.specs.pace import MOST_SHARE
 from dayfly.wire.channels.base import Channel
@@ -79,6 +81,8 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._sure_to_fail = False
         self._stop_requested = False
         self._setup = self._set_up(record)
+        so_far = context.so_far
+        self._caps = Caps(self._setup, record.wall_s, () if so_far is None else so_far.used)
 
     def start(self) -> AnyRun:
         """Checks what can be checked, writes `run.json` and runs.
@@ -162,6 +166,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         status, error = "failed", None
         try:
             recorder.begun(self._record.began_at)
+            self._caps.used = recorder.used
             self._kept_before = self._kept()
             ended = self._generations()
             handed_over = ended == STOPPED and not self._asked_to_end()
@@ -197,11 +202,21 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._home.check()
         while (asked := self._control.take()) is not None:
             self._hear(*asked)
-        return self._asked_to_end() or time.monotonic() > self._hand_over_s
+        now = time.monotonic()
+        if self._caps.reached is None:
+            step_s = self._recorder.median_step_s or 0.0
+            reached = self._caps.look(self._setup, now - self._began, step_s, now)
+            if reached is not None:
+                self._display.note(f"the run stops, as it comes to its --{reached}")
+        return self._asked_to_end() or now > self._hand_over_s
 
     def _asked_to_end(self) -> bool:
-        """Whether a signal, or somebody through the store, asked the run to end."""
-        return self._signals.received is not None or self._stop_requested
+        """Whether a signal, somebody through the store, or a cap asks the run to end."""
+        asked = self._signals.received is not None or self._stop_requested
+        return asked or self._caps.reached is not None
+
+    def function(self, plan: GenerationPlan, rank: int) -> FunctionSpec | None:
+        return self._caps.granted(self._setup, rank, time.monotonic())
 
     def _hear(self, number: int, request: Request) -> None:
         """Take a request that somebody left in the store."""
@@ -317,7 +332,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             run_id=self._record.run_id,
             status=status,
             error=error,
-            stop_reason="signal" if status == "stopped" else None,
+            stop_reason=(self._caps.reached or "signal") if status == "stopped" else None,
             workers=self._setup.settings.workers,
             total_s=total_s,
             wall_s=total_s,

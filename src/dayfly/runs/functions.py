@@ -40,6 +40,8 @@ class FunctionSettings:
         wait_timeout_s: longest wait of a worker for a message.
         catalogue: directory of the user's own limits and prices, whose rows override the built-in
             ones.
+        max_cost_usd: dollars that the run's functions may cost, over all its lives; None: any.
+        max_time_s: total time after which the run stops, over all its lives; None: none.
         coordinator_lifetime_s: of the process that supervises them; before its end it stops them at
             a checkpoint, and another one goes on with the run. None: not limited.
         allow_other_cpu: go on where CPU type, torch build or number of threads are not those that
@@ -66,6 +68,8 @@ class FunctionSettings:
     log_budget_mib: int | None = None
     wait_timeout_s: float = 900.0
     catalogue: PathText | None = None
+    max_cost_usd: float | None = None
+    max_time_s: float | None = None
     coordinator_lifetime_s: float | None = None
     allow_other_cpu: bool = False
 
@@ -81,6 +85,8 @@ class FunctionSettings:
         "payload_kb": ("--payload", "KB"),
         "log_budget_mib": ("--log-budget", "MiB"),
         "wait_timeout_s": ("--wait-timeout", "s"),
+        "max_cost_usd": ("--max-cost", "USD"),
+        "max_time_s": ("--max-time", "s"),
         "coordinator_lifetime_s": ("--coordinator-lifetime", "s"),
     }
 

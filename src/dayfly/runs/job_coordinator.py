@@ -358,7 +358,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             summary,
             vcpus_sold(self._record.settings),
         )
-        if result.status == "done":
+        if result.has_weights:
             self._home.keep(WEIGHTS)
         checkpoints.tidy(self._store, self._checkpoint)
         self._own_faults.at(self._checkpoint.step, "save")

@@ -42,6 +42,8 @@ class SettingKeywords(ProfileKeywords, total=False):
     payload_kb: float | None
     gpu_share: float | None
     log_budget_mib: int | None
+    max_cost_usd: float | None
+    max_time_s: float | None
     coordinator_lifetime_s: float | None
     allow_other_cpu: bool
     sync: str

@@ -19,6 +19,8 @@ Status = Annotated[
 ]
 #: Of a run whose coordinator came to the end of its lifetime: another one is to go on with it.
 HANDING_OVER = "handing over"
+#: Reasons for a stop: a cap that is reached.
+MAX_COST, MAX_TIME = "max-cost", "max-time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,8 @@ class Result:
         requests: of all workers to the channel.
         predicted_step_s: None without a plan.
         predicted_cost_usd: None without a plan.
-        stop_reason: what ended it before its last epoch: `target-accuracy`; `signal`, if somebody
-            asked for it; else None.
+        stop_reason: what ended it before its last epoch: `target-accuracy`, `max-cost`, `max-time`;
+            `signal`, if somebody asked for it; else None.
     """
 
     run_id: str | None
@@ -85,6 +87,11 @@ class Result:
     def __post_init__(self) -> None:
         if not self.total_s:  # an earlier version wrote it
             object.__setattr__(self, "total_s", self.wall_s)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether it ended as it was asked to, done or at a cap, and so leaves its weights."""
+        return self.status == "done" or self.stop_reason in (MAX_COST, MAX_TIME)
 
     def line(self) -> str:
         """The JSON object, on one line."""

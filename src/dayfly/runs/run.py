@@ -158,7 +158,7 @@ def write_results(
     summary: Result,
     vcpus: float | None = None,
 ) -> Result:
-    """Writes `bill.json` and `history.json`, and the weights of a run that is done.
+    """Writes `bill.json` and `history.json`, and the weights of a run that is done, or at a cap.
 
     Args:
         store: of the run; gets the bill and the history.
@@ -195,7 +195,7 @@ def write_results(
             "rollbacks": recorder.rollbacks,
         }
         write_json(store, "history.json", whole)
-        if summary.status == "done":
+        if summary.has_weights:
             _write_weights(directory, job, model_part(tensors))
     last = history[-1] if history else {}
     return replace(

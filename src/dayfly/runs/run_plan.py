@@ -47,6 +47,8 @@ _BESIDE = {
     "allow_other_cpu",
     "catalogue",
     "log_budget_mib",
+    "max_cost_usd",
+    "max_time_s",
     "on_nan",
     "target_accuracy",
     "wait_timeout_s",

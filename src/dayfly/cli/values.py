@@ -1,0 +1,32 @@
+"""Values of flags that are more than a word or a number: lists, and times."""
+
+from __future__ import annotations
+
+import re
+
+from dayfly.errors import RequestError
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
+_UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def numbers(flag: str, text: str, such_as: str) -> tuple[int, ...]:
+    """From `4,9`. such_as: an example of the flag's value.
+
+    Raises RequestError, naming the flag, for what is no list of whole numbers.
+    """
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise RequestError(
+            f"{flag} {text!r} is no list of whole numbers: give them with commas between, as in "
+            f"{such_as}"
+        ) from None
+
+
+def seconds_of(flag: str, text: str) -> float:
+    """From `90`, `90s`, `30m` or `2h`. Raises RequestError for what is none of these."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise RequestError(f"{flag} {text!r} is no time: give seconds, or 90s, 30m, 2h")
+    return float(found[1]) * _UNIT_S[found[2]]
