@@ -17,7 +17,8 @@ from dayfly.planning.choose.pipelines import compiled
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
+from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
+from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, choice_of, tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked

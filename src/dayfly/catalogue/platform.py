@@ -27,6 +27,7 @@ class PriceFigures:
         usd_per_vcpu_hour: of a vCPU.
         usd_per_gpu_hour: of a GPU.
         usd_per_machine_hour: of a machine that is rented whole.
+        usd_per_spot_hour: of the same as a spot machine, which may be taken away.
         usd_per_request: of an invocation.
         usd_per_cu: of a compute unit, as Alibaba bills.
         cu_per_gb_s: compute units of a GB of memory.
@@ -43,6 +44,7 @@ class PriceFigures:
     usd_per_vcpu_hour: float | None = None
     usd_per_gpu_hour: float | None = None
     usd_per_machine_hour: float | None = None
+    usd_per_spot_hour: float | None = None
     usd_per_request: float | None = None
     usd_per_cu: float | None = None
     cu_per_gb_s: float | None = None
@@ -153,6 +155,7 @@ class FunctionPlatform:
         vcpus_min: fewest vCPUs of a function.
         vcpus_max: most vCPUs of a function.
         machine_vcpus: vCPUs of a machine.
+        spot_interruptions_per_month: how often a spot machine is taken away; others never are.
         latency_s: of a function's request to a machine that is its store, to the first byte.
         vcpu_flops_per_s: floating-point operations a second that training gets out of one vCPU, on
             average over its layers.
@@ -185,6 +188,7 @@ class FunctionPlatform:
     vcpus_min: float | None = None
     vcpus_max: float | None = None
     machine_vcpus: float | None = None
+    spot_interruptions_per_month: float | None = None
     latency_s: float | None = None
     vcpu_flops_per_s: float | None = None
     uplink_bytes_per_s: float | None = None

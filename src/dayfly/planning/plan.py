@@ -77,6 +77,7 @@ class Prediction:
         breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
             sync, overhead. They add up to `step_s`.
         invocations: of the run, hand-overs included.
+        interruptions: of spot machines, to be expected; their delays are in the times.
         interval: how sure it is; None: the profile was not measured.
         warnings: what speaks against the profile's figures of these functions, a sentence each.
     """
@@ -95,6 +96,7 @@ class Prediction:
     run_volume: Volume
     breakdown: Mapping[str, float]
     invocations: int
+    interruptions: float = 0.0
     startup_s: float | None = None
     train_s: float | None = None
     total_s: float = 0.0

@@ -26,9 +26,11 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Array, Front, Point, counted
+from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.whole_runs import least_run, run_of
 from dayfly.planning.closed_form import sum_of
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration, Flat, flat
-from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
+from dayfly.planning.data_parallel import TAIL, summed_numbers
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.memory import Peak, peak_of
 from dayfly.planning.predict import pace_of, told_by
@@ -111,14 +113,18 @@ def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
     return Front.of(all_data_parallel(problem))
 
 
-def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPlan]]:
+def all_data_parallel(
+    problem: DataParallelProblem, known: Known | None = None
+) -> list[Point[DataParallelPlan]]:
     """All plans, each with the fewest micro-batches that fit.
 
-    Raises RequestError, with what is missing, if the whole model fits into no function.
+    known: gets them; what it beats before it was looked at is left out. Raises RequestError, with
+    what is missing, if the whole model fits into no function.
     """
     p = problem
     sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
-    points = []
+    points: list[Point[DataParallelPlan]] = []
+    beaten = False
     ways: dict[object, _Ways] = {}
     for memory_mib, size in sizes:
         link = _link_of(size)
@@ -127,6 +133,9 @@ def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPl
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         for workers in (one for one in p.allowed if one <= most):
             if not holds(p.store, held_bytes(p.profile, workers)):
+                continue
+            if known is not None and known.beats(*least_run(p, memory_mib, size, workers)):
+                beaten = True
                 continue
             # By micro-batches, and the seconds up to which a run has memory for so few.
             alike: dict[tuple[int, float], list[_Way]] = {}
@@ -140,8 +149,11 @@ def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPl
                     alike.setdefault((fewer, CHECKPOINT_EVERY_S), []).append(way)
             for (micro, most_s), these in alike.items():
                 found = _points(p, ways[link], these, memory_mib, size, workers, micro)
-                points += [point for point in found if point.seconds <= most_s]
-    if not points:
+                kept = [point for point in found if point.seconds <= most_s]
+                points += kept
+                if known is not None:
+                    known.add(kept)
+    if not points and not beaten:
         raise _fits_nowhere(p, sizes, room)
     return points
 
@@ -257,7 +269,6 @@ def _points(
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validations = -(-p.epochs // p.validate_every)
-    validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
     vcpus = profile.vcpus_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, vcpus=vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
@@ -265,9 +276,7 @@ def _points(
     found = []
     for way in among:
         step_s = float(np.max(whole_s + np.maximum(way.seconds, way.carried_s))) + apply_s
-        training_s = steps * step_s + validations * (validation_s + way.measured_s)
-        lives = _lives(p.platform, size, training_s)
-        run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
+        run_s, lives = run_of(p, size, workers, step_s, way.measured_s)
         usd = workers * (run_s * own_usd + lives * request_usd)
         usd += steps * way.step_usd + validations * way.measured_usd
         usd += ways.told_usd(workers, memory_mib, run_s, lives)
@@ -283,14 +292,6 @@ def _points(
         )
         found.append(Point(run_s, usd, plan, limits))
     return found
-
-
-def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> int:
-    """Of a function, one after another."""
-    if platform.lifetime_max_s is None:
-        return 1
-    room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
-    return max(1, math.ceil(training_s / max(room_s, 1.0)))
 
 
 class _Room:
