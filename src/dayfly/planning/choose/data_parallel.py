@@ -24,7 +24,7 @@ from dayfly.batches import Batches, share
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, summed_bytes
 from dayfly.planning.choose.front import Array, Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.whole_runs import least_run, run_of
@@ -124,7 +124,7 @@ def all_data_parallel(
     p = problem
     sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
     points: list[Point[DataParallelPlan]] = []
-    beaten = False
+    beaten, summed = False, summed_bytes(p.profile)
     ways: dict[object, _Ways] = {}
     for memory_mib, size in sizes:
         link = _link_of(size)
@@ -134,7 +134,7 @@ def all_data_parallel(
         for workers in (one for one in p.allowed if one <= most):
             if not holds(p.store, held_bytes(p.profile, workers)):
                 continue
-            if known is not None and known.beats(*least_run(p, memory_mib, size, workers)):
+            if known is not None and known.beats(*least_run(p, memory_mib, size, workers, summed)):
                 beaten = True
                 continue
             # By micro-batches, and the seconds up to which a run has memory for so few.

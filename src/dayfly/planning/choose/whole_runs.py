@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from dayfly.batches import Batches
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.configuration import CHECKPOINT_EVERY_S, ITEM_BYTES, flat
-from dayfly.planning.data_parallel import TAIL, validating_s
+from dayfly.planning.configuration import CHECKPOINT_EVERY_S
+from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import passed
 from dayfly.planning.interruptions import interrupted_s
 from dayfly.planning.profile import SizeProfile
@@ -64,7 +64,11 @@ def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> 
 
 
 def least_run(
-    p: DataParallelProblem, memory_mib: int, size: SizeProfile, workers: int
+    p: DataParallelProblem,
+    memory_mib: int,
+    size: SizeProfile,
+    workers: int,
+    summed_bytes: float,
 ) -> tuple[float, float]:
     """Returns seconds and dollars that a run takes at least, whatever sums it up and how.
 
@@ -73,15 +77,15 @@ def least_run(
         memory_mib: of each function.
         size: its figures.
         workers: how many there are.
+        summed_bytes: of the gradients and what is summed with them.
     """
     profile = p.profile
     mine = -(-min(p.batch_size, profile.samples) // workers)
     reading_s, forward_s = size.data(mine), passed(size.forward, mine)
     computed_s = reading_s + forward_s + passed(size.backward, mine)
     if workers > 1:
-        summed = ITEM_BYTES * flat(profile.layers, tail=TAIL, listed=profile.listed).length
         rate = max(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value)
-        computed_s = max(computed_s, reading_s + forward_s + summed / rate)
+        computed_s = max(computed_s, reading_s + forward_s + summed_bytes / rate)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
     usd_per_s = p.platform.usd_per_s(memory_mib, vcpus=profile.vcpus_of(size))

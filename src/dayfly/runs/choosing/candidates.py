@@ -116,7 +116,7 @@ def least_usd(target: Target, asked: PlanQuery) -> float:
     """Returns dollars that a lone function costs at least, of the cheapest size."""
     problem = _whole(target, asked, JobSpec.profiled(target.profile, epochs=asked.epochs))
     sizes = limited(target.profile)
-    return min(least_run(problem, memory_mib, size, 1)[1] for memory_mib, size in sizes)
+    return min(least_run(problem, memory_mib, size, 1, 0.0)[1] for memory_mib, size in sizes)
 
 
 def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelProblem:
