@@ -68,7 +68,7 @@ def test_what_was_decided_is_not_asked_again(tmp_path: Path) -> None:
     for _ in range(2):  # the second is a resumed run's
         decisions = Decisions(store, [moody], "job", nobody)
         assert decisions.at(at(9, 0.5)) == Decision("mood")
-        assert decisions.at(at(18, 0.5, 0.6)) is None
+        assert decisions.at(at(18, 0.5, 0.6)) == Decision()
         assert moody.asked == [9, 18]
     # Another target, or a changed job, is another question.
     assert Decisions(store, [TargetAccuracy(0.5), moody], "job", nobody).at(at(9, 0.5))

@@ -256,6 +256,23 @@ TRAINING_FLAGS = {
         setting="stage_memory_mib",
     ),
     "target_accuracy": Flag(float, "End once validation reaches it, such as 0.97."),
+    "target_loss": Flag(float, "End once the validation loss is at most this."),
+    "keep": Flag(
+        str, "Keep the weights of the best epoch, too.", "the last step's alone", metavar="best"
+    ),
+    "monitor": Flag(
+        str, "By which an epoch is the best, and for --patience.", "val_loss", metavar="NAME"
+    ),
+    "mode": Flag(str, "Of --monitor.", "min of losses, max of val_accuracy", metavar="min|max"),
+    "patience": Flag(
+        int, "End once so many validations brought nothing better.", "never", metavar="N"
+    ),
+    "log": Flag(
+        list[str],
+        "Log each epoch there; several times.",
+        "none",
+        metavar="csv|jsonl|tensorboard|mlflow|wandb[:PLACE]",
+    ),
     "on_nan": Flag(
         str,
         "What a loss that becomes NaN or infinite does: fail the run, or be said only.",
@@ -336,6 +353,8 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
     Raises RequestError for lists that are none.
     """
     given = _settings(context, TRAINING_FLAGS)
+    if "log" in given:
+        given["log"] = tuple(given["log"])
     if (k := given.get("k", "")).isdecimal():
         given["k"] = int(k)
     if "cut" in given:
@@ -350,7 +369,7 @@ def _settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, An
     return {
         flag.setting or name: value
         for name, flag in flags.items()
-        if (value := context.params.get(name)) is not None
+        if (value := context.params.get(name)) not in (None, [], ())
     }
 
 

@@ -70,6 +70,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         self._home = context.home
         self._store = context.home.store
         self._display = context.request.display
+        self._listeners = tuple(context.request.listeners)
         self._faults = tuple(context.request.faults)
         self._own_faults = Faults(self._faults, COORDINATOR, self._store)
         self._workplace = workplace = context.workplace
@@ -140,9 +141,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         )
         with (
             self._signals.patiently(),
-            Listeners(
-                teller.tell, self._context.request.listeners, self._display.note
-            ) as listeners,
+            Listeners(teller.tell, self._listeners, self._display.note) as listeners,
         ):
             return self._over(self._run(listeners))
 
@@ -157,6 +156,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
         status, error = "failed", None
         try:
             recorder.begun(self._record.began_at)
+            self._begins()
             self._kept_before = self._kept()
             ended = self._generations()
             handed_over = ended == STOPPED and not self._asked_to_end()
@@ -168,7 +168,7 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
             error = f"{type(failure).__name__}: {failure}"
         except Stopped:
             status = "stopped"
-        result = self._write_results(self._summary(status, error), recorder)
+        result = self._write_results(self._summary(status, error), recorder, listeners)
         with suppress(StoreError):  # what came of the run is written
             recorder.over()
             functions = [f"worker-{rank}" for rank in range(self._settings.workers)]
@@ -226,6 +226,14 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
 
     def _keep_own(self) -> None:
         """Write what belongs to `run.json`, before it is written."""
+        return None
+
+    def _begins(self) -> None:
+        """What is to happen before any function is started. Raises RunFailed."""
+        return None
+
+    def _ends(self, result: Result, listeners: Listeners) -> None:
+        """What is to happen once the results are written. Raises RunFailed."""
         return None
 
     def _own_notes(self) -> Iterator[str]:
@@ -310,13 +318,21 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
             wall_s=total_s,
         )
 
-    def _write_results(self, summary: Result, recorder: AnyRecorder) -> Result:
+    def _write_results(
+        self, summary: Result, recorder: AnyRecorder, listeners: Listeners
+    ) -> Result:
         """The run counts as done once `run.json` says so, after its results are written.
 
         What cannot be written fails the run, with the first cause; it can be resumed then.
         """
         try:
             result = self._results(summary, recorder)
+            try:
+                self._ends(result, listeners)
+            except RunFailed as failure:
+                result = replace(
+                    result, status="failed", error=result.error or str(failure), stop_reason=None
+                )
             self._save(result)
         except (DayflyError, OSError) as failure:
             text = summary.error or f"its results cannot be written: {failure}"

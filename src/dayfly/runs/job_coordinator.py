@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -21,19 +22,21 @@ from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.reports import plain
 from dayfly.planning.plan import Plan
+from dayfly.runs.callbacks import Callbacks, View
 from dayfly.runs.coordinator import RunCoordinator
-from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
+from dayfly.runs.deciders import Boundary, Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.home import WEIGHTS
 from dayfly.runs.job_record import Record
+from dayfly.runs.listeners import Listeners
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
-from dayfly.runs.run import Run, write_results
+from dayfly.runs.run import Run, keep_weights, write_results
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.settings import Settings
 from dayfly.runs.task import Task, check_task
@@ -82,14 +85,14 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
         self._checkpoint = committed
         self._epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = self._epochs.steps * job.epochs
-        target = self._settings.target_accuracy
-        self._decisions = Decisions(
-            self._store,
-            [] if target is None else [TargetAccuracy(target)],
-            record.shipped.job,
-            self._own_faults,
-        )
+        self._view = View(record.run_id, self._workplace.directory, job)
+        self._callbacks = Callbacks(job, self._settings, self._view, self._display.note)
+        self._heard_by = self._callbacks.listeners
+        self._listeners += tuple(self._heard_by)
+        deciders = [*own_deciders(self._settings), *self._callbacks.deciders]
+        self._decisions = Decisions(self._store, deciders, record.shipped.job, self._own_faults)
         self._history: dict[int, Mapping[str, Any]] = {}
+        self._kept_at: dict[int, tuple[str, ...]] = {}
         self._ended: Decision | None = None
         self._ended_at: int | None = None
 
@@ -151,7 +154,20 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
         step = self._checkpoint.step
         if step and not step % self._epochs.steps:
             self._decide(step)
+            self._keep_weights(self._checkpoint)  # this coordinator may have died before it did
         return super()._generations()
+
+    def _begins(self) -> None:
+        self._callbacks.start()
+
+    def _ends(self, result: Result, listeners: Listeners) -> None:
+        listeners.end(self._heard_by)
+        self._callbacks.end(result)
+        self._callbacks.check()
+
+    def _stop_asked(self) -> bool:
+        self._callbacks.check()
+        return super()._stop_asked()
 
     def plan(self) -> GenerationPlan:
         return replace(
@@ -186,26 +202,44 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
+        self._keep_weights(checkpoint)
 
     def decide(self, step: int, record: Mapping[str, Any]) -> bytes | None:
         self._note_epochs([record])
-        if not self._decisions or step >= self._steps:
+        if not self._decisions:
             return None
         self._decide(step)
-        return json.dumps({"ends": self._ended is not None}).encode()
+        if step >= self._steps:
+            return None
+        keeps = bool(self._kept_at[step])
+        return json.dumps({"ends": self._ended is not None, "keeps": keeps}).encode()
 
     def _decide(self, step: int) -> None:
-        """Ask whether the run ends after `step` steps, the end of an epoch."""
-        if self._decisions and step < self._steps:
-            epochs = range(1, step // self._epochs.steps + 1)
-            history = tuple(self._history[epoch] for epoch in epochs)
-            self._ended = self._decisions.at(Boundary(step=step, history=history))
-            if self._ended is not None and self._ended_at is None:
-                self._ended_at = step
-                self._recorder.decided(step, self._ended.reason)
+        """Ask what happens after `step` steps, the end of an epoch."""
+        if not self._decisions:
+            return
+        history = self._history_until(step)
+        found = self._decisions.at(Boundary(step=step, history=history, last=step >= self._steps))
+        self._kept_at[step] = found.keep
+        self._ended = found if found.reason is not None else None
+        if found.reason is not None and self._ended_at is None:
+            self._ended_at = step
+            self._recorder.decided(step, found.reason)
+
+    def _keep_weights(self, checkpoint: Checkpoint) -> None:
+        """Write the weights of a checkpoint as what was decided at its boundary keeps them."""
+        for name in self._kept_at.get(checkpoint.step, ()):
+            self._own_faults.at(checkpoint.step, "keep")
+            keep_weights(self._home, self._job, checkpoint, name)
+
+    def _history_until(self, step: int) -> tuple[Mapping[str, Any], ...]:
+        """The records of the epochs that were whole after `step` steps."""
+        epochs = range(1, step // self._epochs.steps + 1)
+        return tuple(self._history[epoch] for epoch in epochs)
 
     def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._history |= {int(record["epoch"]): record for record in records}
+        self._view.note(self._history)
 
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
@@ -283,6 +317,10 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
                 predicted_step_s=predicted.step_s,
                 predicted_cost_usd=predicted.cost_usd,
             )
+        if self._settings.keep is not None:
+            monitor = Monitor.of(self._settings.monitor, self._settings.mode)
+            best, _ = monitor.best(self._history_until(self._checkpoint.step))
+            summary = replace(summary, best_epoch=best)
         result = write_results(
             self._store,
             self._workplace.directory,

@@ -46,9 +46,15 @@ _CONDITIONS = (
 _BESIDE = {
     "allow_other_cpu",
     "catalogue",
+    "keep",
+    "log",
     "log_budget_mib",
+    "mode",
+    "monitor",
     "on_nan",
+    "patience",
     "target_accuracy",
+    "target_loss",
     "wait_timeout_s",
 }
 
