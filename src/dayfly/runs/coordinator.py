@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
+from dayfly.catalogue.metering import Used, bill, with_vcpus
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control
 from dayfly.life.faults import Faults
@@ -24,7 +25,12 @@ from dayfly.life.workload import Workload
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.following import Teller
-from dayfly.runs.function_resources import FunctionResources, in_words, resources_of
+from dayfly.runs.function_resources import (
+    FunctionResources,
+    in_words,
+    resources_of,
+    vcpus_sold,
+)
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.listeners import Listeners
 from dayfly.runs.record import RunRecord
@@ -32,6 +38,7 @@ from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.signals import Stopped
+from dayfly.runs.spending import Spending
 from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.generations import GenerationPlan, RankPlan
@@ -133,11 +140,13 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
 
     def run(self) -> AnyRun:
         """Runs until the run is done, stopped or failed; the directory has the results then."""
+        so_far = self._context.so_far
         teller = Teller(
             self._display,
             self.untold,
             self._workplace.platform.log_place,
             stopping="; a second Ctrl-C ends it at once, without one",
+            spending=Spending(self._priced, so_far.used if so_far is not None else ()),
         )
         with (
             self._signals.patiently(),
@@ -211,6 +220,10 @@ class RunCoordinator(Workload, Generic[AnyRecorder, AnyRun]):
             f"the coordinator's lifetime of {lifetime_s:g} s ends: it hands the run over"
         )
         return HANDING_OVER
+
+    def _priced(self, used: Sequence[Used]) -> float:
+        """Dollars of invocations, without what they store and send."""
+        return bill(with_vcpus(used, vcpus_sold(self._settings)), self._priced_as).cost_usd
 
     @abstractmethod
     def _kept(self) -> object:

@@ -150,7 +150,7 @@ class JobCoordinator(RunCoordinator[Recorder, Run]):
 
     def _generations(self) -> str:
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
-        self._display.started(self._checkpoint.step, self._steps)
+        self._display.started(self._checkpoint.step, self._steps, self._job.epochs)
         step = self._checkpoint.step
         if step and not step % self._epochs.steps:
             self._decide(step)
