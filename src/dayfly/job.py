@@ -7,7 +7,7 @@ in a Python file as the variable `job`, or built and passed to `dayfly.train`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from dayfly.callbacks.base import Callback, checked
 from dayfly.errors import RequestError
 
 Model = Callable[[], nn.Module]
@@ -65,6 +66,7 @@ class Job:
             `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
             outputs, targets and weight (what the loss was divided by). A batch is (x, y), or what
             the samples of the Dataset collate to.
+        callbacks: of `dayfly.callbacks`; they run in the coordinator.
 
     Raises:
         RequestError: the job cannot be meant; in one sentence.
@@ -100,6 +102,7 @@ class Job:
     transform: Transform | None = None
     eval_transform: Transform | None = None
     step: Step | None = None
+    callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.model, nn.Module):
@@ -161,6 +164,7 @@ class Job:
                 "give a .safetensors file, or a state dict such as module.state_dict()"
             )
         self._check_metrics()
+        object.__setattr__(self, "callbacks", checked(self.callbacks))
 
     def _check_metrics(self) -> None:
         if isinstance(self.metrics, nn.ModuleDict):  # a MetricCollection of torchmetrics

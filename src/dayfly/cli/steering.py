@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import CHANGE_FLAGS, AsJson, Own, changed_settings, takes
+from dayfly.cli.flags import (
+    FUNCTION_FLAGS,
+    TRAINING_FLAGS,
+    AsJson,
+    Own,
+    given_settings,
+    takes,
+    training_settings,
+)
 
 steering = typer.Typer()
 
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's directory, its URL in a store, or its id.")
 ]
+
+#: Of what may change while a run goes on; see `runs.changes`.
+_CHANGES = {
+    name: replace({**FUNCTION_FLAGS, **TRAINING_FLAGS}[name], shown="as it is")
+    for name in (
+        *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
+        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
+        *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
+    )
+}
 
 
 @steering.command()
@@ -29,7 +48,7 @@ def stop(
 
 
 @steering.command()
-@takes(**CHANGE_FLAGS)
+@takes(**_CHANGES)
 def scale(
     context: typer.Context,
     run: AnyRun,
@@ -44,7 +63,9 @@ def scale(
     from dayfly.runs.steering import scale as scale_run
 
     def action() -> None:
-        print(scale_run(run, Changes(**changed_settings(context)), timeout))
+        functions = given_settings(context, FUNCTION_FLAGS)
+        changes = Changes(**functions, **training_settings(context))
+        print(scale_run(run, changes, timeout))
 
     raise typer.Exit(shown(action))
 

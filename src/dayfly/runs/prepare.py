@@ -16,6 +16,7 @@ from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.planning.profile import Profile
+from dayfly.runs.callbacks import watched
 from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiling.layers import check_profiled
@@ -29,7 +30,7 @@ from dayfly.training.forward import Weighting, forward
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
-from dayfly.training.replica import Replica, model_part
+from dayfly.training.replica import Replica, model_part, notes_learning_rates
 from dayfly.training.schedules import check_scheduler
 from dayfly.training.state import (
     Tensors,
@@ -152,7 +153,10 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
-            _check_accuracy(job, replica, data.unseen)
+            _check_accuracy(job, replica, data.unseen, "--target-accuracy")
+        for flag, name in watched(job, settings):
+            if name == "val_accuracy":
+                _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
         if replica.scheduler is not None:
             steps = Epochs(data.trained, job.batch_size, job.seed).steps
             check_scheduler(job, replica.scheduler, steps)
@@ -161,6 +165,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             staging = staged(job, replica.model, (tree, kept), settings, data.tried)
             line, round_bytes = staging.pipelining, staging.round_bytes
             states = staging.split(*states[0])
+            _check_rates(job, [state["replica"] for state, _ in states])
         else:
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
@@ -175,7 +180,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     )
 
 
-def _check_accuracy(job: Job, replica: Replica, samples: list[Any]) -> None:
+def _check_accuracy(job: Job, replica: Replica, samples: list[Any], flag: str) -> None:
     """Raise RequestError if validation measures no accuracy, which a run could then not reach."""
     batch = default_collate(samples)
     replica.model.eval()
@@ -183,9 +188,19 @@ def _check_accuracy(job: Job, replica: Replica, samples: list[Any]) -> None:
         passed = forward(job, replica.model, batch)
     if right_answers(passed.outputs, passed.targets) is None:
         raise RequestError(
-            "--target-accuracy is for targets that are whole numbers and outputs with one score a "
+            f"{flag} is for targets that are whole numbers and outputs with one score a "
             "class: this job's validation measures no accuracy, so leave it out"
         )
+
+
+def _check_rates(job: Job, replicas: list[Any]) -> None:
+    """Raise RequestError for a stage that has no learning rate to note."""
+    for stage, tree in enumerate(replicas):
+        if notes_learning_rates(job) and not tree["optimizer"]["group_of"]:
+            raise RequestError(
+                f"LearningRateMonitor: stage {stage} has no parameters to train, so no learning "
+                "rate: give another --cut, or leave the monitor out"
+            )
 
 
 def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:

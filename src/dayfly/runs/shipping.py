@@ -310,6 +310,7 @@ def _modules_of(job: Job) -> list[ModuleType]:
     parts += [job.eval_transform, job.step, *job.metrics.values()]
     functions: list[Callable[..., Any]] = [part for part in parts if callable(part)]
     names = {getattr(function, "__module__", None) for function in functions}
+    names |= {type(callback).__module__ for callback in job.callbacks}
     return [sys.modules[name] for name in sorted(n for n in names if n in sys.modules)]
 
 

@@ -22,7 +22,6 @@ from dayfly.wire.outages import COUNTERS
 Ms = Annotated[float, Range(-1e12, 1e12)]
 Seconds = Annotated[float, Range(0, 1e10)]
 StepNumber = Annotated[int, Range(0, 10**12)]
-#: Of a request in the run's store, see `life.control`.
 RequestNumber = Annotated[int, Range(0, 10**6)]
 #: By kind: from and to, in order.
 Spans = Mapping[str, tuple[tuple[Ms, Ms], ...]]
@@ -66,11 +65,7 @@ class Over(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationBegun(Event):
-    """A generation of workers began, after `first_step` steps.
-
-    request: number of the request that changed its plan; changes: what that changed, in words.
-    None: it has the plan of the generation before.
-    """
+    """A generation of workers began; `changes` says in words what a `request` made of its plan."""
 
     kind: ClassVar[str] = "generation"
 

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from dayfly.callbacks.usual import LearningRateMonitor
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.training.devices import CPU
@@ -72,6 +73,16 @@ class Replica:
         else:
             self.scheduler.step()
 
+    def learning_rates(self) -> dict[str, float | None]:
+        """Of the last step, as `lr`, and of further groups of parameters as `lr-1` and so on.
+
+        Empty unless the job has a LearningRateMonitor.
+        """
+        if self.optimizer is None or not notes_learning_rates(self._job):
+            return {}
+        rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        return {f"lr-{n}" if n else "lr": rate for n, rate in enumerate(rates)}
+
     def state(self) -> tuple[Any, Tensors]:
         """The state as JSON and tensors (not copied): equal on every replica of a stage.
 
@@ -105,6 +116,11 @@ class Replica:
             load_optimizer_state(self.optimizer, self.model, tree["optimizer"], tensors)
         if self.scheduler is not None:
             self.scheduler.load_state_dict(decode(tree["scheduler"], tensors))
+
+
+def notes_learning_rates(job: Job) -> bool:
+    """Whether the history has the learning rate."""
+    return any(isinstance(one, LearningRateMonitor) for one in job.callbacks)
 
 
 def model_part(tensors: Tensors) -> Tensors:
