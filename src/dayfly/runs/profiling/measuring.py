@@ -28,7 +28,8 @@ from dayfly.life.commits import Checkpoint
 from dayfly.life.platforms.base import Ended
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.planning.fits import fit_fasdl
-from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, memory_label
+from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.planning.ranks import in_flight
 from dayfly.runs import preloads
 from dayfly.runs.directory import new_run_id
@@ -39,6 +40,7 @@ from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, life, neighbours
 from dayfly.runs.profiling.again import Effort, measured_again
 from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
+from dayfly.runs.profiling.from_catalogue import counted_flops
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
 from dayfly.runs.profiling.watch import MachineWatch
@@ -145,6 +147,7 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
+        flops=counted_flops(job, len(layers)),
         measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
         machine={**made, "cores": len(os.sched_getaffinity(0))},
