@@ -300,6 +300,8 @@ class _Room:
 
     def __init__(self, problem: DataParallelProblem) -> None:
         self._problem = problem
+        self._first_mib, self._first = limited(problem.profile)[0]
+        self._micro_batches = sorted(set(problem.micro_batches))
         self._found: dict[tuple[int, int, bool], Peak] = {}
         self._on_gpu: dict[tuple[int, int], float] = {}
 
@@ -314,13 +316,12 @@ class _Room:
     ) -> float:
         """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them. short:
         whether the run is over before a checkpoint is due."""
-        p, key = self._problem, (workers, micro_batches, short)
+        profile, key = self._problem.profile, (workers, micro_batches, short)
         if key not in self._found:
-            lasts_s = 0.0 if short else None
-            held = self._held(workers, micro_batches)
-            self._found[key] = peak_of(p.profile, held, 0, lasts_s=lasts_s)
-        first = limited(p.profile)[0][1]
-        return self._found[key].mib(held_bytes) + size.base_mib.value - first.base_mib.value
+            held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
+            self._found[key] = peak_of(profile, held, 0, lasts_s=lasts_s)
+        more_mib = size.base_mib.value - self._first.base_mib.value
+        return self._found[key].mib(held_bytes) + more_mib
 
     def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
         """Returns whether a function's part of a GPU holds its share; true: it has none."""
@@ -335,7 +336,7 @@ class _Room:
         return Configuration(
             workers=workers,
             replicas=workers,
-            memory_mib=(limited(p.profile)[0][0],),
+            memory_mib=(self._first_mib,),
             batch_size=p.batch_size,
             micro_batches=micro_batches,
             lifetime_s=p.platform.lifetime_max_s,
@@ -355,10 +356,10 @@ class _Room:
         mine = -(-self._problem.batch_size // workers)
         fitting = (
             micro
-            for micro in sorted(set(self._problem.micro_batches))
+            for micro in self._micro_batches
             if micro <= mine
-            and self.needs_mib(size, workers, micro, held_bytes, short=short) <= memory_mib
             and self.holds_on_gpu(size, workers, micro)
+            and self.needs_mib(size, workers, micro, held_bytes, short=short) <= memory_mib
         )
         return next(fitting, None)
 
@@ -389,9 +390,9 @@ def _fits_nowhere(
     gpu, share = p.profile.gpu, max((one.gpu_share or 0.0) for _, one in sizes)
     if gpu is not None and needs <= memory_mib:
         return RequestError(
-            f"the whole model of {p.profile.job} does not fit into {share * gpu.memory_mib:.0f} "
-            f"MiB of a {gpu.type}, even with its batch shared by {workers} functions, each in "
-            f"{micro} pieces: take a GPU with more memory, or cut the model into stages"
+            f"the whole model of {p.profile.job} does not fit into {share * gpu.memory_mib:.0f} MiB"
+            f" of a {gpu.type}, even in {micro} pieces on each of {counted(workers, 'function')}: "
+            "take a GPU with more memory, or cut it into stages"
         )
     return RequestError(
         f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "

@@ -138,7 +138,7 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     made = []
     points_of = partial(_k_reduce_points, target, asked)
-    for kind, point in _by_kind(target.profile, points_of):
+    for kind, point in front_by_kind(target.profile, points_of):
         plan = point.plan
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
@@ -164,7 +164,7 @@ def _k_reduce_points(
     return with_servers(plan_k_reduce(problem), target.store).points
 
 
-def _by_kind(
+def front_by_kind(
     profile: Profile, points_of: Callable[[FunctionKind], Sequence[Point[P]]]
 ) -> list[tuple[FunctionKind, Point[P]]]:
     """Returns the front over all kinds of functions, each with its kind.
@@ -224,7 +224,7 @@ def _pipelines(
 
     if len(kinds) == 1:
         return _pipelines_of(target, asked, wanted, time_limit_s, kinds[0])
-    found = _by_kind(target.profile, points_of)
+    found = front_by_kind(target.profile, points_of)
     return [point.plan for _, point in found], gap, instead
 
 

@@ -37,10 +37,9 @@ from dayfly.runs.function_resources import FunctionResources, resources_of
 from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
-from dayfly.runs.profiling import exchange, life, neighbours
+from dayfly.runs.profiling import exchange, from_catalogue, life, neighbours
 from dayfly.runs.profiling.again import Effort, measured_again
 from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
-from dayfly.runs.profiling.from_catalogue import counted_flops
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
 from dayfly.runs.profiling.watch import MachineWatch
@@ -147,7 +146,7 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
-        flops=counted_flops(job, len(layers)),
+        flops=from_catalogue.counted_flops(job, len(layers)),
         measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
         machine={**made, "cores": len(os.sched_getaffinity(0))},
