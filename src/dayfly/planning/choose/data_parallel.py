@@ -316,12 +316,11 @@ class _Room:
     ) -> float:
         """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them. short:
         whether the run is over before a checkpoint is due."""
-        profile, key = self._problem.profile, (workers, micro_batches, short)
+        key = (workers, micro_batches, short)
         if key not in self._found:
             held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
-            self._found[key] = peak_of(profile, held, 0, lasts_s=lasts_s)
-        more_mib = size.base_mib.value - self._first.base_mib.value
-        return self._found[key].mib(held_bytes) + more_mib
+            self._found[key] = peak_of(self._problem.profile, held, 0, lasts_s=lasts_s)
+        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
 
     def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
         """Returns whether a function's part of a GPU holds its share; true: it has none."""
@@ -387,12 +386,12 @@ def _fits_nowhere(
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
     least = min(way.held_bytes for way in _Ways(p, size).of(workers))
     needs = math.ceil(room.needs_mib(size, workers, micro, least))
-    gpu, share = p.profile.gpu, max((one.gpu_share or 0.0) for _, one in sizes)
-    if gpu is not None and needs <= memory_mib:
+    room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
+    if p.profile.gpu is not None and needs <= memory_mib:
         return RequestError(
-            f"the whole model of {p.profile.job} does not fit into {share * gpu.memory_mib:.0f} MiB"
-            f" of a {gpu.type}, even in {micro} pieces on each of {counted(workers, 'function')}: "
-            "take a GPU with more memory, or cut it into stages"
+            f"the whole model of {p.profile.job} does not fit into {room_mib:.0f} MiB of a "
+            f"{p.profile.gpu.type}, even in {micro} pieces on each of "
+            f"{counted(workers, 'function')}: take a larger GPU, or cut it into stages"
         )
     return RequestError(
         f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "

@@ -289,13 +289,13 @@ def _made_of(
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Other platforms, by the FLOPs of a profile."""
+    places = _places(platforms, stores, gpu, known)
     if not profile.flops:
         other = f"a profile of {platforms[0]}" if platforms else "one on such a GPU"
         raise RequestError(
             f"the profile of {profile.job} has no FLOPs, so nothing of another platform follows: "
             f"profile the job anew, give {other} as well, or the job"
         )
-    places = _places(platforms, stores, gpu, known)
     for platform, store in places:
         _check_reach(platform, store)
     base_mib = profile.sizes[0].base_mib.value - (CUDA_HOST_MIB if profile.gpu else 0.0)
