@@ -162,6 +162,7 @@ def _all_moved(request: SimulationRequest, asked: Configuration, outcome: Simula
         known.platform(price_list(request.settings)),
         request.facts(),
         asked.workers,
+        asked.gpu_share,
     )
     return [
         together((moved_by(row), told_by(asked, pace, outcome.run_s, lives[rank], steps, rank)))
