@@ -16,7 +16,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, JobFacts, profile_of
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.gpus import REACHED, Roofline
+from dayfly.planning.function_kinds import ProfiledGpu
+from dayfly.planning.gpus import REACHED, Roofline, profiled_gpu, sharing
 from dayfly.planning.memory import excess_mib, gpu_peak_mib, misfits
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, LayerBytes, Profile, dump_profile, load_profile
@@ -260,3 +261,20 @@ def test_a_type_without_figures_is_refused(tmp_path: Path) -> None:
     gpu = profile_of(FACTS, own.platform("azure-containers-k80"), OSS, (4096,), ASSUMED).gpu
     assert gpu is not None
     assert (gpu.type, gpu.memory_mib) == ("B9", 8192)
+
+
+def test_measured_on_a_gpu() -> None:
+    """Alone a function has all of the GPU's time: with half of it, it takes twice as long."""
+    alone = replace(on_t4().sizes[0], gpu_share=None)
+    shared = sharing(alone, 0.5)
+    assert sharing(alone, None) is alone
+    assert (shared.gpu_share, shared.forward[0].each) == (0.5, 2 * alone.forward[0].each)
+    assert shared.apply.each == 2 * alone.apply.each
+    assert shared.data == alone.data
+    assert shared.base_mib.value == alone.base_mib.value + 1024
+    found = {"name": "Tesla V100-SXM2-16GB", "memory_mib": 16160}
+    assert profiled_gpu(found, "V100") == ProfiledGpu(type="V100", memory_mib=16160)
+    assert profiled_gpu({**found, "name": "Tesla T4"}, None).type == "T4"  # type: ignore[union-attr]
+    assert profiled_gpu(None, "T4") is None
+    with pytest.raises(RequestError, match="--gpu T4: the GPU of this machine is Tesla V100-SXM2"):
+        profiled_gpu(found, "T4")

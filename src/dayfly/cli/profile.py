@@ -78,6 +78,7 @@ def measure(
                     sizes,
                     name=job_file.stem,
                     code=job_file.resolve().parent,
+                    gpu=None if gpu is None else gpu.type,
                     quick=quick,
                     repeat=repeat,
                     told=told,

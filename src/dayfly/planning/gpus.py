@@ -20,12 +20,14 @@ Functions that share a GPU take turns: a share of it is a share of its memory an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from dayfly.catalogue.gpu import GpuFacts
 from dayfly.errors import RequestError
 from dayfly.planning.function_kinds import ProfiledGpu
-from dayfly.planning.profile import Affine, LayerBytes, Profile, SizeProfile
+from dayfly.planning.profile import Affine, Figure, LayerBytes, Profile, SizeProfile
 
 #: Of published peaks, in the middle of `SPREAD`.
 REACHED = 0.5
@@ -116,6 +118,65 @@ def derived_gpu(
         )
     found = memory_mib or int(_row(facts, "memory_mib"))
     return ProfiledGpu(type=gpu, memory_mib=found, derived=True)
+
+
+def profiled_gpu(found: Mapping[str, Any] | None, wanted: str | None) -> ProfiledGpu | None:
+    """Returns the GPU that a profile was measured on; None: it had none.
+
+    Args:
+        found: name, as CUDA has it, and memory_mib.
+        wanted: the type that was asked for; None: any.
+
+    Raises:
+        RequestError: it is another type.
+    """
+    if found is None:
+        return None
+    words = str(found["name"]).replace("-", " ").split()
+    if wanted is not None and wanted not in words:
+        raise RequestError(
+            f"--gpu {wanted}: the GPU of this machine is {found['name']}: give its type, one of "
+            "these words, or measure where there is the other"
+        )
+    return ProfiledGpu(type=wanted or words[-1], memory_mib=found["memory_mib"])
+
+
+def sharing(size: SizeProfile, share: float | None) -> SizeProfile:
+    """Returns functions of a size as they are while others have the rest of the GPU's time.
+
+    Args:
+        size: measured alone, in part of a GPU's memory and all of its time.
+        share: of the GPU; None: no GPU.
+    """
+    if share is None:
+        return size
+    longer = 1 / share
+
+    def times(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
+        return tuple(
+            Figure(one.value * longer, one.low * longer, one.high * longer, one.count)
+            for one in figures
+        )
+
+    base = size.base_mib
+    return replace(
+        size,
+        gpu_share=share,
+        forward=tuple(one.times(longer) for one in size.forward),
+        backward=tuple(one.times(longer) for one in size.backward),
+        apply=size.apply.times(longer),
+        passes=tuple(
+            replace(one, forward=times(one.forward), backward=times(one.backward), held_mib=None)
+            for one in size.passes
+        ),
+        # What started without CUDA was measured.
+        base_mib=Figure(
+            base.value + CUDA_HOST_MIB,
+            base.low + CUDA_HOST_MIB,
+            base.high + CUDA_HOST_MIB,
+            base.count,
+        ),
+    )
 
 
 def gpu_room_mib(profile: Profile, size: SizeProfile) -> float | None:
