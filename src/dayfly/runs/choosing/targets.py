@@ -291,10 +291,11 @@ def _made_of(
     """Other platforms, by the FLOPs of a profile."""
     places = _places(platforms, stores, gpu, known)
     if not profile.flops:
-        other = f"a profile of {platforms[0]}" if platforms else "one on such a GPU"
+        of = platforms[0] if platforms else places[0][0].name
         raise RequestError(
-            f"the profile of {profile.job} has no FLOPs, so nothing of another platform follows: "
-            f"profile the job anew, give {other} as well, or the job"
+            f"--platform {of}: the profile of {profile.job} is of {profile.imitate or 'local'} and "
+            f"has no FLOPs to make others of: profile it anew, give a profile of {of} as well, or "
+            "the job"
         )
     for platform, store in places:
         _check_reach(platform, store)

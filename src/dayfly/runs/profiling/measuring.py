@@ -86,7 +86,7 @@ def profile(
     """Measure a job by functions of each memory size; none: that of the settings.
 
     gpu: this machine's type. quick: less often. repeat: times as often. told: what is measured.
-    note: what is to be known. Raises RequestError for what cannot be, RunFailed as a function fails.
+    note: what is to be known. Raises RequestError for what cannot be, RunFailed if functions fail.
     """
     began, effort = time.monotonic(), Effort.of(quick=quick, repeat=repeat)
     sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
