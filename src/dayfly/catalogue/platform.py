@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from dayfly.catalogue.gpu import GpuFacts
 from dayfly.catalogue.rows import Pairs, between, ceil_to, up_to
 from dayfly.errors import RequestError
 
@@ -169,6 +170,7 @@ class FunctionPlatform:
         gpus: number of GPUs of a function.
         gpu_memory_mib: memory of one GPU.
         gpu_memory_step_mib: steps in which a part of a GPU can be had.
+        gpu_facts: what is published of that type; None: the catalogue does not know it.
     """
 
     name: str
@@ -200,6 +202,7 @@ class FunctionPlatform:
     gpus: int | None = None
     gpu_memory_mib: int | None = None
     gpu_memory_step_mib: int | None = None
+    gpu_facts: GpuFacts | None = None
 
     def vcpus(self, memory_mib: float) -> float | None:
         """vCPUs that come with this memory; where the user may choose, the fewest."""
@@ -356,7 +359,8 @@ class FunctionPlatform:
             raise RequestError(f"{self.name} has no functions with a GPU: name a platform that has")
         if (self.gpus or 1) > 1:
             raise RequestError(
-                f"{self.name} has {self.gpus} GPUs in each function, and none with one or a part"
+                f"{self.name} has {self.gpus} GPUs in each function, and none with one or a part, "
+                f"and a worker computes on one: name a platform with one {self.gpu} each"
             )
         step = self._gpu_step
         if step is None and share < 1:

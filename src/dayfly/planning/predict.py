@@ -25,8 +25,9 @@ from dayfly.planning.configuration import (
     stage_size,
     start_s,
 )
+from dayfly.planning.gpus import DERIVED
 from dayfly.planning.intervals import interval_of
-from dayfly.planning.memory import peak_mib
+from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
@@ -239,6 +240,7 @@ def pace_of(
     platform: FunctionPlatform,
     store: StoreFacts | None,
     workers: int,
+    gpu_share: float | None = None,
 ) -> Pace:
     """Of a run: as its coordinator finds it.
 
@@ -246,7 +248,7 @@ def pace_of(
     have; None: those of the channel's own store.
     """
     return Pace.of(
-        [FunctionSpec(memory_mib=size_mib) for size_mib in sizes_mib],
+        [FunctionSpec(memory_mib=size_mib, gpu_share=gpu_share) for size_mib in sizes_mib],
         platform,
         store or means.store,
         workers=workers,
@@ -300,7 +302,7 @@ def predict(
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
     check_servers(profile, c.replicas if c.cut else c.workers, store)
-    pace = pace_of(means, c.memory_mib, platform, store, c.workers)
+    pace = pace_of(means, c.memory_mib, platform, store, c.workers, c.gpu_share)
     lives = lives_of(profile, c, pace, epoch)
     vcpus = c.vcpus if profile.imitate is not None else None
     used, moved = [], {}
@@ -318,6 +320,7 @@ def predict(
                     run_s=life.run_s,
                     outcome="returned",
                     vcpus=vcpus,
+                    gpu_share=c.gpu_share,
                 )
             )
         moved[name] = together((lives.moved[rank], lives.told[rank]))
@@ -337,6 +340,9 @@ def predict(
         memory_mib=tuple(
             peak_mib(profile, c, stage, lasts_s=lives.run_s) for stage in range(c.stages)
         ),
+        gpu_memory_mib=()
+        if profile.gpu is None
+        else tuple(gpu_peak_mib(profile, c, stage) for stage in range(c.stages)),
         step_volume=epoch.step_volume,
         epoch_volume=epoch.epoch_volume,
         run_volume=lives.volume,
@@ -350,6 +356,8 @@ def predict(
 
 def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:
     """What speaks against the figures of the functions of a configuration."""
+    gpu = profile.gpu
+    derived = [] if gpu is None or not gpu.derived else [f"times on a {gpu.type} are {DERIVED}"]
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
-    said = [one for size in sizes if size.conditions for one in size.conditions.doubts]
+    said = derived + [one for size in sizes if size.conditions for one in size.conditions.doubts]
     return tuple(dict.fromkeys(said))

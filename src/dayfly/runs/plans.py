@@ -98,6 +98,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         workers=settings.workers,
         memory_mib=tuple(spec.memory_mib for spec in kinds),
         vcpus=settings.cpu_cores,
+        gpu_share=settings.gpu_share,
         cut=settings.cut,
         replicas=settings.members,
         micro_batches=settings.micro_batches or wanted.accumulate,
@@ -180,6 +181,14 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
                 f"--{name} {asked[name]}: the profile of {profile.job} is of {has or 'none'}: "
                 "leave it out, or profile the job so"
             )
+    shares = [one.gpu_share for one in profile.sizes if one.gpu_share is not None]
+    if shares:
+        own["gpu_share"] = max(shares)
+    elif asked.get("gpu_share") is not None:
+        raise RequestError(
+            f"the profile of {profile.job} is of functions without a GPU: profile it on one with "
+            "--gpu, or make one with --from-catalogue of a platform with GPUs"
+        )
     sizes = asked.get("stage_memory_mib") or (asked.get("memory_mib"),)
     ways = [_limits(profile.size(size), profile.imitate) for size in dict.fromkeys(sizes)]
     if any(way != ways[0] for way in ways):

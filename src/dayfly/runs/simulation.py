@@ -164,6 +164,7 @@ def _all_moved(
         known.platform(price_list(request.settings)),
         request.facts(),
         asked.workers,
+        asked.gpu_share,
     )
     return [
         together((moved_by(row), told_by(asked, pace, outcome.run_s, lives[rank], steps, rank)))
