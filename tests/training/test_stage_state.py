@@ -13,7 +13,8 @@ from torch.optim import lr_scheduler as lr
 
 from dayfly.errors import RequestError
 from dayfly.life.checkpoints import merged
-from dayfly.training.replica import Replica, check_groups, split_state
+from dayfly.training.optimizers import check_groups, split_state
+from dayfly.training.replica import Replica
 from dayfly.training.state import model_tensors
 from tests.training.jobs import bits, job
 
@@ -173,7 +174,7 @@ def test_stages_train_on_as_the_whole_does(name: str, built: Any, scheduler: str
     for stage in stages:
         part, its = split_state(tree, tensors, model_tensors(stage.model).keys())
         its_tree, its_tensors = kept(stage)
-        if stage.optimizer is not None:
+        if stage.optimizers:
             assert its_tree == part
             assert raw(its_tensors) == raw(its)
         assert bits(stage.model).items() <= bits(whole.model).items()
@@ -217,8 +218,8 @@ def test_tensors_are_named_by_parameters() -> None:
 def test_a_stage_without_parameters_takes_steps_that_do_nothing() -> None:
     asked = job(scheduler=lambda o: lr.StepLR(o, 1), scheduler_every="step")
     stage = Replica(asked, nn.Sequential(nn.Identity(), nn.Tanh()))
-    assert stage.optimizer is None
-    assert stage.scheduler is None
+    assert not stage.optimizers
+    assert not stage.schedulers
     stage.step()
     stage.end_step()
     stage.end_epoch(1.0)

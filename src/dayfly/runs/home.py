@@ -29,7 +29,8 @@ from dayfly.wire.stores.files import FileStore
 
 #: Where runs lie that have no place of their own.
 USUAL = Path("runs")
-WEIGHTS = "weights.safetensors"
+#: The last step's weights; and their moving average, of a job with `ema`.
+WEIGHTS, AVERAGED = "weights.safetensors", "ema.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +194,9 @@ def copy(store: Store, directory: Path) -> None:
         as_files(store, directory / "events")
         record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
         if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
-            with suppress(ObjectMissing), replacing(directory / WEIGHTS) as beside:
-                kept_files.download(store, WEIGHTS, beside)
+            for name in (WEIGHTS, AVERAGED):
+                with suppress(ObjectMissing), replacing(directory / name) as beside:
+                    kept_files.download(store, name, beside)
         for name in (PLAN, *CHANGING):
             if "/" not in name and name != RECORD:
                 try:

@@ -49,6 +49,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     collective: str | None
     aggregators: int | None
     compress: str
+    precision: str
     target_accuracy: float | None
     checkpoint_every_s: float
     micro_batches: int | None

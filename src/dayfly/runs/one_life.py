@@ -26,7 +26,7 @@ from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
 from dayfly.runs.directory import PLAN
 from dayfly.runs.display import Display
 from dayfly.runs.function_resources import vcpus_sold
-from dayfly.runs.home import WEIGHTS, Home
+from dayfly.runs.home import AVERAGED, WEIGHTS, Home
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
@@ -250,6 +250,7 @@ class OneLife(RunLife[Recorder, Run]):
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
+            precision=settings.precision,
             rates=self._resources_of(rank).rates,
             pace=self._pace,
             pipelining=self._pipelining(),
@@ -292,6 +293,8 @@ class OneLife(RunLife[Recorder, Run]):
         )
         if result.status == "done":
             self._home.keep(WEIGHTS)
+            if self._job.ema is not None:
+                self._home.keep(AVERAGED)
         checkpoints.tidy(self._store, self._checkpoint)
         self._own_faults.at(self._checkpoint.step, "save")
         return result

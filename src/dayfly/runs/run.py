@@ -16,14 +16,14 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.runs.directory import RECORD
-from dayfly.runs.home import WEIGHTS
+from dayfly.runs.home import AVERAGED, WEIGHTS
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
-from dayfly.training.replica import build_model, model_part
+from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -103,9 +103,13 @@ class Run:
         return write_report(self.directory, output)
 
     def model(self) -> nn.Module:
-        """The job's model with the final weights, in evaluation mode."""
+        """The job's model with the final weights, in evaluation mode.
+
+        Of a job with `ema` their moving average, which validation measured.
+        """
         model = build_model(self.job)
-        safetensors.torch.load_model(model, str(self.directory / "weights.safetensors"))
+        name = WEIGHTS if self.job.ema is None else AVERAGED
+        safetensors.torch.load_model(model, str(self.directory / name))
         return model.eval()
 
 
@@ -157,7 +161,9 @@ def write_results(
         }
         write_json(store, "history.json", whole)
         if summary.status == "done":
-            _write_weights(directory, job, model_part(tensors))
+            _write_weights(directory / WEIGHTS, job, model_part(tensors))
+            if (average := averaged_part(tensors)) is not None:
+                _write_weights(directory / AVERAGED, job, average)
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
@@ -187,10 +193,9 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
     )
 
 
-def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
+def _write_weights(final: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
-    final = directory / WEIGHTS
     try:
         with replacing(final) as beside:
             safetensors.torch.save_model(model, str(beside))

@@ -12,6 +12,7 @@ from dayfly.runs.functions import FunctionSettings, among
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.compression import compression
+from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
 
@@ -31,6 +32,7 @@ class Settings(FunctionSettings):
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce.
         compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.
         target_accuracy: end early once the validation accuracy is at least this.
         checkpoint_every_s: longest time between run checkpoints (of local SGD, between a worker's
             own, too).
@@ -53,6 +55,7 @@ class Settings(FunctionSettings):
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
+    precision: str = FP32
     target_accuracy: float | None = None
     checkpoint_every_s: float = 60.0
     micro_batches: int | None = None
@@ -86,6 +89,8 @@ class Settings(FunctionSettings):
             )
         self._check_k()
         compression(self.compress)  # whether there is such a one
+        among("precision", self.precision, (FP32, BF16, FP16))
+        self._check_fp16()
         refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
         if refused is not None:
             raise RequestError(refused)
@@ -183,6 +188,22 @@ class Settings(FunctionSettings):
             raise RequestError(
                 f"--collective {self.algorithm} needs a channel that sums, and {kind.usage} only "
                 "keeps messages: give --channel ps://HOST:PORT, or another --collective"
+            )
+
+    def _check_fp16(self) -> None:
+        """Overflow is looked for in the exact sum of a step's gradients."""
+        if self.precision != FP16:
+            return
+        other = f"--precision {FP16} cannot be with"
+        if PROTOCOLS[self.sync].averages:
+            raise RequestError(
+                f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
+                "would see the same overflow: give --precision bf16"
+            )
+        if compression(self.compress).method in ("int8", "powersgd"):
+            raise RequestError(
+                f"{other} --compress {self.compress}, which hides overflow: give --precision bf16, "
+                "or --compress bf16"
             )
 
     def _check_k(self) -> None:

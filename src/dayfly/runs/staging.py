@@ -27,9 +27,10 @@ from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.flat import FlatBuffer
+from dayfly.training.optimizers import check_groups, split_state
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.randomness import DATA, seeded
-from dayfly.training.replica import Replica, check_groups, split_state
+from dayfly.training.replica import Replica
 from dayfly.training.sources import open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.stages.probe import check_stages
@@ -69,7 +70,7 @@ def staged(
         raise RequestError(
             "a job with a step= of its own cannot be cut, as that has all of the model: give loss="
         )
-    forms = check_stages(job, model, settings.cut, samples)
+    forms = check_stages(job, model, settings.cut, samples, settings.precision)
     line = Pipelining(
         cut=settings.cut,
         replicas=settings.members,

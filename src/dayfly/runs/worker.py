@@ -135,6 +135,7 @@ class Worker:
             job,
             None if built is None else built.model,
             device_of_function(context.gpu_share),
+            task.precision,
         )
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
@@ -164,7 +165,7 @@ class Worker:
             slices=self._slices,
             channel=channel,
             validation=validation,
-            evaluation=Evaluation(job, validation.samples, task.weighting),
+            evaluation=Evaluation(job, validation.samples, task.weighting, task.precision),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,

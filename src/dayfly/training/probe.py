@@ -27,6 +27,7 @@ from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import sparse
 from dayfly.training.forward import Weighting, forward
 from dayfly.training.metrics import on_cpu
+from dayfly.training.precision import autocast
 from dayfly.training.randomness import DROPOUT, seeded
 from dayfly.training.replica import Replica
 from dayfly.training.state import first_bad_row
@@ -119,16 +120,19 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
         x, y = batch
         outputs = _try(
             f"its model does not take x {_shape(x)}",
-            lambda: replica.model(x),
+            lambda: _applied(replica, x),
             _advice_on_x(x, next(p for p in replica.model.parameters() if p.requires_grad).dtype),
         )
         loss = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
-            lambda: forward(job, replica.model, batch).loss,
+            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
             _advice_on_labels(outputs, y),
         )
     else:
-        loss = _try("its step fails", lambda: forward(job, replica.model, batch).loss)
+        loss = _try(
+            "its step fails",
+            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
+        )
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
         raise RequestError(
             f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
@@ -146,7 +150,13 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             "the job's model has sparse gradients, which are not supported: "
             "build its embeddings with sparse=False"
         )
-    _try("its optimizer's step fails", replica.step)
+    for phase in job.phases:
+        _try("its optimizer's step fails", partial(replica.step, phase))
+
+
+def _applied(replica: Replica, x: Any) -> Any:
+    with autocast(replica.precision, replica.device):
+        return replica.model(x)
 
 
 def _leaves(batch: Any) -> Iterator[torch.Tensor]:
@@ -159,7 +169,7 @@ def _leaves(batch: Any) -> Iterator[torch.Tensor]:
 def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
     """BatchNorm, for one, cannot train on one sample."""
     try:
-        forward(job, replica.model, batch)
+        forward(job, replica.model, batch, precision=replica.precision)
     except Exception as error:
         raise RequestError(
             f"the job fails on one sample, which is all that a worker gets of some batches: "
@@ -175,7 +185,10 @@ def _try_validation(
     evaluation = Evaluation(job, samples, weighting)
     replica.model.eval()
     with torch.no_grad():
-        passed = _try("validation fails", lambda: forward(job, replica.model, batch, weighting))
+        passed = _try(
+            "validation fails",
+            lambda: forward(job, replica.model, batch, weighting, replica.precision),
+        )
     if job.metrics and passed.outputs is None:
         raise RequestError(
             "the job has metrics, and its step returns no outputs: return (loss, outputs)"
