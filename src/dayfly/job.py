@@ -75,6 +75,7 @@ class Job:
             the phases' losses, outputs and targets those of the last phase that has some.
         ema: decay of a moving average of the parameters to train, such as 0.999, which begins with
             the first weights and moves after every step. Validation measures it.
+        compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
 
     Raises:
         RequestError: the job cannot be meant; in one sentence.
@@ -111,6 +112,7 @@ class Job:
     eval_transform: Transform | None = None
     step: Step | Mapping[str, Step] | None = None
     ema: float | None = None
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.model, nn.Module):

@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
 
 import dayfly
+from dayfly.errors import RequestError
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
+from dayfly.training.arrays import load_arrays
+from dayfly.training.order import Epochs, permuted
 from dayfly.training.precision import FIRST_SCALE
+from dayfly.training.randomness import SPLIT, WEIGHTS, seeded
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.files import FileStore
 from tests.runs import coordinator, small, staged, ways
@@ -115,3 +122,139 @@ def test_steps_that_overflow_are_skipped_by_all(
     skipped = small.STEPS - scaler["good"]
     assert 0 < skipped < small.STEPS / 2
     assert run.history[-1]["val_accuracy"] > 0.5
+
+
+class PlainGan(ways.Gan):
+    """Without what depends on a worker's slice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.g = nn.Sequential(nn.Linear(ways.NOISE, 16), nn.ReLU(), nn.Linear(16, 12))
+        self.d = nn.Sequential(nn.Linear(12, 16), nn.LeakyReLU(), nn.Linear(16, 1))
+
+
+def batches(data: Path, seed: int = 0) -> Any:
+    """Of all steps, as one process sees them."""
+    arrays = load_arrays(data)
+    validation = small.SAMPLES // 10
+    epochs = Epochs(small.SAMPLES - validation, small.BATCH, seed)
+    for step in range(small.STEPS):
+        rows = permuted(epochs.indices(step, 0, 1) + validation, small.SAMPLES, SPLIT, seed)
+        yield tuple(torch.from_numpy(arrays[name][rows]) for name in ("x_train", "y_train"))
+
+
+def plain_model(build: Callable[[], nn.Module]) -> nn.Module:
+    with seeded(WEIGHTS, 0):
+        return build()
+
+
+def follow(average: dict[str, torch.Tensor], model: nn.Module, decay: float = 0.9) -> None:
+    """As timm and diffusers do."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            average[name].mul_(decay).add_(parameter, alpha=1 - decay)
+
+
+def close(file: Path, expected: Any, atol: float) -> None:
+    found = load_file(file)
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, expected[name].detach(), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(("precision", "workers"), [("bf16", 2), ("fp16", 1)])
+def test_mixed_precision_is_that_of_a_plain_loop(
+    precision: str, workers: int, data: Path, tmp_path: Path
+) -> None:
+    """torch's autocast and GradScaler; with two workers, but for the rounding of their sums."""
+    job = small.job(
+        data,
+        model=small.plain_model,
+        optimizer=small.sgd,
+        loss=ways.eight_fold,
+        transform=None,
+        scheduler=None,
+        ema=0.9,
+    )
+    run = dayfly.train(job, workers=workers, precision=precision, run_dir=tmp_path, progress=False)
+    model = plain_model(small.plain_model)
+    average = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = small.sgd(model.parameters())
+    scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    for x, y in batches(data):
+        with torch.autocast("cpu", dtype=dtype):
+            loss = ways.eight_fold(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        if scaler.get_scale() >= before:
+            follow(average, model)
+    atol = 1e-6 if workers == 1 else 2e-3
+    close(tmp_path / "weights.safetensors", dict(model.named_parameters()), atol)
+    close(tmp_path / "ema.safetensors", average, atol)
+    assert run.model().state_dict().keys() == average.keys()
+    kept = run.model().state_dict()
+    assert all(torch.equal(kept[n], t) for n, t in load_file(tmp_path / "ema.safetensors").items())
+
+
+def test_a_gan_is_that_of_a_plain_loop(data: Path, tmp_path: Path) -> None:
+    job = ways.gan(data, model=PlainGan, transform=None, ema=None)
+    run = dayfly.train(job, workers=2, run_dir=tmp_path, progress=False)
+    model: Any = plain_model(PlainGan)
+    g, d = ways.adam_of("g", 0.01)(model), ways.adam_of("d", 0.02)(model)
+    scheduler, losses = small.cosine(g), []
+    for step, batch in enumerate(batches(data)):
+        of_d = ways.step_d(model, batch)
+        d.zero_grad()
+        of_d.backward()
+        nn.utils.clip_grad_norm_(model.d.parameters(), 0.5)
+        d.step()
+        of_g, _ = ways.step_g(model, batch)
+        g.zero_grad()
+        of_g.backward()
+        g.step()
+        losses.append(float(of_d.detach() + of_g.detach()))
+        if (step + 1) % small.STEPS_AN_EPOCH == 0:
+            scheduler.step()
+    close(tmp_path / "weights.safetensors", dict(model.named_parameters()), 1e-4)
+    assert small.history(run)["step_loss"] == pytest.approx(losses, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "text"),
+    [
+        ({}, {"precision": "half"}, "--precision 'half' is not known"),
+        ({}, {"precision": "fp16", "sync": "local-sgd", "k": 2}, "give --precision bf16"),
+        ({}, {"precision": "fp16", "compress": "int8"}, "hides overflow"),
+        ({"ema": 1.0}, {}, "ema is 1.0"),
+        ({"ema": 0.9, "model": lambda: small.plain_model().bfloat16()}, {}, "too coarse"),
+        ({"optimizer": {"g": small.adam}}, {}, "several optimizers as optimizer="),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    changes: dict[str, Any], settings: dict[str, Any], text: str, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match=text):
+        dayfly.train(small.job(data, **changes), run_dir=tmp_path, progress=False, **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "text"),
+    [
+        ({}, {"workers": 2, "sync": "local-sgd", "k": 2}, "cannot have --sync local-sgd"),
+        ({}, {"workers": 2, "compress": "int8"}, "cannot have --compress int8"),
+        ({"clip_norm": {"e": 1.0}}, {}, "let them be the same"),
+        ({"clip_norm": 1.0}, {}, "one clip_norm"),
+        ({"optimizer": {"g": small.adam}}, {}, "let them be the same"),
+    ],
+)
+def test_what_a_gan_cannot_have_is_refused(
+    changes: dict[str, Any], settings: dict[str, Any], text: str, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match=text):
+        dayfly.train(ways.gan(data, **changes), run_dir=tmp_path, progress=False, **settings)

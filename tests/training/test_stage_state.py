@@ -262,7 +262,8 @@ def test_an_optimizer_that_depends_on_the_cut_is_refused(optimizer: Any, text: s
     with pytest.raises(RequestError) as refused:
         check_groups(whole.state(), stage.state(), "stage 1")
     assert text in str(refused.value)
-    if "hyperparameters" not in text:
+    # Of a checkpoint alone, one in no group was frozen when it was written.
+    if "hyperparameters" not in text and "no group" not in text:
         with pytest.raises(RequestError, match="for this model, but"):
             stage.load_state(*kept(whole))
 

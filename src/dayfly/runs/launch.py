@@ -107,6 +107,11 @@ def begin(
                 began_at=asked_at,
                 store=url,
             )
+        if job.compile:
+            display.note(
+                "the model is compiled: where torch makes other code after a restart, the bits of "
+                "this run may be others than those of an undisturbed one"
+            )
         return OneLife(job, record, home, display, faults, workplace, plan, listeners).start()
 
 

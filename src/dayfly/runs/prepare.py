@@ -169,7 +169,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
-            round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
+            round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))

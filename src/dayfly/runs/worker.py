@@ -131,12 +131,9 @@ class Worker:
         self._part_of = task.writer
         line, stage = task.pipelining, self._part_of.stage
         built = build_stage(job, line.cut, stage) if line is not None else None
-        self._replica = Replica(
-            job,
-            None if built is None else built.model,
-            device_of_function(context.gpu_share),
-            task.precision,
-        )
+        own = None if built is None else built.model
+        device = device_of_function(context.gpu_share)
+        self._replica = Replica(job, own, device, task.precision, compiled=job.compile)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
         sides = BOTH

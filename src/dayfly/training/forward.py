@@ -214,6 +214,8 @@ def _call(
 
 #: What a step of the user's own may return in a mapping.
 _KEYS = {"loss", "outputs", "targets", "weight"}
+#: Under which models of Hugging Face have their outputs.
+LOGITS = "logits"
 #: Under which a batch that is a mapping may have its targets, in the order in which they are tried.
 TARGET_KEYS = ("targets", "target", "labels", "label", "y")
 
@@ -262,8 +264,8 @@ def forward(
 
 def _pass(job: Job, model: nn.Module, batch: Any, weighting: Weighting) -> Passed:
     if job.step is None:
-        x, y = batch
-        outputs = model(x)
+        y = targets_of(batch)
+        outputs = outputs_of(model, batch)
         loss, weight = weighting.watched(lambda: cast("Any", job.loss)(outputs, y))
         return Passed(loss, outputs, y, weight)
     step = cast("Step", job.step)
@@ -283,6 +285,20 @@ def _of_phases(passed: Sequence[Passed]) -> Passed:
     return Passed(loss, known[-1].outputs, known[-1].targets, passed[-1].weight)
 
 
+def outputs_of(model: nn.Module, batch: Any) -> Any:
+    """What the model makes of a batch without its targets: x of (x, y), or a mapping by keywords.
+
+    Of a mapping that it returns, such as a ModelOutput of Hugging Face, the `logits`.
+    """
+    if isinstance(batch, Mapping):
+        target = next((key for key in TARGET_KEYS if key in batch), None)
+        outputs = model(**{key: value for key, value in batch.items() if key != target})
+    else:
+        outputs = model(batch[0])
+    is_output = isinstance(outputs, Mapping) and LOGITS in outputs
+    return outputs[LOGITS] if is_output else outputs
+
+
 def targets_of(batch: Any) -> Any:
     """The targets of a batch: y of (x, y), or the value of a mapping's `targets`, `target`,
     `labels`, `label` or `y`; None if it has none of these."""
@@ -292,6 +308,8 @@ def targets_of(batch: Any) -> Any:
 
 
 def _of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+    if isinstance(result, Mapping) and "loss" in result and LOGITS in result:
+        return Passed(result["loss"], result[LOGITS], targets, weight)
     if isinstance(result, Mapping):
         unknown = sorted(str(key) for key in result.keys() - _KEYS)
         if unknown or "loss" not in result:

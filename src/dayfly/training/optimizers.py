@@ -131,8 +131,11 @@ def load_optimizer_state(
         )
     whole = optimizer.state_dict()
     numbers = _numbers(optimizer, model, whole)
-    own = {name for name, _ in model.named_parameters()}
-    _check_placing(tree, own, len(numbers), _group_of(numbers), "this model")
+    # Of parameters that are frozen now, or were when the state was kept, there is none to take.
+    now, kept_of = _group_of(numbers), tree["group_of"]
+    both = now.keys() & kept_of.keys()
+    placed = {name: group for name, group in now.items() if name in both}
+    _check_placing(tree, both, len(numbers), placed, "this model")
     state = {
         number: decode(tree["state"][name], tensors)
         for names in numbers

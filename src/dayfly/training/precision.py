@@ -53,10 +53,11 @@ class Scaler:
 
     def unscale(self, gradients: list[torch.Tensor]) -> bool:
         """Divides gradients by the scale, in place; returns whether all of them are finite."""
-        if not gradients:
+        some = [gradient for gradient in gradients if gradient.numel()]
+        if not some:
             return True
-        torch._foreach_mul_(gradients, 1 / self.scale)
-        largest = [one.double() for one in torch._foreach_norm(gradients, float("inf"))]
+        torch._foreach_mul_(some, 1 / self.scale)
+        largest = [one.double() for one in torch._foreach_norm(some, float("inf"))]
         return bool(torch.stack(largest).isfinite().all())
 
     def update(self, *, finite: bool) -> None:

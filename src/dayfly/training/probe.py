@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from dayfly.training.arrays import Arrays
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import sparse
-from dayfly.training.forward import Weighting, forward
+from dayfly.training.forward import Weighting, forward, outputs_of, targets_of
 from dayfly.training.metrics import on_cpu
 from dayfly.training.precision import autocast
 from dayfly.training.randomness import DROPOUT, seeded
@@ -65,10 +65,13 @@ def probe(
         unseen = _try(
             "its validation samples do not form a batch", lambda: default_collate(validation)
         )
-        if job.step is None and not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+        pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+        named = isinstance(batch, Mapping) and targets_of(batch) is not None
+        if job.step is None and not (pair or named):
             raise RequestError(
-                f"a sample of the data is {type(samples[0]).__name__}, not (x, y): "
-                "return pairs, or give the job a step=... that takes such batches"
+                f"a sample of the data is {type(samples[0]).__name__}, not (x, y), nor a dict with "
+                "targets or labels: return one of these, or give the job a step=... that takes "
+                "such batches"
             )
         _try_training(job, replica, batch)
         if alone:
@@ -117,10 +120,10 @@ def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
 def _try_training(job: Job, replica: Replica, batch: Any) -> None:
     replica.model.train()
     if job.step is None:
-        x, y = batch
+        x, y = batch if not isinstance(batch, Mapping) else (batch, targets_of(batch))
         outputs = _try(
             f"its model does not take x {_shape(x)}",
-            lambda: _applied(replica, x),
+            lambda: _applied(replica, batch),
             _advice_on_x(x, next(p for p in replica.model.parameters() if p.requires_grad).dtype),
         )
         loss = _try(
@@ -154,9 +157,9 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
         _try("its optimizer's step fails", partial(replica.step, phase))
 
 
-def _applied(replica: Replica, x: Any) -> Any:
+def _applied(replica: Replica, batch: Any) -> Any:
     with autocast(replica.precision, replica.device):
-        return replica.model(x)
+        return outputs_of(replica.model, batch)
 
 
 def _leaves(batch: Any) -> Iterator[torch.Tensor]:

@@ -47,6 +47,7 @@ class Replica:
         model: a stage's, whose parameters and buffers have the whole model's names.
         device: to which the model is moved.
         precision: "fp32", "bf16" or "fp16", of forward passes and losses.
+        compiled: let torch compile the model.
 
     Attributes:
         optimizers: by the names of the job's phases; none if a stage has no parameters to train.
@@ -62,6 +63,8 @@ class Replica:
         model: nn.Module | None = None,
         device: torch.device = CPU,
         precision: str = FP32,
+        *,
+        compiled: bool = False,
     ) -> None:
         self._job = job
         self._part = model is not None
@@ -70,6 +73,8 @@ class Replica:
         self.scaler = Scaler() if precision == FP16 else None
         # Built on the CPU: the first weights are the same wherever they go.
         self.model = (build_model(job) if model is None else model).to(device)
+        if compiled:
+            compile_model(self.model)
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.schedulers: dict[str, Any] = {}
         if any(parameter.requires_grad for parameter in self.model.parameters()):
@@ -236,6 +241,19 @@ def model_part(tensors: Tensors) -> Tensors:
     """A state's tensors that are the model's, by the model's names."""
     prefix = "model."
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def compile_model(model: nn.Module) -> None:
+    """Lets torch compile a model at its first pass, in place, so names stay as they are.
+
+    Shapes are fixed: each batch of another size is compiled by itself. Nothing is tuned by timings,
+    which differ each time, and no processes are started to compile in.
+    """
+    from torch._inductor import config
+
+    config.compile_threads = 1
+    config.max_autotune = False
+    model.compile(dynamic=False)
 
 
 def build_model(job: Job) -> nn.Module:
