@@ -254,7 +254,10 @@ class Endless(Rows):
         (lambda: (Endless(), Rows()), "training Dataset has no length: NotImplementedError"),
         (lambda: (Broken(), Rows()), "its training Dataset fails: OSError: no such"),
         (lambda: (Rows(), Broken()), "its validation Dataset fails: OSError: no such"),
-        (lambda: ([{"x": 1}] * 9, Rows()), "a sample of the data is dict, not (x, y): return pair"),
+        (
+            lambda: ([{"x": 1}] * 9, Rows()),
+            "a sample of the data is dict, not (x, y), nor a dict with",
+        ),
         (lambda: ([[1], [1, 2]], Rows()), "its samples do not form a batch: RuntimeError"),
     ],
     ids=range(12),

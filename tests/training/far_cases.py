@@ -239,13 +239,13 @@ def optimizers_keep_what_they_had_where_it_was() -> None:
     Averaging(replica, losses=1)  # takes a step
     places = {
         key: value.device
-        for state in replica.optimizer.state.values()
+        for state in replica.optimizers[""].state.values()
         for key, value in state.items()
     }
     tree, tensors = replica.state()
     other = Replica(made(JOBS["odd, AdamW, pieces, clipped"]), device=FAR)
     other.load_state(tree, share_of(Writer(), tensors))
-    for state in other.optimizer.state.values():
+    for state in other.optimizers[""].state.values():
         assert {key: value.device for key, value in state.items()} == places
 
 

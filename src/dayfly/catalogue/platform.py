@@ -59,10 +59,8 @@ class FunctionPrices:
     """A price list of functions, in USD.
 
     Attributes:
-        usd_per_gb_s: of each GB of memory.
-        usd_per_vcpu_s: of each vCPU.
-        usd_per_s: of the whole, such as a machine.
-        usd_per_gpu_s: of a function's GPUs, if they are billed apart.
+        usd_per_gb_s, usd_per_vcpu_s: of each GB of memory, and of each vCPU.
+        usd_per_s: of the whole; usd_per_gpu_s: of a function's GPUs, if they are billed apart.
         usd_per_request: of an invocation.
         billing_step_ms: billed time is rounded up to its multiples; at least `billing_min_ms`.
     """

@@ -247,6 +247,12 @@ TRAINING_FLAGS = {
         "none",
         metavar="none|bf16|int8|powersgd[:RANK]",
     ),
+    "precision": Flag(
+        str,
+        "Numbers in which forward passes and losses compute; fp16 scales its losses.",
+        "fp32",
+        metavar="fp32|bf16|fp16",
+    ),
     "cut": Flag(
         str,
         "Cut the model into stages before these layers, counted from 0.",

@@ -30,9 +30,10 @@ from dayfly.wire.stores.files import FileStore
 
 #: Where runs lie that have no place of their own.
 USUAL = Path("runs")
-#: Files of weights in a run's directory: the final ones, the best epoch's, and below a folder those
-#: of other epochs that were kept.
-WEIGHTS, BEST, KEPT = "weights.safetensors", "best.safetensors", "kept"
+#: Files of weights in a run's directory: the last step's, their moving average of a job with `ema`,
+#: the best epoch's, and below a folder those of other epochs that were kept.
+WEIGHTS, AVERAGED = "weights.safetensors", "ema.safetensors"
+BEST, KEPT = "best.safetensors", "kept"
 _KEPT = re.compile(rf"{KEPT}/\w[\w.-]{{0,99}}\.safetensors", re.ASCII)
 
 
@@ -198,7 +199,7 @@ def copy(store: Store, directory: Path) -> None:
         record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
         known = (directory / RECORD).exists() and record.rstrip() == local.get(RECORD).rstrip()
         names = (info.name for info in store.list(KEPT))
-        for name in (WEIGHTS, BEST, *(one for one in names if _KEPT.fullmatch(one))):
+        for name in (WEIGHTS, AVERAGED, BEST, *(one for one in names if _KEPT.fullmatch(one))):
             if not (known and (directory / name).exists()):
                 (directory / name).parent.mkdir(exist_ok=True)
                 with suppress(ObjectMissing), replacing(directory / name) as beside:

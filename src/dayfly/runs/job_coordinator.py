@@ -28,7 +28,7 @@ from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.deciders import Boundary, Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
 from dayfly.runs.function_resources import vcpus_sold
-from dayfly.runs.home import WEIGHTS
+from dayfly.runs.home import AVERAGED, WEIGHTS
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listeners
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
@@ -203,8 +203,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
     ) -> Mapping[str, Any]:
         age_s = self._recorder.checkpoint_age_s
         task = self._task(self._record, self._setup, plan, rank, attempt, trimmed_step, age_s)
-        told: Mapping[str, Any] = task.dump()
-        return told
+        return dict(task.dump())
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -348,6 +347,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
+            precision=settings.precision,
             rates=setup.resources_of(rank).rates,
             pace=setup.pace,
             pipelining=setup.sends(record.pipelining),
@@ -384,7 +384,8 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             vcpus_sold(self._record.settings),
         )
         if result.has_weights:
-            self._home.keep(WEIGHTS)
+            for name in (WEIGHTS,) if self._job.ema is None else (WEIGHTS, AVERAGED):
+                self._home.keep(name)
         checkpoints.tidy(self._store, self._checkpoint)
         self._own_faults.at(self._checkpoint.step, "save")
         return result

@@ -94,6 +94,11 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
             )
+        if job.compile:
+            say(
+                "the model is compiled: where torch makes other code after a restart, the bits of "
+                "this run may be others than those of an undisturbed one"
+            )
         return JobCoordinator(job, record, context, plan).start()
 
 

@@ -21,6 +21,7 @@ from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
 from dayfly.runs.whole_files import replacing
+from dayfly.training.precisions import FP32
 from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
@@ -91,6 +92,10 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
 
     Raises RequestError for what the imitated platform does not have.
     """
+    if settings.precision != FP32:
+        raise RequestError(
+            f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
+        )
     of_stages = settings.kinds
     each = {kind: resources_of(kind).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]

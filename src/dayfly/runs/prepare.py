@@ -24,6 +24,7 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.arrays import BUILTIN, Arrays, check_arrays, load_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
@@ -139,7 +140,8 @@ def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Pre
 def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
     data = Data.of(job)
     check_shares(job, settings, data.trained)
-    replica = Replica(job)
+    _check_phases(job, settings)
+    replica = Replica(job, precision=settings.precision)
     if profile is not None:
         check_profiled(job, replica.model, profile)
     tree, tensors = replica.state()
@@ -147,6 +149,8 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     try:
         if job.init is not None:
             load_model_tensors(replica.model, _initial(job, replica))
+            replica.begin_average()
+            tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
@@ -157,9 +161,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         for flag, name in watched(job, settings):
             if name == "val_accuracy":
                 _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
-        if replica.scheduler is not None:
-            steps = Epochs(data.trained, job.batch_size, job.seed).steps
-            check_scheduler(job, replica.scheduler, steps)
+        steps = Epochs(data.trained, job.batch_size, job.seed).steps
+        for scheduler in replica.schedulers.values():
+            check_scheduler(job, scheduler, steps)
         line, states = None, [({"replica": tree, "progress": Progress().dump(), CUT: []}, kept)]
         if settings.cut:
             staging = staged(job, replica.model, (tree, kept), settings, data.tried)
@@ -170,7 +174,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
-            round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
+            round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
@@ -178,6 +182,23 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     return Prepared(
         data.arrays, data.samples, states, measured.add_to(round_bytes), line, tried.weighting
     )
+
+
+def _check_phases(job: Job, settings: Settings) -> None:
+    """Raise RequestError for what a job with several optimizers cannot have."""
+    if len(job.phases) == 1:
+        return
+    wrong = {
+        f"--sync {settings.sync}": PROTOCOLS[settings.sync].averages,
+        f"--compress {settings.compress}": settings.compress not in ("none", "bf16"),
+        "--cut": bool(settings.cut),
+    }
+    for flag, given in wrong.items():
+        if given:
+            raise RequestError(
+                f"a job with several optimizers cannot have {flag}: each of its phases sums "
+                "gradients of the whole model's functions: leave it out"
+            )
 
 
 def _check_accuracy(job: Job, replica: Replica, samples: list[Any], flag: str) -> None:

@@ -101,7 +101,8 @@ def check_epochs(record: Record, job: Job, store: Store) -> None:
         raise _too_few(job.epochs, done)
     if job.scheduler is not None:
         with seeded(DATA, job.seed):
-            check_scheduler(job, Replica(job).scheduler, steps)
+            for scheduler in Replica(job).schedulers.values():
+                check_scheduler(job, scheduler, steps)
 
 
 def take_inputs_again(record: Record, job: Job, store: Store) -> None:
@@ -186,7 +187,8 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: 
     committed = checkpoints.latest(store)
     assert committed is not None, "a run has a checkpoint from its beginning"
     tree, tensors = checkpoints.read(store, committed)
-    if ("scheduler" in tree["replica"]) != (job.scheduler is not None):
+    had = any(key.partition(".")[0] == "scheduler" for key in tree["replica"])
+    if had != (job.scheduler is not None):
         raise RequestError(
             "the changed job has a scheduler where the run had none, or none where it had one: let "
             "that stay as it was"

@@ -16,7 +16,7 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.runs.directory import RECORD
-from dayfly.runs.home import BEST, WEIGHTS, Home
+from dayfly.runs.home import AVERAGED, BEST, WEIGHTS, Home
 from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
@@ -24,7 +24,7 @@ from dayfly.runs.result import Result, write_json
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
-from dayfly.training.replica import build_model, model_part
+from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -147,10 +147,14 @@ class Run:
         return stop(str(self.directory), timeout_s)
 
     def model(self) -> nn.Module:
-        """The job's model in evaluation mode: with the best weights if kept, else the last."""
+        """The job's model in evaluation mode: with the best weights if kept, else the last.
+
+        Of a job with `ema` their moving average, which validation measured.
+        """
         model = build_model(self.job)
+        last = WEIGHTS if self.job.ema is None else AVERAGED
         best = self.directory / BEST
-        weights = best if best.is_file() else self.directory / WEIGHTS
+        weights = best if best.is_file() else self.directory / last
         safetensors.torch.load_model(model, str(weights))
         return model.eval()
 
@@ -204,6 +208,8 @@ def write_results(
         write_json(store, "history.json", whole)
         if summary.has_weights:
             _write_weights(directory / WEIGHTS, job, model_part(tensors))
+            if (average := averaged_part(tensors)) is not None:
+                _write_weights(directory / AVERAGED, job, average)
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
@@ -234,7 +240,7 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
 
 
 def keep_weights(home: Home, job: Job, checkpoint: Checkpoint, name: str) -> None:
-    """Writes the weights of a checkpoint as a file of the run's directory, and of its store.
+    """Writes the weights that were validated as a file of the run's directory, and of its store.
 
     Args:
         home: of the run.
@@ -247,7 +253,8 @@ def keep_weights(home: Home, job: Job, checkpoint: Checkpoint, name: str) -> Non
     """
     with paged(home.directory, when=checkpoints.stages(checkpoint) > 1):
         _, tensors = checkpoints.read(home.store, checkpoint)
-        _write_weights(home.directory / name, job, model_part(tensors))
+        validated = averaged_part(tensors) or model_part(tensors)
+        _write_weights(home.directory / name, job, validated)
     home.keep(name)
 
 

@@ -15,6 +15,7 @@ from dayfly.runs.functions import FunctionSettings, among
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.compression import compression
+from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
 
@@ -34,6 +35,7 @@ class Settings(FunctionSettings):
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce.
         compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.
         target_accuracy: end early once the validation accuracy is at least this.
         target_loss: end early once the validation loss is at most this.
         keep: "best": the weights of the best epoch are kept as `best.safetensors`; None: the last
@@ -65,6 +67,7 @@ class Settings(FunctionSettings):
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
+    precision: str = FP32
     target_accuracy: float | None = None
     target_loss: float | None = None
     keep: str | None = None
@@ -104,6 +107,8 @@ class Settings(FunctionSettings):
             )
         self._check_k()
         compression(self.compress)  # whether there is such a one
+        among("precision", self.precision, (FP32, BF16, FP16))
+        self._check_fp16()
         refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
         if refused is not None:
             raise RequestError(refused)
@@ -221,6 +226,22 @@ class Settings(FunctionSettings):
             raise RequestError(
                 f"--collective {self.algorithm} needs a channel that sums, and {kind.usage} only "
                 "keeps messages: give --channel ps://HOST:PORT, or another --collective"
+            )
+
+    def _check_fp16(self) -> None:
+        """Overflow is looked for in the exact sum of a step's gradients."""
+        if self.precision != FP16:
+            return
+        other = f"--precision {FP16} cannot be with"
+        if PROTOCOLS[self.sync].averages:
+            raise RequestError(
+                f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
+                "would see the same overflow: give --precision bf16"
+            )
+        if compression(self.compress).method in ("int8", "powersgd"):
+            raise RequestError(
+                f"{other} --compress {self.compress}, which hides overflow: give --precision bf16, "
+                "or --compress bf16"
             )
 
     def _check_k(self) -> None:

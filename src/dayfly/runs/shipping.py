@@ -18,7 +18,7 @@ import sys
 import traceback
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -308,7 +308,8 @@ def _files(directory: Path, left_out: Set[Path]) -> Iterator[Path]:
 def _modules_of(job: Job) -> list[ModuleType]:
     parts: list[Any] = [job.model, job.data, job.loss, job.optimizer, job.scheduler, job.transform]
     parts += [job.eval_transform, job.step, *job.metrics.values()]
-    functions: list[Callable[..., Any]] = [part for part in parts if callable(part)]
+    each = [one for x in parts for one in (x.values() if isinstance(x, Mapping) else (x,))]
+    functions: list[Callable[..., Any]] = [part for part in each if callable(part)]
     names = {getattr(function, "__module__", None) for function in functions}
     names |= {type(callback).__module__ for callback in job.callbacks}
     return [sys.modules[name] for name in sorted(n for n in names if n in sys.modules)]

@@ -106,9 +106,10 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
 
 
 class Worker:
-    """One attempt. `step` is the next step to take, a round's first.
-    Once it has ended: kept: where
-       what it did is kept, if anywhere. error: why the run fails."""
+    """One attempt; `step` is the next one, a round's first.
+
+    Once it has ended, `kept` says where what it did is kept, and `error` why the run fails.
+    """
 
     def __init__(
         self, task: Task, context: Context, store: Store, channel: Channel, faults: Faults
@@ -130,11 +131,9 @@ class Worker:
         self._part_of = task.writer
         line, stage = task.pipelining, self._part_of.stage
         built = build_stage(job, line.cut, stage) if line is not None else None
-        self._replica = Replica(
-            job,
-            None if built is None else built.model,
-            device_of_function(context.gpu_share),
-        )
+        own = None if built is None else built.model
+        device = device_of_function(context.gpu_share)
+        self._replica = Replica(job, own, device, task.precision, compiled=job.compile)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
         sides = BOTH
@@ -163,7 +162,7 @@ class Worker:
             slices=self._slices,
             channel=channel,
             validation=validation,
-            evaluation=Evaluation(job, validation.samples, task.weighting),
+            evaluation=Evaluation(job, validation.samples, task.weighting, task.precision),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,

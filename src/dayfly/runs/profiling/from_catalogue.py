@@ -34,8 +34,8 @@ from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.layers import Layers, layer_bytes
 from dayfly.training.forward import forward
+from dayfly.training.optimizers import build_optimizer
 from dayfly.training.randomness import DATA, DROPOUT, seeded
-from dayfly.training.replica import build_optimizer
 from dayfly.training.stages.layers import build_skeleton
 
 
@@ -200,7 +200,7 @@ def base_mib() -> float:
 def _state_per_trained_byte(job: Job, model: nn.Module) -> float:
     """By a step of the job's optimizer on the meta device; its few numbers a tensor count, too."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = build_optimizer(job, model)
+    optimizer = build_optimizer(job, "", model)
     for parameter in trained:
         parameter.grad = torch.zeros_like(parameter)
     try:

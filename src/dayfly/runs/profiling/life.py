@@ -30,6 +30,7 @@ from dayfly.runs.profiling.passes import Passes, Round, TimedSteps, one_stage
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
+from dayfly.training.replica import AVERAGE
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 
@@ -108,10 +109,10 @@ class Watched(Worker):
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
+        (phase,) = self._protocol_of_one.phases
         worker = self._protocol_of_one.worker
         self._clocks = Clocks.of(worker.replica.device)
-        steps = TimedSteps(self._protocol_of_one.steps, self._clocks.thread)
-        self._steps = self._protocol_of_one.steps = steps
+        self._steps = phase.steps = TimedSteps(phase.steps, self._clocks.thread)
         self._passes = Passes(
             worker.job,
             worker.replica,
@@ -357,8 +358,7 @@ class Watched(Worker):
         }
 
     def _state_bytes(self) -> int:
-        """Of the optimizer, once it has taken steps."""
+        """Of the optimizer, once it has taken steps, and of the moving average."""
         _, tensors = self._replica.state()
-        return sum(
-            tensor.nbytes for name, tensor in tensors.items() if name.startswith("optimizer.state.")
-        )
+        kept = ("optimizer.state.", AVERAGE)
+        return sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith(kept))

@@ -175,6 +175,8 @@ class _Bench:
         self._run = new_run_id(name)
         self._generation = 0
         self._shipped: Shipped = ship(job, code, store, run=workplace.directory)
+        if len(job.phases) > 1:
+            raise RequestError("profiles are of jobs with one optimizer: train without a plan")
         prepared = prepare(job, settings)
         self._parts: tuple[ArraySplit, ...] = ()
         self.served: list[tuple[int, float]] = []

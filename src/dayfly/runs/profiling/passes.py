@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -170,7 +170,9 @@ class Passes:
             began = clock()
             self._steps.flat.spread()
             if self._job.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self._steps.flat.parameters, self._job.clip_norm)
+                nn.utils.clip_grad_norm_(
+                    self._steps.flat.parameters, cast("float", self._job.clip_norm)
+                )
             self._replica.step()
             times.append(clock() - began)
             self._steps.flat.data.zero_()
