@@ -124,7 +124,12 @@ class Catalogue:
         return found.of_servers(int(count))
 
     def rows(self, folder: str, name: str) -> dict[str, Row]:
-        """The rows of an entry, the user's over the built-in ones. folder: platforms or stores."""
+        """Returns the rows of an entry, the user's over the built-in ones.
+
+        Args:
+            folder: platforms or stores.
+            name: of the entry.
+        """
         found: dict[str, Row] = {}
         names = self.platforms() if folder == "platforms" else self.stores()
         if name not in names:

@@ -27,10 +27,17 @@ FunctionName = Annotated[str, Matches(r"worker-[0-9]{1,9}", "a function such as 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """One invocation, as metered. Times in seconds; both are billed.
+    """One invocation, as metered.
 
-    memory_mib: its limit; None: it had none, and is billed for what comes with one vCPU. vcpus:
-    None: what the platform gives with the memory. gpu_share: of a GPU; None: it had none.
+    Attributes:
+        function: whose.
+        attempt: which of the function's invocations.
+        memory_mib: its limit; None: it had none, and is billed for the memory of one vCPU.
+        init_s: time of initialisation, which is billed.
+        run_s: time of running, which is billed.
+        outcome: how it ended.
+        vcpus: None: those that the platform gives with the memory.
+        gpu_share: share of a GPU; None: it had none.
     """
 
     function: FunctionName
@@ -48,9 +55,14 @@ _OF_USED = tuple(one.name for one in fields(Used))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What one function, over all its invocations, put into the store and got out of it.
+    """The traffic of one function with the store, over all its invocations.
 
-    requests: puts, gets, and questions whether something is there, which are billed as gets.
+    Attributes:
+        puts: requests that store something.
+        gets: requests that read something.
+        requests: puts, gets, and questions whether something is there, which are billed as gets.
+        bytes_up: put into the store.
+        bytes_down: got out of it.
     """
 
     puts: int = 0
@@ -62,14 +74,20 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What a run cost under a price list: dollars, and what they are for.
+    """What a run cost under a price list, in USD, and for what.
 
-    store: whose prices the store's part has; None: a store that costs nothing. requests: of
-    functions, which are invocations. compute_usd: all billed time, initialisation included.
-    requests_usd: of invocations. by_kind: dollars that add up to the cost. functions,
-    invocations: a row each. coordinator_usd: what the coordinator would have cost as one more
-    function; it is no part of the cost, as it ran elsewhere. overridden: rows of the catalogue that
-    were the user's own. notes: what the price list's platform would not have done.
+    Attributes:
+        store: whose prices the store's part has; None: a store that costs nothing.
+        requests: invocations of functions.
+        compute_usd: all billed time, initialisation included.
+        requests_usd: price of the invocations.
+        by_kind: dollars that add up to the cost.
+        functions: a row for each function.
+        invocations: a row for each invocation.
+        coordinator_usd: what the coordinator would have cost as one more function. It ran
+            elsewhere, so it is no part of the cost.
+        overridden: rows of the catalogue that were the user's own.
+        notes: what the price list's platform would not have done.
     """
 
     price_list: str
@@ -106,11 +124,19 @@ def bill(
     stored_bytes: int = 0,
     coordinator: Sequence[Used] = (),
 ) -> Bill:
-    """Bill invocations, and what functions moved through the store.
+    """Bills invocations, and the traffic of functions with the store.
 
-    moved: by function. coordinator: its lives, as if functions. stored_bytes: the most that the
-    store held; it and the store's servers are billed as long as the function that ran longest.
-    Raises RequestError if the catalogue has no prices for this.
+    Args:
+        used: the invocations.
+        platform: the price list.
+        store: the store's prices; None: it costs nothing.
+        moved: traffic by function.
+        coordinator: its lives, as if they were functions.
+        stored_bytes: the most that the store held. The store and its servers are billed as long as
+            the function that ran longest.
+
+    Raises:
+        RequestError: the catalogue has no prices for this.
     """
     prices = platform.prices
     if prices is None:

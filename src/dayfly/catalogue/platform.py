@@ -57,9 +57,13 @@ class PriceFigures:
 class FunctionPrices:
     """A price list of functions, in USD.
 
-    usd_per_gb_s, usd_per_vcpu_s: of each GB and vCPU. usd_per_s: of the whole, such as a machine.
-    usd_per_gpu_s: of a function's GPUs, if they are billed apart. usd_per_request: of an
-    invocation. Billed time is rounded up to billing_step_ms, and is billing_min_ms at least.
+    Attributes:
+        usd_per_gb_s: of each GB of memory.
+        usd_per_vcpu_s: of each vCPU.
+        usd_per_s: of the whole, such as a machine.
+        usd_per_gpu_s: of a function's GPUs, if they are billed apart.
+        usd_per_request: of an invocation.
+        billing_step_ms: billed time is rounded up to its multiples; at least `billing_min_ms`.
     """
 
     usd_per_gb_s: float = 0.0
@@ -77,7 +81,7 @@ class FunctionPrices:
         return max(1, math.ceil(used_ms / self.billing_step_ms)) * self.billing_step_ms
 
     def usd_for_1_s(self, memory_mib: float, vcpus: float, gpu_share: float = 1.0) -> float:
-        """Dollars a second of a function of this size. gpu_share: of the GPUs that it may have."""
+        """Returns the dollars a second of a function with these resources."""
         memory_usd = self.usd_per_gb_s * memory_mib / 1024
         whole_usd = self.usd_per_s + self.usd_per_gpu_s * gpu_share
         return memory_usd + self.usd_per_vcpu_s * vcpus + whole_usd

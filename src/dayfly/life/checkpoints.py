@@ -300,7 +300,7 @@ def _write_state(
     share: Tensors,
     own: Tensors | None = None,
 ) -> tuple[CheckpointPart, ...]:
-    """prefix: of the names of parts, with their folder."""
+    """Writes a state in parts whose names begin with `prefix`, folder included."""
     number = f"{writer.replica}-of-{writer.replicas}"
     written = [_write_tensors(store, f"{prefix}part-{number}", share)]
     if own:

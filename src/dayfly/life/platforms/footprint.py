@@ -191,7 +191,7 @@ class Footprint:
         self._add(rose)
 
     def _add(self, rose: int) -> None:
-        """rose: what it had more, for a moment."""
+        """Notes that the memory rose by `rose` for a moment."""
         self._most_bytes = max(self._most_bytes, self._needed_bytes + max(0, rose))
 
     def _needed(self, resident: Resident) -> int:

@@ -35,7 +35,12 @@ class LinkedChannel(FileChannel):
 class World:
     """Ranks 0 to n-1. Every all-reduce is a new step unless one is given.
 
-    chunk: four-byte elements that are worth a message.
+    Args:
+        root: of the channel.
+        collective: to be run.
+        size: number of ranks.
+        stack: closes what is opened.
+        chunk: four-byte elements that are worth a message.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def k_reduce(aggregators: int) -> Collective:
 def sums_at(
     world_size: int, length: int, chunk: int, *, aggregators: int | None = None
 ) -> tuple[Name, ...]:
-    """The messages that hold the result. aggregators: as for `reduce_at`."""
+    """Returns the messages that hold the result, with so many `aggregators` (see `reduce_at`)."""
     owners = world_size if aggregators is None else aggregators
     return tuple(Name(SUM, owner) for owner in range(owners)) if world_size > 1 else ()
 
@@ -61,7 +61,11 @@ def reduce_at(
     chunk: int = 1,
     aggregators: int | None = None,
 ) -> Schedule:
-    """What `rank` does; see `MakeSchedule`. aggregators: K, 1 to n; None: n. No chunks."""
+    """Returns what `rank` does; see `MakeSchedule`. It makes no chunks.
+
+    Args:
+        aggregators: K, from 1 to n; None: n.
+    """
     check_rank(rank, world_size)
     owners = world_size if aggregators is None else aggregators
     if not 1 <= owners <= world_size:

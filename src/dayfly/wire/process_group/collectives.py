@@ -130,7 +130,12 @@ _SUSPECT_AFTER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """plan: of a schedule. left: which of this member's messages stay, as all are to read them."""
+    """A schedule that is ready to run.
+
+    Attributes:
+        plan: the compiled schedule.
+        left: this member's messages that stay, as all members read them.
+    """
 
     plan: CompiledSchedule
     left: tuple[Name, ...]

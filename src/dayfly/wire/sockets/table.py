@@ -24,7 +24,12 @@ Readers = Callable[[Key], set[int] | None]
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """Header and payload; unread: ranks that are still to read it, None if nobody counts."""
+    """One message.
+
+    Attributes:
+        blob: header and payload.
+        unread: ranks that are still to read it; None: nobody counts.
+    """
 
     blob: memoryview
     unread: set[int] | None
