@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Used, bill, with_vcpus
+from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
@@ -69,7 +69,7 @@ def test_a_profile_has_a_size_for_each_pair() -> None:
 
 
 def test_vcpus_are_on_the_bill() -> None:
-    used = Used(
+    used = MeteredInvocation(
         function="worker-0",
         attempt=0,
         memory_mib=8192,

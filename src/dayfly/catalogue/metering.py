@@ -26,7 +26,7 @@ FunctionName = Annotated[str, Matches(r"worker-[0-9]{1,9}", "a function such as 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class MeteredInvocation:
     """One invocation, as metered.
 
     Attributes:
@@ -50,11 +50,11 @@ class Used:
     gpu_share: float | None = None
 
 
-_OF_USED = tuple(one.name for one in fields(Used))
+_OF_USED = tuple(one.name for one in fields(MeteredInvocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class StoreTraffic:
     """The traffic of one function with the store, over all its invocations.
 
     Attributes:
@@ -117,12 +117,12 @@ class Bill:
 
 
 def bill(
-    used: Sequence[Used],
+    used: Sequence[MeteredInvocation],
     platform: FunctionPlatform,
     store: StoreFacts | None = None,
-    moved: Mapping[str, Moved] | None = None,
+    moved: Mapping[str, StoreTraffic] | None = None,
     stored_bytes: int = 0,
-    coordinator: Sequence[Used] = (),
+    coordinator: Sequence[MeteredInvocation] = (),
 ) -> Bill:
     """Bills invocations, and the traffic of functions with the store.
 
@@ -153,7 +153,7 @@ def bill(
         _function(
             name,
             of_function.get(name, ()),
-            traffic.get(name, Moved()),
+            traffic.get(name, StoreTraffic()),
             store,
         )
         for name in names
@@ -192,12 +192,14 @@ def bill(
     )
 
 
-def with_vcpus(used: Iterable[Used], vcpus: float | None) -> list[Used]:
+def with_vcpus(used: Iterable[MeteredInvocation], vcpus: float | None) -> list[MeteredInvocation]:
     """Returns invocations whose functions were asked for with so many vCPUs; None: as they are."""
     return [one if vcpus is None else replace(one, vcpus=vcpus) for one in used]
 
 
-def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) -> dict[str, Any]:
+def _invocation(
+    used: MeteredInvocation, platform: FunctionPlatform, prices: FunctionPrices
+) -> dict[str, Any]:
     """A row: what was used, in the size that the platform would have given it, and its dollars."""
     memory_mib, vcpus = platform.billed_size(used.memory_mib, used.vcpus)
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
@@ -220,7 +222,7 @@ def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) 
 
 
 def _function(
-    name: str, rows: Sequence[Mapping[str, Any]], moved: Moved, store: StoreFacts | None
+    name: str, rows: Sequence[Mapping[str, Any]], moved: StoreTraffic, store: StoreFacts | None
 ) -> dict[str, Any]:
     """A row: all invocations of one function, and what it moved."""
     asked = moved.requests - moved.puts
@@ -257,10 +259,10 @@ def _overridden(platform: FunctionPlatform, store: StoreFacts | None) -> tuple[s
 
 
 def _notes(
-    used: Sequence[Used],
+    used: Sequence[MeteredInvocation],
     platform: FunctionPlatform,
     store: StoreFacts | None,
-    moved: Mapping[str, Moved],
+    moved: Mapping[str, StoreTraffic],
 ) -> tuple[str, ...]:
     """What was metered and could not have been there: priced all the same, and said."""
     found: dict[str, None] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dayfly.batches import Batches, Rounds
-from dayfly.catalogue.metering import Moved, Used, bill
+from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning import data_parallel, staged
@@ -48,7 +48,7 @@ class Part:
     """Some steps that all workers take, or a validation. moved: by each worker."""
 
     seconds: float
-    moved: Sequence[Moved]
+    moved: Sequence[StoreTraffic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def round_of(
     means: ChannelModel,
     batches: tuple[int, ...],
     most_simulated: int = MOST_SIMULATED,
-) -> tuple[Steps, Sequence[Moved]]:
+) -> tuple[Steps, Sequence[StoreTraffic]]:
     """A round, which is a step of bsp, and what each worker moves."""
     if c.workers > most_simulated:
         return many_step(profile, c, means, batches)
@@ -150,7 +150,7 @@ def validation_of(
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
     make = staged.validation if c.cut else data_parallel.validation
-    seconds, found = 0.0, [Moved() for _ in range(c.workers)]
+    seconds, found = 0.0, [StoreTraffic() for _ in range(c.workers)]
     for ranks, count in make(profile, c, means):
         seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
         each = _moved_by_all(ranks[: c.workers], means)
@@ -158,7 +158,7 @@ def validation_of(
     return Part(seconds=seconds, moved=found)
 
 
-def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[Moved]:
+def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[StoreTraffic]:
     return [moved_by(rank, means) for rank in ranks]
 
 
@@ -188,8 +188,8 @@ class Lives:
     ending_s: float
     run_s: float
     of_stage: Sequence[Sequence[Life]]
-    moved: Sequence[Moved]
-    told: Sequence[Moved]
+    moved: Sequence[StoreTraffic]
+    told: Sequence[StoreTraffic]
 
     @property
     def volume(self) -> Volume:
@@ -256,7 +256,7 @@ def pace_of(
 
 def told_by(
     c: Configuration, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
-) -> Moved:
+) -> StoreTraffic:
     """Of one worker, about: a report every so often, and at once when it started and at its end,
     of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
     steps = c.epochs * epoch_steps
@@ -264,7 +264,7 @@ def told_by(
     puts += c.epochs if rank == 0 else 0
     looks = min(steps, round(run_s / pace.look_s)) if rank < pace.lookers else 0
     nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
-    return Moved(puts=puts, requests=puts + looks, bytes_up=nbytes)
+    return StoreTraffic(puts=puts, requests=puts + looks, bytes_up=nbytes)
 
 
 def _spans(
@@ -310,7 +310,7 @@ def predict(
         memory_mib = stage_memory_mib(c, stage)
         for attempt, life in enumerate(lives.of_stage[stage]):
             used.append(
-                Used(
+                MeteredInvocation(
                     function=name,
                     attempt=attempt,
                     memory_mib=memory_mib,

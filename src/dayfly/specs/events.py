@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dayfly.catalogue.metering import FunctionName, Used
+from dayfly.catalogue.metering import FunctionName, MeteredInvocation
 from dayfly.dataclass_json import Range, Real, UnixSeconds, read
 from dayfly.wire.outages import COUNTERS
 
@@ -131,7 +131,7 @@ class Ended(Event):
 
     kind: ClassVar[str] = "ended"
 
-    used: Used
+    used: MeteredInvocation
     death: bool
     error: str | None = None
     detail: str | None = None
