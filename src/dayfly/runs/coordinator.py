@@ -283,7 +283,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             platform=self._workplace.platform,
             store=self._store,
             stop_asked=self._stop_asked,
-            audience=self._recorder,
+            listener=self._recorder,
             faults=self._own_faults,
         )
         return supervisor.run()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
-from dayfly.life.workload import Audience
+from dayfly.life.workload import RunListener
 from dayfly.runs.attempt_clock import AttemptClock
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import (
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-class Recorder(Audience):
-    """The audience of one life's coordinator, and the memory of the lives before it.
+class Recorder(RunListener):
+    """Listens to one coordinator's supervisor, and remembers the lives before it.
 
     generation: of the workers whose records come in.
     publish: told each event, with who tells it, once it is written.
