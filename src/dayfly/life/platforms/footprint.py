@@ -145,12 +145,12 @@ class Resident:
 
 
 class Footprint:
-    """What one function needs beside what it shares with its zygote, from looks at it.
+    """The memory that one function needs beside what it shares with its zygote.
 
     Args:
-        anonymous_bytes: what it had when it was forked, all of it the zygote's.
-        cgroup: its memory's, if it has one; without, what it shares at first and writes to later is
-            not counted.
+        anonymous_bytes: its memory when it was forked, all of it the zygote's.
+        cgroup: of its memory; None: memory that it shares at first and writes to later is not
+            counted.
     """
 
     def __init__(self, pid: int, anonymous_bytes: int, cgroup: Cgroup | None) -> None:

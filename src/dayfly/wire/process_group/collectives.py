@@ -196,7 +196,7 @@ class Collectives(Closing):
         self._run(number, "broadcast", flat_P, broadcast(root), (root,), meet=False)
 
     def reduce_scatter(self, blocks: JoinedBuffer, number: int, fold: Fold) -> None:
-        """Reduce `size` equal blocks; this member's own is the result, others stay as they were."""
+        """Reduces `size` equal blocks; only this member's own block changes."""
         self._run(number, "reduce-scatter", blocks, reduce_scatter, fold=fold)
 
     def all_gather(self, blocks: Buffer, number: int) -> None:
