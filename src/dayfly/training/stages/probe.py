@@ -165,7 +165,7 @@ def check_stages(
     check_tied(model, layers, cut)
     check_skeleton(job, model)
     several = list(samples) if len(samples) > 1 else list(samples) * 2
-    with _as_it_was(model):
+    with as_it_was(model):
         model.eval()
         passed = _evaluated(job, model, layers, cut, several)
         fewer = _evaluated(job, model, layers, cut, several[:-1])
@@ -180,10 +180,11 @@ def check_stages(
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
+def as_it_was(model: nn.Module) -> Iterator[None]:
+    """Gives back modes and buffers, which training mode changes."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [
-        (module, name, buffer, buffer.clone())
+        (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
         for name, buffer in module._buffers.items()
         if buffer is not None
@@ -193,8 +194,9 @@ def _as_it_was(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-        for module, name, buffer, kept in buffers:
-            module._buffers[name] = buffer.copy_(kept)  # forward may have put another there
+        with torch.no_grad():
+            for module, name, buffer, kept in buffers:
+                module._buffers[name] = buffer.copy_(kept)  # forward may have put another there
 
 
 def _evaluated(
