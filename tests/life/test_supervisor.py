@@ -292,7 +292,7 @@ def test_for_a_change_all_end_at_a_checkpoint_and_the_next_plan_goes_on_from_it(
         "at 4 invoked",
         *(*DONE_TOLD, "told 2 returned"),
     ]
-    assert run.audience.generations == [(0, 0), (1, 4)]
+    assert run.listener.generations == [(0, 0), (1, 4)]
 
 
 def test_a_roll_back_takes_up_the_change_that_was_asked_for(tmp_path: Path) -> None:
