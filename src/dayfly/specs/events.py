@@ -50,12 +50,7 @@ class Begun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over(Event):
-    """A coordinator ended, and its results are written.
-
-    Attributes:
-        run_s: its time until the bill was made, in seconds; None: not measured.
-        peak_mib: its peak memory; None: not measured.
-    """
+    """A coordinator ended: its seconds until the bill, and its peak memory; None: not measured."""
 
     kind: ClassVar[str] = "over"
 

@@ -168,9 +168,7 @@ class _Bench:
         code: Path | None,
         effort: Effort,
     ) -> None:
-        self._workplace = workplace
-        self._job = job
-        self._effort = effort
+        self._workplace, self._job, self._effort = workplace, job, effort
         self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
         self._generation = 0
