@@ -33,6 +33,7 @@ LARGEST_LINES = 400
 #
 # EVERYBODY's modules are for everybody. job.py is what the user asks for: for those who train it
 # and run it.
+# data/ is how files become samples: for jobs that name them, and for workers that decode them.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
 _READING = {"dataclass_json", "json_files"}
 EVERYBODY = {
@@ -50,7 +51,7 @@ EVERYBODY = {
 WIRE = {*EVERYBODY, "catalogue"}
 SPECS = {*WIRE, "wire"}
 LIFE = {*SPECS, "specs"}
-TRAINING = {*SPECS, "specs", "job"}
+TRAINING = {*SPECS, "specs", "job", "data"}
 PLANNING = {*SPECS, "specs"}
 RUNS = {*LIFE, *TRAINING, *PLANNING, "life", "training", "planning"}
 ALLOWED: dict[str, set[str]] = {
@@ -65,7 +66,8 @@ ALLOWED: dict[str, set[str]] = {
     "uncompiled": set(),
     "garbage": set(),
     "registry": {"errors"},
-    "job": {"errors"},
+    "data": {"errors", "registry"},
+    "job": {"errors", "data"},
     "models": set(),
     "catalogue": {"errors", "registry", *_READING},
     "wire": WIRE,
@@ -75,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": PLANNING,
     "runs": RUNS,
     "cli": {*RUNS, "runs", "models", "dayfly"},
-    "dayfly": {"errors", "job", "runs"},
+    "dayfly": {"errors", "job", "data", "runs"},
     "__main__": {"cli"},
 }
 _MODULE_IN_TEXT = re.compile(r"(dayfly(?:\.[a-z_0-9]+)+)(?::[\w.]+)?")

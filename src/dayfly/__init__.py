@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dayfly import data
     from dayfly.errors import DayflyError, RequestError, RunFailed
     from dayfly.job import Job
     from dayfly.runs.api import load, resume, train
@@ -27,6 +28,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "checkpoint_due",
+    "data",
     "load",
     "plan",
     "predict",
@@ -57,6 +59,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":
+        return importlib.import_module("dayfly.data")
     if name not in _HOMES:
         raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
