@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any] | Encoded
     Arrays = Mapping[str, Array]
+else:
+    Array = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class DataSource(ABC):
 
 
 _HERE = "dayfly.data"
+#: Modules have other names than forms, which would hide them: `dayfly.data.csv` is a class.
 #: Forms of data files by name, in the order in which they are asked whether a path is theirs.
 READERS: Registry[type[DataSource]] = Registry(
     "form of data",
@@ -123,7 +126,13 @@ READERS: Registry[type[DataSource]] = Registry(
         "arrays": f"{_HERE}.npy_arrays:ArrayFiles",
         "csv": f"{_HERE}.csv_file:CSVFile",
         "parquet": f"{_HERE}.parquet_file:ParquetFile",
+        "mnist": f"{_HERE}.idx:IDXFiles",
+        "cifar": f"{_HERE}.cifar_records:CIFARFiles",
+        "wikitext": f"{_HERE}.wikitext_tokens:WikiText",
+        "glue": f"{_HERE}.glue_tsv:GLUETask",
+        "squad": f"{_HERE}.squad_json:SQuADFiles",
         "images": f"{_HERE}.image_folder:ImageFolder",
+        "libsvm": f"{_HERE}.libsvm_text:LIBSVMFile",
     },
 )
 
