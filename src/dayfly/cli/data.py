@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,8 @@ def given_source(path: str, form: str | None, options: Sequence[str]) -> DataSou
     if form is not None:
         READERS.check(form, "--form")
     kind = READERS[form] if form is not None else type(source_of(path))
-    given = dict(_option(text) for text in options)
-    known = [name for name in kind.__dataclass_fields__ if name != "path"]
-    for name in given:
-        if name not in known:
-            raise RequestError(
-                f"--option {name}: data of the form {kind.name} has {', '.join(known) or 'none'}"
-            )
-    return kind(path, **given)
+    known = {one.name: str(one.type) for one in fields(kind) if one.name != "path"}
+    return kind(path, **dict(_option(text, kind.name, known) for text in options))
 
 
 def show(path: str, form: str | None, options: Sequence[str], *, as_json: bool) -> None:
@@ -83,10 +78,17 @@ def facts_of(source: DataSource, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _option(text: str, form: str, known: Mapping[str, str]) -> tuple[str, Any]:
+    """Name and value. known: types of options; a value is JSON, or a text where one may be."""
     name, equals, value = text.partition("=")
     if not equals:
         raise RequestError(f"--option {text}: give name=value, such as target=kind")
+    if name not in known:
+        raise RequestError(
+            f"--option {name}: data of the form {form} has {', '.join(known) or 'none'}"
+        )
+    if known[name].startswith("str") and not value.startswith("["):
+        return name, value
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:

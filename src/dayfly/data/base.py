@@ -101,6 +101,12 @@ class DataSource(ABC):
         """
         return ()
 
+    def whole(self, name: str, least: int) -> None:
+        """Raises RequestError unless an option is a whole number from `least`."""
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise RequestError(f"{name}={value!r}: give a whole number from {least}")
+
     def paths(self) -> Sequence[Path]:
         """Files and directories of the data, which do not travel with the job's code."""
         others = getattr(self, "validation", None)

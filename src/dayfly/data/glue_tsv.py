@@ -51,8 +51,8 @@ class GLUETask(DataSource):
         return path.is_dir() and found(path, "train.tsv") is not None
 
     def read(self) -> Samples:
-        if self.length < 3:
-            raise RequestError(f"length={self.length}: give a number from 3")
+        self.whole("length", 3)
+        self.whole("vocabulary", 5)
         train = needed(self.place, self.form, "train.tsv")
         files = {"train": train}
         if (unseen := found(self.place, *_VALIDATION)) is not None:

@@ -52,7 +52,9 @@ class ImageFolder(DataSource):
     def read(self) -> Samples:
         if self.mode not in CHANNELS:
             raise RequestError(f"mode={self.mode!r}: give one of {', '.join(CHANNELS)}")
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+        size = self.size
+        pair = isinstance(size, tuple | list) and len(size) == 2
+        if size is not None and not (pair and all(isinstance(n, int) and n > 0 for n in size)):
             raise RequestError(f"size={self.size!r}: give height and width, such as (64, 64)")
         root = self.place
         if not root.is_dir():

@@ -57,6 +57,8 @@ class LIBSVMFile(DataSource):
             return False
 
     def read(self) -> Samples:
+        if self.features is not None:
+            self.whole("features", 1)
         parts = {"train": _Rows.of(self.place, self.zero_based)}
         if self.validation is not None:
             other = Path(fspath(self.validation)).expanduser()

@@ -44,6 +44,8 @@ class SQuADFiles(DataSource):
         return path.is_dir() and found(path, _NAMES["train"]) is not None
 
     def read(self) -> Samples:
+        self.whole("length", 3)
+        self.whole("vocabulary", 5)
         train = needed(self.place, self.form, _NAMES["train"])
         texts = (
             text for _, question, paragraph, _ in _rows(train) for text in (question, paragraph)

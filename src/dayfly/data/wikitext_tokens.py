@@ -44,8 +44,8 @@ class WikiText(DataSource):
         return path.is_dir() and found(path, *_NAMES["train"]) is not None
 
     def read(self) -> Samples:
-        if self.length < 1:
-            raise RequestError(f"length={self.length}: give a number from 1")
+        self.whole("length", 1)
+        self.whole("vocabulary", 5)
         train = needed(self.place, self.form, *_NAMES["train"])
         vocabulary = Vocabulary.of(_words(train), self.vocabulary)
         arrays: dict[str, Array] = {}

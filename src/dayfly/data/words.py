@@ -15,8 +15,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.errors import RequestError
-
 SPECIAL = ("<pad>", "<unk>", "<begin>", "<end>")
 PADDING, UNKNOWN, BEGIN, END = range(4)
 #: A word, or a sign that is none.
@@ -37,8 +35,6 @@ class Vocabulary:
     @classmethod
     def of(cls, texts: Iterable[Iterable[str]], most: int) -> Vocabulary:
         """Counts the words of texts. most: words, the special ones among them."""
-        if most <= len(SPECIAL):
-            raise RequestError(f"vocabulary={most}: give a number above {len(SPECIAL)}")
         counts = Counter(word for text in texts for word in text)
         for one in SPECIAL:
             counts.pop(one, None)
