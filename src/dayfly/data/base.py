@@ -137,6 +137,8 @@ READERS: Registry[type[DataSource]] = Registry(
         "wikitext": f"{_HERE}.wikitext_tokens:WikiText",
         "glue": f"{_HERE}.glue_tsv:GLUETask",
         "squad": f"{_HERE}.squad_json:SQuADFiles",
+        "huggingface": f"{_HERE}.arrow_folder:HuggingFaceFolder",
+        "webdataset": f"{_HERE}.tar_shards:TarShards",
         "images": f"{_HERE}.image_folder:ImageFolder",
         "libsvm": f"{_HERE}.libsvm_text:LIBSVMFile",
     },

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 
@@ -50,12 +50,7 @@ class ImageFolder(DataSource):
         )
 
     def read(self) -> Samples:
-        if self.mode not in CHANNELS:
-            raise RequestError(f"mode={self.mode!r}: give one of {', '.join(CHANNELS)}")
-        size = self.size
-        pair = isinstance(size, tuple | list) and len(size) == 2
-        if size is not None and not (pair and all(isinstance(n, int) and n > 0 for n in size)):
-            raise RequestError(f"size={self.size!r}: give height and width, such as (64, 64)")
+        image_form(self.size, self.mode, ())
         root = self.place
         if not root.is_dir():
             raise RequestError(f"data {str(root)!r} is no directory: give one of folders")
@@ -71,7 +66,8 @@ class ImageFolder(DataSource):
             )
         files = {part: _files(folder, classes) for part, folder in parts.items()}
         sizes = {part: [_checked(path) for path, _ in some] for part, some in files.items()}
-        form = self._form({size[1:] for some in sizes.values() for size in some})
+        every = {size[1:] for some in sizes.values() for size in some}
+        form = image_form(self.size, self.mode, every)
         arrays: dict[str, Encoded | np.ndarray] = {}
         for part, some in files.items():
             paths = [path for path, _ in some]
@@ -79,13 +75,6 @@ class ImageFolder(DataSource):
             arrays[f"x_{part}"] = Encoded(Blobs(lengths, _reading(paths)), form)
             arrays[f"y_{part}"] = np.array([number for _, number in some], np.int64)
         return Samples(arrays, classes)
-
-    def _form(self, sizes: set[tuple[int, int]]) -> Form:
-        channels = CHANNELS[self.mode]
-        if self.size is not None:
-            return Form("image", (channels, *self.size), self.mode, resized=True)
-        shape = (channels, *sizes.copy().pop()) if len(sizes) == 1 else ()
-        return Form("image", shape, self.mode)
 
 
 def _reading(paths: Sequence[Path]) -> Callable[[int], bytes]:
@@ -117,21 +106,43 @@ def _files(root: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
 
 
 def _checked(path: Path) -> tuple[int, int, int]:
-    """Bytes, height and width of an image. Raises RequestError for one that is damaged."""
+    with path.open("rb") as file:
+        return checked(str(path), file)
+
+
+def checked(name: str, file: BinaryIO) -> tuple[int, int, int]:
+    """Bytes, height and width of an image. Raises RequestError for one that is damaged.
+
+    name: for the error.
+    """
     pil = pillow()
     try:
-        with pil.open(path) as image:
-            width, height = image.size
-            kind = image.format
-            image.verify()  # checksums of PNG
-        with path.open("rb") as file:
-            nbytes = file.seek(0, 2)
-            file.seek(max(0, nbytes - _TAIL))
-            if kind == "JPEG" and b"\xff\xd9" not in file.read():
-                raise OSError("it ends early")
+        image = pil.open(file)
+        width, height = image.size
+        kind = image.format
+        image.verify()  # checksums of PNG
+        nbytes = file.seek(0, 2)
+        file.seek(max(0, nbytes - _TAIL))
+        if kind == "JPEG" and b"\xff\xd9" not in file.read():
+            raise OSError("it ends early")
     except Exception as error:  # of any of PIL's plug-ins
         raise RequestError(
-            f"{path} cannot be read as an image: {in_short(error)}: put a whole one there, or "
+            f"{name} cannot be read as an image: {in_short(error)}: put a whole one there, or "
             "remove it"
         ) from error
     return nbytes, height, width
+
+
+def image_form(size: tuple[int, int] | None, mode: str, sizes: Collection[tuple[int, int]]) -> Form:
+    """The form of images of these heights and widths. Raises RequestError for wrong options.
+
+    size: to which they are scaled; None: they stay.
+    """
+    if mode not in CHANNELS:
+        raise RequestError(f"mode={mode!r}: give one of {', '.join(CHANNELS)}")
+    pair = isinstance(size, tuple | list) and len(size) == 2
+    if size is not None and not (pair and all(isinstance(n, int) and n > 0 for n in size)):
+        raise RequestError(f"size={size!r}: give height and width, such as (64, 64)")
+    if size is not None:
+        return Form("image", (CHANNELS[mode], *size), mode, resized=True)
+    return Form("image", (CHANNELS[mode], *next(iter(sizes))) if len(sizes) == 1 else (), mode)

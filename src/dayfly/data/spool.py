@@ -29,6 +29,11 @@ class Spool:
         self._file = tempfile.TemporaryFile(prefix="dayfly-")  # noqa: SIM115  # the array maps it
         self.rows = 0
 
+    @property
+    def row(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Type and shape of a row."""
+        return self._dtype, self._row_shape
+
     def add(self, rows: NDArray[Any]) -> None:
         """Appends rows (n, *row_shape). Raises RequestError if there is no room."""
         try:

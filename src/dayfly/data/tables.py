@@ -47,11 +47,19 @@ class Batch:
 
 
 class Table(ABC):
-    """A table in a file, read in batches. unit: what places count, such as "line"."""
+    """A table in a file, read in batches.
+
+    Attributes:
+        path: of the file.
+        names: of the columns, in their order.
+        unit: what places count, such as "line".
+        class_names: of columns of class numbers whose names the file has.
+    """
 
     path: Path
     names: Sequence[str]
     unit = "row"
+    class_names: Mapping[str, Sequence[str]] = {}
 
     @abstractmethod
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
@@ -132,21 +140,28 @@ class TableSource(DataSource):
     def table(self, path: Path) -> Table:
         """Opens the table of a file. Raises RequestError."""
 
+    def tables(self) -> tuple[Table, Table | None]:
+        """Opens the table to train on, and the one to validate on if there is one."""
+        other = None
+        if self.validation is not None:
+            other = self.table(Path(fspath(self.validation)).expanduser())
+        return self.table(self.place), other
+
     def look(self) -> list[Column]:
-        table = self.table(self.place)
+        table, _ = self.tables()
         return [Column(name, one.type) for name, one in _scanned(table, table.names).items()]
 
     def read(self) -> Samples:
-        table = self.table(self.place)
+        table, other = self.tables()
         plan = _Plan.of(self, table)
         arrays = dict(zip(("x_train", "y_train"), plan.arrays(table), strict=True))
-        if self.validation is not None:
-            other = self.table(Path(fspath(self.validation)).expanduser())
+        if other is not None:
             if lost := [name for name in plan.names if name not in other.names]:
                 raise other.refusal(f"it has no column {lost[0]!r}, which {table.path} has")
             plan.check(other)
             arrays |= zip(("x_val", "y_val"), plan.arrays(other), strict=True)
-        return Samples(arrays, plan.classes, plan.described(table), plan.notes)
+        classes = plan.classes or (table.class_names.get(plan.y[0], ()) if len(plan.y) == 1 else ())
+        return Samples(arrays, classes, plan.described(table), plan.notes)
 
 
 @dataclass(frozen=True)
