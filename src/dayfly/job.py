@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from dayfly.callbacks.base import Callback, checked
+from dayfly.data.base import DataSource
 from dayfly.errors import RequestError
 
 Model = Callable[[], nn.Module]
@@ -24,7 +25,7 @@ Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 OptimizerOfModule = Callable[[nn.Module], torch.optim.Optimizer]
 Scheduler = Callable[[torch.optim.Optimizer], Any]
 Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchmetrics' convention
-Transform = Callable[[torch.Tensor], torch.Tensor]
+Transform = Callable[[Any], Any]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
 
@@ -41,8 +42,10 @@ class Job:
     Args:
         model: function that builds the module; every worker builds its own.
         data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`);
-            or one `.npz` of such arrays; or a function that returns (train, validation) torch
-            Datasets. Without validation arrays a tenth of the samples is split off, by the seed.
+            or one `.npz` of such arrays; or another file or directory of data, by its path, or with
+            options, as `dayfly.data.csv("x.csv", target="kind")` (see docs/data.md); or a function
+            that returns (train, validation) torch Datasets. Without validation data a tenth of the
+            samples is split off, by the seed.
         loss: `loss(outputs, targets)`, a mean over its samples, or over what torch's cross_entropy
             and nll_loss count: their class weights and ignored targets are known (see
             docs/metrics.md).
@@ -64,8 +67,8 @@ class Job:
         seed: everything random follows from it: weights, order, augmentation, dropout.
         accumulate: pieces in which a worker computes its share of a batch, to save memory.
         validate_every: epochs between validations; the last epoch is always validated.
-        transform: sample x to sample x, in training. A random one draws from the generators of
-            torch, numpy or random: these are seeded for each sample.
+        transform: sample x to sample x, in training; images come as PIL has them. A random one
+            draws from the generators of torch, numpy or random: these are seeded for each sample.
         eval_transform: the same in validation.
         step: `step(model, batch)`, the user's own forward pass and loss, in place of
             `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
@@ -97,7 +100,7 @@ class Job:
     """
 
     model: Model | None = None
-    data: str | PathLike[str] | Datasets | None = None
+    data: str | PathLike[str] | DataSource | Datasets | None = None
     loss: Loss | None = None
     optimizer: Optimizer | Mapping[str, OptimizerOfModule] | None = None
     batch_size: int = 32
@@ -142,13 +145,13 @@ class Job:
         self._callable("scheduler", "a function of the optimizer")
         if self.data is None:
             raise RequestError(
-                'the job has no data: give data="digits", a directory or .npz of arrays, '
+                'the job has no data: give data="digits", a file or directory of data, '
                 "or a function that returns (train, validation) Datasets"
             )
-        if not (callable(self.data) or isinstance(self.data, (str, PathLike))):
+        if not (callable(self.data) or isinstance(self.data, (str, PathLike, DataSource))):
             raise RequestError(
-                f'the job\'s data is {type(self.data).__name__}: give "digits", a directory or '
-                ".npz of arrays, or a function that returns (train, validation) Datasets"
+                f'the job\'s data is {type(self.data).__name__}: give "digits", a file or '
+                "directory of data, or a function that returns (train, validation) Datasets"
             )
         for name in ("transform", "eval_transform"):
             if callable(self.data) and getattr(self, name) is not None:

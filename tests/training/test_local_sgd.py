@@ -164,7 +164,7 @@ def test_a_replica_goes_on_within_a_round_with_the_same_bits(done: int) -> None:
 
 
 def digits() -> tuple[Pairs, Pairs]:
-    from dayfly.training.arrays import BUILTIN
+    from dayfly.data.npy_arrays import BUILTIN
 
     arrays = BUILTIN["digits"]()
     x, y = (torch.tensor(np.asarray(arrays[name])) for name in ("x_train", "y_train"))

@@ -130,3 +130,37 @@ def report(
         command.report(directory, output, prices=prices, store=store, given=own, browse=browse)
 
     raise typer.Exit(shown(action))
+
+
+data = typer.Typer(help="Look at files of data.", no_args_is_help=True)
+steering.add_typer(data, name="data")
+
+
+@data.callback()
+def _data() -> None:
+    return None
+
+
+@data.command()
+def show(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or directory of data.")],
+    form: Annotated[
+        str | None,
+        typer.Option(help="Its form, such as csv.", show_default="by its looks", metavar="NAME"),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", help="An option of the form, such as target=kind.", metavar="NAME=VALUE"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is in files of data, and how to put them into a job."""
+    from dayfly.cli import data as command
+    from dayfly.cli.outcome import shown
+
+    def action() -> None:
+        command.show(path, form, options or (), as_json=as_json)
+
+    raise typer.Exit(shown(action, as_json=as_json))

@@ -12,6 +12,8 @@ import safetensors.torch
 import torch
 from torch.utils.data import default_collate
 
+from dayfly.data.base import samples_of
+from dayfly.data.encoded import Encoded
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
@@ -25,7 +27,7 @@ from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
 from dayfly.specs.protocols import PROTOCOLS
-from dayfly.training.arrays import BUILTIN, Arrays, check_arrays, load_arrays, validation_samples
+from dayfly.training.arrays import Arrays, check_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
 from dayfly.training.order import Epochs, Rounds
@@ -97,9 +99,17 @@ class Data:
 
 def arrays_of(job: Job) -> Arrays:
     """The arrays that a job names. Raises RequestError if they cannot be trained on."""
-    name = str(job.data)
-    arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
-    check_arrays(arrays, f"data {name!r}")
+    arrays = samples_of(job.data).arrays
+    check_arrays(arrays, f"data {str(job.data)!r}")
+    x = arrays["x_train"]
+    if isinstance(x, Encoded) and x.form.kind == "image" and not x.form.shape:
+        for name in ("transform", "eval_transform"):
+            if getattr(job, name) is None:
+                raise RequestError(
+                    f"the images of data {str(job.data)!r} have different sizes, and the job has "
+                    f"no {name}: give dayfly.data.images(..., size=(H, W)), or transforms that "
+                    "make one size of them"
+                )
     return arrays
 
 

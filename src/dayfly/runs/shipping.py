@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
+from dayfly.data.base import paths_of
 from dayfly.dataclass_json import SHA256, Name
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -155,7 +156,7 @@ def ship(
     store.put(f"{folder}/{_PICKLE}", pickled)
     left_out = set() if run is None else {run.resolve()}
     if not callable(job.data):
-        left_out.add(Path(str(job.data)).expanduser().resolve())
+        left_out.update(path.resolve() for path in paths_of(job.data))
     for module in by_value:
         file = Path(module.__file__ or "")
         if module.__name__ == f"{file.stem}_job":  # see `_module_name`

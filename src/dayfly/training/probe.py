@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate
 
+from dayfly.data.encoded import Encoded
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job, Transform
 from dayfly.training.arrays import Arrays
@@ -89,15 +90,18 @@ def array_samples(
 
     part: "train" or "val". transform: of x, and its name for the message.
     """
-    x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+    x, y = arrays[f"x_{part}"], cast("NDArray[Any]", arrays[f"y_{part}"])
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
     if y.size and np.issubdtype(y.dtype, np.integer):
         chosen |= {int(at) * len(y) // y.size for at in (y.argmin(), y.argmax())}
     rows = sorted(chosen)
-    pairs = [(_tensor(x, row), _tensor(y, row)) for row in rows]
+    finish = x.form.finish if isinstance(x, Encoded) else _itself
+    pairs = [(_sample(x, row), _sample(y, row)) for row in rows]
     if transform is None:
-        return pairs
-    made = _try(f"its {name} fails", lambda: [(transform(sample), y) for sample, y in pairs])
+        return [(finish(sample), y) for sample, y in pairs]
+    made = _try(
+        f"its {name} fails", lambda: [(finish(transform(sample)), y) for sample, y in pairs]
+    )
     for sample, _ in made:
         if not isinstance(sample, torch.Tensor):
             raise RequestError(
@@ -113,7 +117,13 @@ def dataset_samples(dataset: Any, name: str) -> list[Any]:
     return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
 
 
-def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
+def _itself(sample: Any) -> Any:
+    return sample
+
+
+def _sample(array: NDArray[Any] | Encoded, row: int) -> Any:
+    if isinstance(array, Encoded):
+        return array.sample(row)
     return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
 
