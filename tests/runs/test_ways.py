@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 import dayfly
+from dayfly.data.npy_arrays import load_arrays
 from dayfly.errors import RequestError
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
-from dayfly.training.arrays import load_arrays
 from dayfly.training.order import Epochs, permuted
 from dayfly.training.precision import FIRST_SCALE
 from dayfly.training.randomness import SPLIT, WEIGHTS, seeded
