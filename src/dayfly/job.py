@@ -25,6 +25,7 @@ Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchme
 Transform = Callable[[torch.Tensor], torch.Tensor]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
+Infer = Callable[[nn.Module, Any], Any]
 
 #: Names in an epoch's record, which metrics cannot have.
 _MEASURED = ("epoch", "train_loss", "val_loss", "val_accuracy")
@@ -65,6 +66,8 @@ class Job:
             `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
             outputs, targets and weight (what the loss was divided by). A batch is (x, y), or what
             the samples of the Dataset collate to.
+        infer: `infer(model, batch)`, the outputs that `run.predict` returns, of such a batch, or of
+            x alone where samples have no targets. None: `model(x)`, or the outputs of `step`.
 
     Raises:
         RequestError: the job cannot be meant; in one sentence.
@@ -100,6 +103,7 @@ class Job:
     transform: Transform | None = None
     eval_transform: Transform | None = None
     step: Step | None = None
+    infer: Infer | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.model, nn.Module):
@@ -114,6 +118,7 @@ class Job:
             raise RequestError("the job has both loss= and step=: give one of them")
         self._callable("loss", "a function loss(outputs, targets)")
         self._callable("step", "a function step(model, batch)")
+        self._callable("infer", "a function infer(model, batch)")
         self._callable("transform", "a function of one sample")
         self._callable("eval_transform", "a function of one sample")
         if isinstance(self.optimizer, torch.optim.Optimizer):

@@ -113,6 +113,24 @@ def place(
     return ArraySplit(x, y, x.rows - cut, seed, cut), ArraySplit(x, y, cut, seed, 0)
 
 
+def place_split(
+    x: NDArray[Any], y: NDArray[Any], store: Store, note: Callable[[str], None] | None
+) -> ArraySplit:
+    """Puts one pair of checked arrays into the store, as samples that all belong together.
+
+    Args:
+        x: rows of the inputs.
+        y: rows of the targets, as many.
+        store: of the run.
+        note: told of NaN and infinity among the elements; None: they are refused.
+
+    Raises:
+        RequestError: an element is NaN or infinite.
+    """
+    placed = _place(x, "x_val", store, note)
+    return ArraySplit(placed, _place(y, "y_val", store, note), placed.rows)
+
+
 def validation_samples(rows: int) -> int:
     """How many of the rows are split off for validation."""
     return max(1, rows // VALIDATION_SHARE)
@@ -141,6 +159,17 @@ def check_arrays(arrays: Arrays, where: str) -> None:
             raise RequestError(f"{where}: x_{part} has {sizes[0]} rows, y_{part} has {sizes[1]}")
     if "x_val" not in arrays and len(arrays["x_train"]) < 2:
         raise RequestError(f"{where} has one sample: nothing is left to validate on")
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """Returns the array of a `.npy` file, mapped into memory. Raises RequestError."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RequestError(f"data {str(path)!r} cannot be read: {in_short(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise RequestError(f"data {str(path)!r} is no array: save it by numpy.save")
+    return array
 
 
 def load_arrays(path: Path) -> Arrays:

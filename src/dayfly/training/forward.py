@@ -249,7 +249,7 @@ def forward(job: Job, model: nn.Module, batch: Any, weighting: Weighting = SAMPL
         return Passed(loss, outputs, y, weight)
     step = job.step
     result, weight = weighting.watched(lambda: step(model, batch))
-    return _of_step(result, targets_of(batch), weight)
+    return of_step(result, targets_of(batch), weight)
 
 
 def targets_of(batch: Any) -> Any:
@@ -260,7 +260,17 @@ def targets_of(batch: Any) -> Any:
     return batch[1] if isinstance(batch, (tuple, list)) and len(batch) == 2 else None
 
 
-def _of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+def of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+    """Returns what a job's step means by its result.
+
+    Args:
+        result: a loss, (loss, outputs), or a mapping.
+        targets: of the batch, unless the result has its own.
+        weight: the loss's denominator, unless the result has its own.
+
+    Raises:
+        RequestError: it is none of these.
+    """
     if isinstance(result, Mapping):
         unknown = sorted(str(key) for key in result.keys() - _KEYS)
         if unknown or "loss" not in result:
