@@ -33,7 +33,7 @@ from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
 if TYPE_CHECKING:
-    from dayfly.runs.evaluating.life import Evaluation
+    from dayfly.runs.evaluating.coordinator import Evaluation
     from dayfly.runs.report.comparison import Comparison
 
 
@@ -195,7 +195,7 @@ class Run:
     def _evaluation(
         self, progress: bool, faults: Sequence[Fault], settings: SettingKeywords
     ) -> Evaluation:
-        from dayfly.runs.evaluating.life import Evaluation
+        from dayfly.runs.evaluating.coordinator import Evaluation
 
         check_keywords(settings, Settings, beside=Run.test)
         changes = {name: value for name, value in settings.items() if value is not None}

@@ -32,15 +32,16 @@ from dayfly.runs.evaluating.records import PREDICT, TEST, EvaluationRecord
 from dayfly.runs.evaluating.worker import MEASURED
 from dayfly.runs.function_resources import resources_of, vcpus_sold
 from dayfly.runs.home import Home, home_of
+from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.made_with import made_here, variables
-from dayfly.runs.one_life import OneLife
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.run import with_bill
+from dayfly.runs.run_context import Request, RunContext
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship, take_code
 from dayfly.runs.signals import StopSignals
@@ -151,7 +152,9 @@ class Evaluation:
                 with paged(directory, when=bool(settings.cut)), seeded(DATA, job.seed):
                     record = _prepared(record, job, found, self.weights, store)
                 home = Home(store, directory)
-                run = EvaluationLife(job, record, home, display, self.faults, place).start()
+                request = Request(display, faults=self.faults, asked_at=asked_at)
+                context = RunContext(request, home, place)
+                run = EvaluationCoordinator(job, record, context).start()
                 result = run.result
                 if run.stopped_by is not None:
                     _stopped(run.stopped_by)
@@ -174,7 +177,7 @@ class Evaluation:
         display.note(evaluated.words())
 
 
-class EvaluationLife(OneLife):
+class EvaluationCoordinator(JobCoordinator):
     """The run of an evaluation: it ends once the workers have validated."""
 
     handler = "dayfly.runs.evaluating.worker:main"
