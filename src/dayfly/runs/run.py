@@ -129,6 +129,26 @@ class Run:
         safetensors.torch.load_model(model, str(self.weights))
         return model.eval()
 
+    def export(self, file: str | Path, *, sample: Any = None) -> Path:
+        """Writes the model into a file for other programs, in the form that its ending says.
+
+        Args:
+            file: `.safetensors` or `.pt` (a state_dict) for the weights; with the computation:
+                `.onnx`, for any number of samples (`pip install 'dayfly[export]'`), or `.ts`, which
+                is TorchScript.
+            sample: of `.onnx` and `.ts`: the model's arguments for a batch of two samples, a tensor
+                or a tuple. None: x of the job's validation data.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            RequestError: another ending, or the model cannot be written so; nothing was written.
+        """
+        from dayfly.runs.exporting import export
+
+        return export(self.job, self.model(), file, sample)
+
     @shows(SettingKeywords)
     def test(
         self,
