@@ -1,15 +1,13 @@
-"""`dayfly stop` and `dayfly runs`: stop a run from another terminal, and list runs."""
+"""`dayfly stop`, `follow` and `runs`: runs that were begun in another terminal, or are over."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.life.control import ask
@@ -79,7 +77,7 @@ def directory_of(run: str) -> Path:
     for directory in (Path(run).expanduser(), USUAL / run):
         if (directory / RECORD).is_file():
             return directory.absolute()
-    for row in _rows(str(USUAL)):  # of a run whose directory has a name of its own
+    for row in rows_of(str(USUAL)):  # of a run whose directory has a name of its own
         if row["run_id"] == run:
             return Path(row["directory"])
     raise RequestError(
@@ -147,36 +145,6 @@ def follow(run: str) -> str:
         time.sleep(kept.look_s)
 
 
-def list_runs(place: str, *, as_json: bool) -> None:
-    """Print the runs right below a directory or a store's URL, the latest last.
-
-    Raises RequestError if it cannot be read.
-    """
-    rows = sorted(_rows(place), key=lambda row: row["began_at"])
-    if as_json:
-        print(json.dumps(rows))
-        return
-    console = Console()
-    if not rows:
-        console.print(f"no runs in {_full(place)}", highlight=False, soft_wrap=True)
-        return
-    # An id is to be copied, so it is never shortened.
-    name = Column("run", no_wrap=True, min_width=max(len(row["run_id"]) for row in rows))
-    table = Table(name, "status", "epochs", "val_loss", "USD", "began", box=None)
-    for row in rows:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"]))
-        loss, cost = row["val_loss"], row["cost_usd"]
-        table.add_row(
-            row["run_id"],
-            row["status"],
-            str(row["epochs"]),
-            "" if loss is None else f"{loss:.4f}",
-            "" if cost is None else f"{cost:.6f}",
-            began,
-        )
-    console.print(table)
-
-
 def _in_store(url: str) -> _Kept:
     return _Kept(url, open_store(url), None)
 
@@ -188,11 +156,11 @@ def _in_directory(directory: Path) -> _Kept:
     return _Kept(str(directory), FileStore(directory), directory)
 
 
-def _full(place: str) -> str:
-    return place if "://" in place else str(Path(place).absolute())
+def rows_of(place: str) -> list[dict[str, Any]]:
+    """What is known of the runs right below a directory or a store's URL, one dict a run.
 
-
-def _rows(place: str) -> list[dict[str, Any]]:
+    Raises RequestError if it cannot be read.
+    """
     if "://" in place:
         store = open_store(place.rstrip("/"))
         return [_row(f"{store.url}/{folder}") for folder in store.folders()]

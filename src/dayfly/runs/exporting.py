@@ -17,7 +17,6 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch import nn
-from torch.jit._trace import TracerWarning
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import default_collate
 
@@ -121,7 +120,7 @@ def _script(model: nn.Module, file: Path, given: _Given) -> None:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.filterwarnings("ignore", message=".*is deprecated", category=DeprecationWarning)
         # What depends on the data, and would be traced wrongly, is told by a warning.
-        warnings.simplefilter("error", TracerWarning)
+        warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
         traced = torch.jit.trace(model, given())  # type: ignore[no-untyped-call]
         torch.jit.save(traced, str(file))
 
