@@ -28,6 +28,7 @@ Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchme
 Transform = Callable[[Any], Any]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
+Infer = Callable[[nn.Module, Any], Any]
 
 #: Fields that may be dicts, with a value for each phase of a step.
 _BY_PHASE = ("optimizer", "step", "scheduler", "clip_norm")
@@ -77,6 +78,8 @@ class Job:
             the phases of a step in their order. Each computes the gradient of its optimizer's
             parameters alone, and the next one begins with what that changed; losses are the sums of
             the phases' losses, outputs and targets those of the last phase that has some.
+        infer: `infer(model, batch)`, the outputs that `run.predict` returns, of such a batch, or of
+            x alone where samples have no targets. None: `model(x)`, or the outputs of `step`.
         ema: decay of a moving average of the parameters to train, such as 0.999, which begins with
             the first weights and moves after every step. Validation measures it.
         compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
@@ -116,6 +119,7 @@ class Job:
     transform: Transform | None = None
     eval_transform: Transform | None = None
     step: Step | Mapping[str, Step] | None = None
+    infer: Infer | None = None
     ema: float | None = None
     compile: bool = False
     callbacks: Sequence[Callback] = ()
@@ -134,6 +138,7 @@ class Job:
         self._callable("loss", "a function loss(outputs, targets)")
         self._check_phases()
         self._callable("step", "a function step(model, batch)")
+        self._callable("infer", "a function infer(model, batch)")
         self._callable("transform", "a function of one sample")
         self._callable("eval_transform", "a function of one sample")
         if isinstance(self.optimizer, torch.optim.Optimizer):
