@@ -118,6 +118,7 @@ def _remove_empty(made: Sequence[Path]) -> None:
 
 
 def is_ours(name: str) -> bool:
+    """Whether a run makes files of this name before its record is there."""
     return any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS)
 
 
