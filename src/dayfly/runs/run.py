@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -12,23 +13,27 @@ from torch import nn
 
 from dayfly.catalogue.metering import Bill, bill, with_vcpus
 from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
+from dayfly.life.faults import Fault
 from dayfly.runs.directory import RECORD
-from dayfly.runs.home import WEIGHTS
-from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
+from dayfly.runs.home import AVERAGED, BEST, WEIGHTS, Home
+from dayfly.runs.keywords import ChangeKeywords, SettingKeywords, check_keywords, shows
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
+from dayfly.runs.settings import Settings
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
-from dayfly.training.replica import build_model, model_part
+from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
 if TYPE_CHECKING:
+    from dayfly.runs.evaluating.coordinator import Evaluation
     from dayfly.runs.report.comparison import Comparison
 
 
@@ -62,6 +67,11 @@ class Run:
     def stop_reason(self) -> str | None:
         """What ended the run before its last epoch, as of its result; None: nothing did."""
         return self.result.stop_reason
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch whose weights were kept as the best; None: none was to be kept."""
+        return self.result.best_epoch
 
     @property
     def to_go_on(self) -> str | None:
@@ -141,11 +151,136 @@ class Run:
 
         return stop(str(self.directory), timeout_s)
 
+    @property
+    def weights(self) -> Path:
+        """The file of the weights that count: the best if kept, else the last, or their average.
+
+        Raises:
+            RequestError: the run has none yet.
+        """
+        last = WEIGHTS if self.job.ema is None else AVERAGED
+        best = self.directory / BEST
+        file = best if best.is_file() else self.directory / last
+        if not file.is_file():
+            raise RequestError(
+                f"the run in {str(self.directory)!r} is {self.result.status} and has no weights "
+                f"yet: go on with it by dayfly train --resume {self.directory}"
+            )
+        return file
+
     def model(self) -> nn.Module:
-        """The job's model with the final weights, in evaluation mode."""
+        """The job's model in evaluation mode: with the best weights if kept, else the last.
+
+        Of a job with `ema` their moving average, which validation measured.
+
+        Raises:
+            RequestError: the run has no weights yet.
+        """
         model = build_model(self.job)
-        safetensors.torch.load_model(model, str(self.directory / "weights.safetensors"))
+        safetensors.torch.load_model(model, str(self.weights))
         return model.eval()
+
+    def export(self, file: str | Path, *, sample: Any = None) -> Path:
+        """Writes the model into a file for other programs, in the form that its ending says.
+
+        Args:
+            file: `.safetensors` or `.pt` (a state_dict) for the weights; with the computation:
+                `.onnx`, for any number of samples (`pip install 'dayfly[export]'`), or `.ts`, which
+                is TorchScript.
+            sample: of `.onnx` and `.ts`: the model's arguments for a batch of two samples, a tensor
+                or a tuple. None: x of the job's validation data.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            RequestError: another ending, or the model cannot be written so; nothing was written.
+        """
+        from dayfly.runs.exporting import export
+
+        return export(self.job, self.model(), file, sample)
+
+    @shows(SettingKeywords)
+    def test(
+        self,
+        data: Any = None,
+        *,
+        progress: bool = True,
+        faults: Sequence[Fault] = (),
+        **settings: Unpack[SettingKeywords],
+    ) -> dict[str, float | None]:
+        """Measures the model on data, by functions as the run had them.
+
+        Args:
+            data: what a Job takes, of which the validation half counts; or one torch Dataset,
+                whose samples are (x, y) or what the job's step takes; or a pair (x, y) of arrays.
+                None: the job's own data.
+            progress: say on standard error what happens, and what it cost.
+            faults: for tests.
+            settings: in place of the run's, such as `workers`.
+
+        Returns:
+            `loss`, `accuracy` if it is measured, and each metric by its name: the same to the last
+            bit for any number of workers.
+
+        Raises:
+            RequestError: the run has no weights yet, or the data does not fit; nothing was started.
+            RunFailed: the functions failed; with the cause.
+        """
+        return self._evaluation(progress, faults, settings).test(data)
+
+    @shows(SettingKeywords)
+    def predict(
+        self,
+        data: Any = None,
+        *,
+        progress: bool = True,
+        faults: Sequence[Fault] = (),
+        **settings: Unpack[SettingKeywords],
+    ) -> Any:
+        """Computes the model's outputs, by functions as the run had them.
+
+        Args:
+            data: as of `test`; samples need no targets: x alone, an array or an `.npy` file.
+            progress: as of `test`.
+            faults: for tests.
+            settings: as of `test`.
+
+        Returns:
+            What the model (or the job's `infer`, or its step) gives, with one row a sample in the
+            order of the samples: on the CPU, floats as float32, nested as the model gives it.
+
+        Raises:
+            RequestError: as of `test`, or one function has no memory for all outputs.
+            RunFailed: as of `test`.
+        """
+        return self._evaluation(progress, faults, settings).predict(data)
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What tests and predictions of this run found, took and cost; the latest last."""
+        from dayfly.runs.evaluating.records import read_evaluations
+
+        return read_evaluations(self.directory)
+
+    def _evaluation(
+        self, progress: bool, faults: Sequence[Fault], settings: SettingKeywords
+    ) -> Evaluation:
+        from dayfly.runs.evaluating.coordinator import Evaluation
+
+        check_keywords(settings, Settings, beside=Run.test)
+        changes = {name: value for name, value in settings.items() if value is not None}
+        for name in ("sync", "k", "compress", "target_accuracy", "checkpoint_every_s"):
+            if name in changes:
+                raise RequestError(f"{name} is for training: leave it out")
+        return Evaluation(
+            directory=self.directory,
+            weights=self.weights,
+            job=self.job,
+            changes=changes,
+            progress=progress,
+            faults=faults,
+        )
 
 
 def write_results(
@@ -196,7 +331,9 @@ def write_results(
         }
         write_json(store, "history.json", whole)
         if summary.has_weights:
-            _write_weights(directory, job, model_part(tensors))
+            _write_weights(directory / WEIGHTS, job, model_part(tensors))
+            if (average := averaged_part(tensors)) is not None:
+                _write_weights(directory / AVERAGED, job, average)
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
@@ -226,11 +363,30 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
     )
 
 
-def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
+def keep_weights(home: Home, job: Job, checkpoint: Checkpoint, name: str) -> None:
+    """Writes the weights that were validated as a file of the run's directory, and of its store.
+
+    Args:
+        home: of the run.
+        job: what is trained.
+        checkpoint: committed, and still there.
+        name: the file's.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with paged(home.directory, when=checkpoints.stages(checkpoint) > 1):
+        _, tensors = checkpoints.read(home.store, checkpoint)
+        validated = averaged_part(tensors) or model_part(tensors)
+        _write_weights(home.directory / name, job, validated)
+    home.keep(name)
+
+
+def _write_weights(final: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
-    final = directory / WEIGHTS
     try:
+        final.parent.mkdir(exist_ok=True)
         with replacing(final) as beside:
             safetensors.torch.save_model(model, str(beside))
     except (OSError, safetensors.SafetensorError) as error:

@@ -31,8 +31,10 @@ from dayfly.planning.choose.whole_runs import least_run, run_of
 from dayfly.planning.closed_form import sum_of
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, passed
-from dayfly.planning.memory import Peak, peak_of
+from dayfly.planning.gpus import gpu_room_mib
+from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
@@ -43,8 +45,7 @@ from dayfly.wire.collectives.cost import Cost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelPlan:
-    """W, M, A, K and mu. store: what they talk through. vcpus: of a function, where its memory can
-    be had with several numbers."""
+    """W, M, A, K and mu. store: what they talk through. has: of a function, beside its memory."""
 
     workers: int
     memory_mib: int
@@ -52,12 +53,10 @@ class DataParallelPlan:
     aggregators: int | None = None
     micro_batches: int = 1
     store: str = ""
-    vcpus: float | None = None
+    has: FunctionKind = BY_MEMORY
 
     def __str__(self) -> str:
-        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB"
-        if self.vcpus is not None:
-            said += f" and {self.vcpus:g} vCPU{'' if self.vcpus == 1 else 's'}"
+        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB{self.has}"
         if self.micro_batches > 1:
             said += f", {self.micro_batches} micro-batches"
         if self.workers == 1:
@@ -221,14 +220,16 @@ class _Ways:
             sum(sorted((one.memory_bytes for one in sums), reverse=True)[: self._means.at_once]),
         )
 
-    def told_usd(self, workers: int, memory_mib: int, run_s: float, lives: int) -> float:
+    def told_usd(
+        self, workers: int, memory_mib: int, size: SizeProfile, run_s: float, lives: int
+    ) -> float:
         """Of reports, and of looks for a wish to stop."""
         p = self._problem
         if p.store is None:
             return 0.0
         run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
         steps = Batches(p.profile.samples, p.batch_size).steps
-        pace = pace_of(self._means, [memory_mib], p.platform, p.store, workers)
+        pace = pace_of(self._means, [memory_mib], p.platform, p.store, workers, size.gpu_share)
         lookers = pace.lookers
         usd = 0.0
         for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
@@ -269,8 +270,8 @@ def _points(
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validations = -(-p.epochs // p.validate_every)
-    vcpus = profile.vcpus_of(size)
-    own_usd = p.platform.usd_per_s(memory_mib, vcpus=vcpus)
+    kind = profile.kind_of(size)
+    own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     limits = _limits(p, workers, memory_mib, size)
     found = []
@@ -279,7 +280,7 @@ def _points(
         run_s, lives = run_of(p, size, workers, step_s, way.measured_s)
         usd = workers * (run_s * own_usd + lives * request_usd)
         usd += steps * way.step_usd + validations * way.measured_usd
-        usd += ways.told_usd(workers, memory_mib, run_s, lives)
+        usd += ways.told_usd(workers, memory_mib, size, run_s, lives)
         usd += p.store.servers_usd(run_s) if p.store is not None else 0.0
         plan = DataParallelPlan(
             workers=workers,
@@ -288,7 +289,7 @@ def _points(
             aggregators=way.aggregators,
             micro_batches=micro_batches,
             store=profile.channel,
-            vcpus=vcpus,
+            has=kind,
         )
         found.append(Point(run_s, usd, plan, limits))
     return found
@@ -299,7 +300,10 @@ class _Room:
 
     def __init__(self, problem: DataParallelProblem) -> None:
         self._problem = problem
+        self._first_mib, self._first = limited(problem.profile)[0]
+        self._micro_batches = sorted(set(problem.micro_batches))
         self._found: dict[tuple[int, int, bool], Peak] = {}
+        self._on_gpu: dict[tuple[int, int], float] = {}
 
     def needs_mib(
         self,
@@ -312,20 +316,30 @@ class _Room:
     ) -> float:
         """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them. short:
         whether the run is over before a checkpoint is due."""
-        p, key = self._problem, (workers, micro_batches, short)
-        first_mib, first = limited(p.profile)[0]
+        key = (workers, micro_batches, short)
         if key not in self._found:
-            held = Configuration(
-                workers=workers,
-                replicas=workers,
-                memory_mib=(first_mib,),
-                batch_size=p.batch_size,
-                micro_batches=micro_batches,
-                lifetime_s=p.platform.lifetime_max_s,
-            )
-            lasts_s = 0.0 if short else None
-            self._found[key] = peak_of(p.profile, held, 0, lasts_s=lasts_s)
-        return self._found[key].mib(held_bytes) + size.base_mib.value - first.base_mib.value
+            held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
+            self._found[key] = peak_of(self._problem.profile, held, 0, lasts_s=lasts_s)
+        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
+
+    def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
+        """Returns whether a function's part of a GPU holds its share; true: it has none."""
+        profile, key = self._problem.profile, (workers, micro_batches)
+        room_mib = gpu_room_mib(profile, size)
+        if room_mib is not None and key not in self._on_gpu:
+            self._on_gpu[key] = gpu_peak_mib(profile, self._held(*key), 0)
+        return room_mib is None or self._on_gpu[key] <= room_mib
+
+    def _held(self, workers: int, micro_batches: int) -> Configuration:
+        p = self._problem
+        return Configuration(
+            workers=workers,
+            replicas=workers,
+            memory_mib=(self._first_mib,),
+            batch_size=p.batch_size,
+            micro_batches=micro_batches,
+            lifetime_s=p.platform.lifetime_max_s,
+        )
 
     def least_micro_batches(
         self,
@@ -341,8 +355,9 @@ class _Room:
         mine = -(-self._problem.batch_size // workers)
         fitting = (
             micro
-            for micro in sorted(set(self._problem.micro_batches))
+            for micro in self._micro_batches
             if micro <= mine
+            and self.holds_on_gpu(size, workers, micro)
             and self.needs_mib(size, workers, micro, held_bytes, short=short) <= memory_mib
         )
         return next(fitting, None)
@@ -371,6 +386,13 @@ def _fits_nowhere(
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
     least = min(way.held_bytes for way in _Ways(p, size).of(workers))
     needs = math.ceil(room.needs_mib(size, workers, micro, least))
+    room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
+    if p.profile.gpu is not None and needs <= memory_mib:
+        return RequestError(
+            f"the whole model of {p.profile.job} does not fit into {room_mib:.0f} MiB of a "
+            f"{p.profile.gpu.type}, even in {micro} pieces on each of "
+            f"{counted(workers, 'function')}: take a larger GPU, or cut it into stages"
+        )
     return RequestError(
         f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "
         f"{counted(workers, 'function')}, each in {micro} pieces, one needs {needs} MiB, and the "

@@ -88,7 +88,8 @@ def least_run(
         computed_s = max(computed_s, reading_s + forward_s + summed_bytes / rate)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
-    usd_per_s = p.platform.usd_per_s(memory_mib, vcpus=profile.vcpus_of(size))
+    kind = profile.kind_of(size)
+    usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     usd = workers * (run_s * usd_per_s + lives * request_usd)
     return run_s, usd + (p.store.servers_usd(run_s) if p.store is not None else 0.0)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from dayfly.planning import memory
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.problem import PipelinePlan
 from dayfly.planning.choose.whole_runs import at_place
-from dayfly.planning.memory import peak_mib
+from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
@@ -36,11 +37,6 @@ class Candidate:
 
     def __str__(self) -> str:
         return f"{self.words} on {self.target.platform.name}"
-
-
-def sold(vcpus: float | None) -> dict[str, Any]:
-    """The setting of vCPUs that do not come with the memory alone."""
-    return {} if vcpus is None else {"cpu_cores": vcpus}
 
 
 def at_target(target: Target, point: Point[P], workers: int) -> Point[P]:
@@ -90,9 +86,9 @@ def candidate_of(
 
 
 def _in_words(kind: str, own: Mapping[str, Any]) -> str:
-    """vCPUs, where the plan itself does not say them."""
-    vcpus = own.get("cpu_cores") if kind != DATA_PARALLEL else None
-    return "" if vcpus is None else f", {vcpus:g} vCPUs each"
+    """vCPUs and GPUs, where the plan itself does not say them."""
+    has = str(FunctionKind.of_settings(own)) if kind != DATA_PARALLEL else ""
+    return f", each{has.removeprefix(' and')}" if has else ""
 
 
 def over(candidate: Candidate, target: Target) -> Candidate:
@@ -121,7 +117,5 @@ def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
 def excess_mib(candidate: Candidate) -> float:
     """By how much the fullest function needs more than it has; 0 or less: it fits."""
     c = configuration(candidate.settings, candidate.wanted)
-    return max(
-        peak_mib(candidate.target.profile, c, stage) - (memory_mib or float("inf"))
-        for stage, memory_mib in enumerate(c.memory_mib)
-    )
+    profile = candidate.target.profile
+    return max(memory.excess_mib(profile, c, stage) for stage in range(c.stages))

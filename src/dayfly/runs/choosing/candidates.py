@@ -21,9 +21,9 @@ from dayfly.planning.choose.data_parallel import (
 )
 from dayfly.planning.choose.from_profile import (
     k_reduce_problem,
+    kinds_of_sizes,
     limited,
     stages_problems,
-    vcpus_of_sizes,
 )
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
@@ -33,6 +33,7 @@ from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import least_steps
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
 from dayfly.planning.choose.whole_runs import least_run
+from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import (
     DATA_PARALLEL,
@@ -44,7 +45,6 @@ from dayfly.runs.choosing.candidate import (
     excess_mib,
     k_reduce_settings,
     pipeline_settings,
-    sold,
 )
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
@@ -145,8 +145,7 @@ def _data_parallel(
     for point in near:
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-        if plan.vcpus is not None:
-            own["cpu_cores"] = plan.vcpus
+        own |= plan.has.settings
         if plan.micro_batches > 1 or wanted.accumulate > 1:
             own["micro_batches"] = plan.micro_batches
         if plan.workers > 1:
@@ -158,18 +157,18 @@ def _data_parallel(
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     made = []
     points_of = partial(_k_reduce_points, target, asked)
-    for vcpus, point in _by_vcpus(target.profile, points_of):
+    for kind, point in front_by_kind(target.profile, points_of):
         plan = point.plan
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
-        own = k_reduce_settings(plan) | sold(vcpus)
+        own = k_reduce_settings(plan) | kind.settings
         made.append(candidate_of(target, K_REDUCE, point, own, batch))
     return made
 
 
 def _k_reduce_points(
-    target: Target, asked: PlanQuery, vcpus: float | None
+    target: Target, asked: PlanQuery, kind: FunctionKind
 ) -> Sequence[Point[KReducePlan]]:
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
@@ -179,35 +178,35 @@ def _k_reduce_points(
         workers=tuple(range(1, asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
-        vcpus_each=vcpus,
+        kind=kind,
     )
     points = plan_k_reduce(problem).points
     return Front.of(at_target(target, point, point.plan.workers) for point in points).points
 
 
-def _by_vcpus(
-    profile: Profile, points_of: Callable[[float | None], Sequence[Point[P]]]
-) -> list[tuple[float | None, Point[P]]]:
-    """Returns the front over all numbers of vCPUs that functions may have, each with its number.
+def front_by_kind(
+    profile: Profile, points_of: Callable[[FunctionKind], Sequence[Point[P]]]
+) -> list[tuple[FunctionKind, Point[P]]]:
+    """Returns the front over all kinds of functions, each with its kind.
 
     Args:
         profile: of the job.
-        points_of: what there is to choose among with one number.
+        points_of: what there is to choose among with one kind.
 
     Raises:
-        RequestError: all numbers are refused.
+        RequestError: all kinds are refused.
     """
-    found: list[Point[tuple[float | None, Point[P]]]] = []
+    found: list[Point[tuple[FunctionKind, Point[P]]]] = []
     refused: list[RequestError] = []
-    numbers = vcpus_of_sizes(profile)
-    for vcpus in numbers:
+    kinds = kinds_of_sizes(profile)
+    for kind in kinds:
         try:
-            points = points_of(vcpus)
+            points = points_of(kind)
         except RequestError as refusal:
             refused.append(refusal)
             continue
-        found += [Point(point.seconds, point.usd, (vcpus, point)) for point in points]
-    if len(refused) == len(numbers):
+        found += [Point(point.seconds, point.usd, (kind, point)) for point in points]
+    if len(refused) == len(kinds):
         raise refused[-1]
     return [point.plan for point in Front.of(found).points] if found else []
 
@@ -217,29 +216,30 @@ def _pipelines(
 ) -> tuple[list[Candidate], float, bool]:
     """Cut models, the search's gap, and whether it went without numba for now.
 
-    All functions of a run have as many vCPUs, so each number is a search of its own.
+    All functions of a run are of one kind, so each is a search of its own.
     """
     until = time.monotonic() + time_limit_s
     gap, instead = 0.0, False
 
-    def points_of(vcpus: float | None) -> list[Point[Candidate]]:
+    kinds = kinds_of_sizes(target.profile)
+
+    def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
         nonlocal gap, instead
-        numbers = vcpus_of_sizes(target.profile)
-        left_s = (until - time.monotonic()) / (len(numbers) - numbers.index(vcpus))
-        found, its_gap, without = _pipelines_of(target, asked, wanted, max(0.01, left_s), vcpus)
+        left_s = (until - time.monotonic()) / (len(kinds) - kinds.index(kind))
+        found, its_gap, without = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
         gap, instead = max(gap, its_gap), instead or without
         return [Point(one.seconds, one.usd, one) for one in found]
 
-    if len(vcpus_of_sizes(target.profile)) == 1:
-        return _pipelines_of(target, asked, wanted, time_limit_s, None)
-    found = _by_vcpus(target.profile, points_of)
+    if len(kinds) == 1:
+        return _pipelines_of(target, asked, wanted, time_limit_s, kinds[0])
+    found = front_by_kind(target.profile, points_of)
     return [point.plan for _, point in found], gap, instead
 
 
 def _pipelines_of(
-    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, vcpus: float | None
+    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, kind: FunctionKind
 ) -> tuple[list[Candidate], float, bool]:
-    """The same of functions with so many vCPUs.
+    """The same of functions of one kind.
 
     What the equation of memory leaves out is found afterwards, and makes the search begin again
     once with as much less.
@@ -249,7 +249,7 @@ def _pipelines_of(
     found: dict[Settings, Candidate] = {}
     spare_mib, gap, instead = 0.0, 0.0, False
     for last in (False, True):
-        problems = _cuts(target, asked, wanted, vcpus, spare_mib)
+        problems = _cuts(target, asked, wanted, kind, spare_mib)
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
         gap, instead = max(gap, choice.gap), instead or choice.instead
         excess = 0.0
@@ -259,7 +259,7 @@ def _pipelines_of(
             limits = point.limits or _limits(target, asked, point.plan)
             whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
             whole = at_target(target, whole, point.plan.functions)
-            own = pipeline_settings(point.plan) | sold(vcpus)
+            own = pipeline_settings(point.plan) | kind.settings
             one = candidate_of(target, PIPELINE, whole, own, wanted)
             over = excess_mib(one)
             excess = max(excess, over)
@@ -272,7 +272,7 @@ def _pipelines_of(
 
 
 def _cuts(
-    target: Target, asked: PlanQuery, wanted: JobSpec, vcpus: float | None, spare_mib: float = 0.0
+    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
 ) -> tuple[Problem, ...]:
     # A power of two has the most divisors, which are what replicas there may be.
     usual = 2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1)
@@ -284,7 +284,7 @@ def _cuts(
         micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
         functions_at_once=asked.workers,
         vcpus_at_once=asked.vcpus_of(target.profile),
-        vcpus_each=vcpus,
+        kind=kind,
         spare_mib=spare_mib,
     )
 
@@ -294,8 +294,8 @@ def _all_beaten(target: Target, asked: PlanQuery, wanted: JobSpec, known: Known 
     if known is None:
         return False
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
-    for vcpus in vcpus_of_sizes(target.profile):
-        for problem in _cuts(target, asked, wanted, vcpus):
+    for kind in kinds_of_sizes(target.profile):
+        for problem in _cuts(target, asked, wanted, kind):
             for workers, step_s, step_usd in least_steps(problem):
                 least = at_target(target, Point(steps * step_s, steps * step_usd, None), workers)
                 if not known.beats(least.seconds, least.usd):
