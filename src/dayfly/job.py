@@ -67,7 +67,7 @@ class Job:
         init: weights to start from: a `.safetensors` file, or a state dict.
         seed: everything random follows from it: weights, order, augmentation, dropout.
         accumulate: pieces in which a worker computes its share of a batch, to save memory.
-        validate_every: epochs between validations; the last epoch is always validated.
+        validate_every: epochs between validations; the last epoch is validated, too. 0: none is.
         transform: sample x to sample x, in training; images come as PIL has them. A random one
             draws from the generators of torch, numpy or random: these are seeded for each sample.
         eval_transform: the same in validation.
@@ -164,8 +164,9 @@ class Job:
                     f"the job's {name} is for arrays, and its data is a function: let its Datasets "
                     "transform their samples"
                 )
-        for name in ("batch_size", "epochs", "accumulate", "validate_every"):
+        for name in ("batch_size", "epochs", "accumulate"):
             self._whole(name, least=1)
+        self._whole("validate_every", least=0)
         self._whole("seed", least=0)
         for phase in self.phases:
             norm = self.of_phase("clip_norm", phase)

@@ -45,12 +45,14 @@ EXPECTED = [2, True, 179]
 @pytest.mark.long
 def test_what_is_typed_into_an_interpreter_trains_and_is_resumed(tmp_path: Path) -> None:
     """As a kernel does it: each cell compiled by itself, under a name that is no file's."""
-    code = (
+    script = tmp_path / "kernel.py"
+    script.write_text(
+        "del __file__\n"
         f"for n, cell in enumerate({[*CELLS, SAID]!r}):\n"
         "    exec(compile(cell, f'<ipython-input-{n}>', 'exec'), globals())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-"], input=code, cwd=tmp_path, text=True, capture_output=True, timeout=200
+        [sys.executable, script], cwd=tmp_path, text=True, capture_output=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED

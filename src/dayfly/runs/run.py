@@ -58,6 +58,12 @@ class Run:
     stopped_by: int | None = None
     sure_to_fail: bool = False
 
+    def __repr__(self) -> str:
+        losses = {"loss": self.result.train_loss, "val_loss": self.result.val_loss}
+        known = [f"{name} {value:.4g}" for name, value in losses.items() if value is not None]
+        what = [self.result.status, f"{self.result.epochs} epochs", *known]
+        return f"<Run {str(self.directory)!r}: {', '.join(what)}>"
+
     @property
     def lives(self) -> int | None:
         """Workers of a job are restarted one by one: it has no lives of all."""
