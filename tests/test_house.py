@@ -45,6 +45,7 @@ EVERYBODY = {
     "uncompiled",
     "garbage",
     "registry",
+    "elementwise",
     *_READING,
 }
 WIRE = {*EVERYBODY, "catalogue"}
@@ -65,9 +66,10 @@ ALLOWED: dict[str, set[str]] = {
     "uncompiled": set(),
     "garbage": set(),
     "registry": {"errors"},
+    "elementwise": set(),
     "job": {"errors"},
     "models": set(),
-    "catalogue": {"errors", "registry", *_READING},
+    "catalogue": {"errors", "registry", "elementwise", *_READING},
     "wire": WIRE,
     "specs": SPECS,
     "life": LIFE,

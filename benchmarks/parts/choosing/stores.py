@@ -32,7 +32,8 @@ from benchmarks.parts.papers.formulas.ce_scaling import (
     steps,
 )
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Array, Front, Ints, Point, on_arrays, undominated
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays, undominated
+from dayfly.planning.choose.front import Front, Point
 
 
 def sync_s(

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.planning.choose.arrays import Array, Ints, dominated, on_arrays, undominated
 from dayfly.planning.choose.formulas import functions_usd, global_batch, loading_s, run_s
-from dayfly.planning.choose.front import Array, Ints, dominated, on_arrays, undominated
 from dayfly.planning.choose.k_reduce_problem import Rounds, Tables
 
 

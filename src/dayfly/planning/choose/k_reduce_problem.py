@@ -20,13 +20,14 @@ import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import (
     aggregate_s,
     communication_s,
     hybrid_step_s,
     requests_usd,
 )
-from dayfly.planning.choose.front import Array, Ints, counted, on_arrays
+from dayfly.planning.choose.front import counted
 from dayfly.planning.profile import Affine, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 

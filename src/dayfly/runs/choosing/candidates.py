@@ -17,8 +17,8 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
-    all_data_parallel,
     collectives_of,
+    near_data_parallel,
 )
 from dayfly.planning.choose.from_profile import (
     k_reduce_problem,
@@ -121,8 +121,7 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
         vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
-    points = all_data_parallel(problem)
-    for point in Front.of(points).near(points, CLOSED_FORM_ERROR, MOST_NEAR):
+    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         if plan.vcpus is not None:

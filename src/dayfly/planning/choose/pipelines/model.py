@@ -41,8 +41,8 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
-from dayfly.planning.choose.front import Array, Ints, undominated
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 
 #: The least price is so many units at most, when one unit is sought that divides all prices.
