@@ -5,6 +5,7 @@
     shards     Hydrozoa's, cut models over direct links
     servers    types and numbers of servers as the store of whole models
     vcpus      vCPUs sold apart from memory, of whole models
+    gpus       shares of a GPU, of whole and of cut models
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
@@ -27,7 +28,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
-from benchmarks.parts.enumerated import k_reduce, problems, servers, stages, vcpus, whole
+from benchmarks.parts.enumerated import gpus, k_reduce, problems, servers, stages, vcpus, whole
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
@@ -67,6 +68,11 @@ def _vcpus(chance: Random) -> _Both:
     return vcpus.chosen(made, platform), vcpus.every_plan(made, platform)
 
 
+def _gpus(chance: Random) -> _Both:
+    problem = gpus.random_problem(chance)
+    return gpus.chosen(problem), gpus.every_plan(problem)
+
+
 def _whole(chance: Random) -> _Both:
     made = problems.job(chance)
     return whole.chosen(made), whole.every_plan(made)
@@ -79,6 +85,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "shards": (_shards, 0.199),
     "servers": (_servers, 0.2),
     "vcpus": (_vcpus, 0.12),
+    "gpus": (_gpus, 0.22),
     "whole": (_whole, 0.001),
 }
 

@@ -32,7 +32,8 @@ LARGEST_LINES = 400
 #               catalogue               limits and prices
 #
 # EVERYBODY's modules are for everybody. job.py is what the user asks for: for those who train it
-# and run it.
+# and run it; callbacks/ is what hears of it, and of the job it sees the types.
+# data/ is how files become samples: for jobs that name them, and for workers that decode them.
 # models/ is for whoever starts a run. The package itself (`import dayfly`) is the user's door.
 _READING = {"dataclass_json", "json_files"}
 EVERYBODY = {
@@ -51,7 +52,7 @@ EVERYBODY = {
 WIRE = {*EVERYBODY, "catalogue"}
 SPECS = {*WIRE, "wire"}
 LIFE = {*SPECS, "specs"}
-TRAINING = {*SPECS, "specs", "job"}
+TRAINING = {*SPECS, "specs", "job", "callbacks", "data"}
 PLANNING = {*SPECS, "specs"}
 RUNS = {*LIFE, *TRAINING, *PLANNING, "life", "training", "planning"}
 ALLOWED: dict[str, set[str]] = {
@@ -67,7 +68,9 @@ ALLOWED: dict[str, set[str]] = {
     "garbage": set(),
     "registry": {"errors"},
     "elementwise": set(),
-    "job": {"errors"},
+    "callbacks": {*SPECS, "specs", "job"},
+    "data": {"errors", "registry"},
+    "job": {"errors", "callbacks", "data"},
     "models": set(),
     "catalogue": {"errors", "registry", "elementwise", *_READING},
     "wire": WIRE,
@@ -77,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": PLANNING,
     "runs": RUNS,
     "cli": {*RUNS, "runs", "models", "dayfly"},
-    "dayfly": {"errors", "job", "runs"},
+    "dayfly": {"errors", "callbacks", "job", "data", "runs"},
     "__main__": {"cli"},
 }
 _MODULE_IN_TEXT = re.compile(r"(dayfly(?:\.[a-z_0-9]+)+)(?::[\w.]+)?")

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dayfly.data.npy_arrays import digits
 from dayfly.job import Job
 from dayfly.models import digits_cnn, resnet18_32, wide_mlp
-from dayfly.training.arrays import digits
 
 Arrays = dict[str, Any]
 

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dayfly import callbacks, data
     from dayfly.errors import DayflyError, RequestError, RunFailed
     from dayfly.job import Job
     from dayfly.runs.api import load, resume, train
@@ -26,7 +27,9 @@ __all__ = [
     "RequestError",
     "Run",
     "RunFailed",
+    "callbacks",
     "checkpoint_due",
+    "data",
     "load",
     "plan",
     "predict",
@@ -57,6 +60,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("callbacks", "data"):
+        return importlib.import_module(f"dayfly.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'dayfly' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -7,25 +7,30 @@ in a Python file as the variable `job`, or built and passed to `dayfly.train`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from dayfly.callbacks.base import Callback, checked
+from dayfly.data.base import DataSource
 from dayfly.errors import RequestError
 
 Model = Callable[[], nn.Module]
 Loss = Callable[[Any, Any], torch.Tensor]
 Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+OptimizerOfModule = Callable[[nn.Module], torch.optim.Optimizer]
 Scheduler = Callable[[torch.optim.Optimizer], Any]
 Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchmetrics' convention
-Transform = Callable[[torch.Tensor], torch.Tensor]
+Transform = Callable[[Any], Any]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
 
+#: Fields that may be dicts, with a value for each phase of a step.
+_BY_PHASE = ("optimizer", "step", "scheduler", "clip_norm")
 #: Names in an epoch's record, which metrics cannot have.
 _MEASURED = ("epoch", "train_loss", "val_loss", "val_accuracy")
 
@@ -37,18 +42,22 @@ class Job:
     Args:
         model: function that builds the module; every worker builds its own.
         data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`);
-            or one `.npz` of such arrays; or a function that returns (train, validation) torch
-            Datasets. Without validation arrays a tenth of the samples is split off, by the seed.
+            or one `.npz` of such arrays; or another file or directory of data, by its path, or with
+            options, as `dayfly.data.csv("x.csv", target="kind")` (see docs/data.md); or a function
+            that returns (train, validation) torch Datasets. Without validation data a tenth of the
+            samples is split off, by the seed.
         loss: `loss(outputs, targets)`, a mean over its samples, or over what torch's cross_entropy
             and nll_loss count: their class weights and ignored targets are known (see
             docs/metrics.md).
-        optimizer: function from parameters to a torch optimizer.
+        optimizer: function from parameters to a torch optimizer. Several, as of a GAN: name to a
+            function from the module to an optimizer of some of its parameters.
         batch_size: samples of a step over all workers, whatever their number.
         epochs: passes over the data.
         scheduler: function from the optimizer to a learning-rate scheduler. ReduceLROnPlateau is
-            given the validation loss.
+            given the validation loss. Of several optimizers: name to such a function.
         scheduler_every: when the scheduler is stepped: after every "epoch" or "step".
-        clip_norm: largest norm of the whole gradient.
+        clip_norm: largest norm of the whole gradient. Of several optimizers: name to the norm of
+            the gradient of its parameters.
         metrics: name to a metric of torchmetrics (or any object with `update(outputs, targets)`,
             `compute()` and `reset()`), or to a function `metric(outputs, targets)`, which is called
             once with those of the whole validation set: on the CPU, detached, floats as float32,
@@ -58,13 +67,20 @@ class Job:
         seed: everything random follows from it: weights, order, augmentation, dropout.
         accumulate: pieces in which a worker computes its share of a batch, to save memory.
         validate_every: epochs between validations; the last epoch is always validated.
-        transform: sample x to sample x, in training. A random one draws from the generators of
-            torch, numpy or random: these are seeded for each sample.
+        transform: sample x to sample x, in training; images come as PIL has them. A random one
+            draws from the generators of torch, numpy or random: these are seeded for each sample.
         eval_transform: the same in validation.
         step: `step(model, batch)`, the user's own forward pass and loss, in place of
             `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
             outputs, targets and weight (what the loss was divided by). A batch is (x, y), or what
-            the samples of the Dataset collate to.
+            the samples of the Dataset collate to. With several optimizers: name to such a function,
+            the phases of a step in their order. Each computes the gradient of its optimizer's
+            parameters alone, and the next one begins with what that changed; losses are the sums of
+            the phases' losses, outputs and targets those of the last phase that has some.
+        ema: decay of a moving average of the parameters to train, such as 0.999, which begins with
+            the first weights and moves after every step. Validation measures it.
+        compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
+        callbacks: of `dayfly.callbacks`; they run in the coordinator.
 
     Raises:
         RequestError: the job cannot be meant; in one sentence.
@@ -84,14 +100,14 @@ class Job:
     """
 
     model: Model | None = None
-    data: str | PathLike[str] | Datasets | None = None
+    data: str | PathLike[str] | DataSource | Datasets | None = None
     loss: Loss | None = None
-    optimizer: Optimizer | None = None
+    optimizer: Optimizer | Mapping[str, OptimizerOfModule] | None = None
     batch_size: int = 32
     epochs: int = 1
-    scheduler: Scheduler | None = None
+    scheduler: Scheduler | Mapping[str, Scheduler] | None = None
     scheduler_every: Literal["epoch", "step"] = "epoch"
-    clip_norm: float | None = None
+    clip_norm: float | Mapping[str, float] | None = None
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     init: str | PathLike[str] | Mapping[str, torch.Tensor] | None = None
     seed: int = 0
@@ -99,7 +115,10 @@ class Job:
     validate_every: int = 1
     transform: Transform | None = None
     eval_transform: Transform | None = None
-    step: Step | None = None
+    step: Step | Mapping[str, Step] | None = None
+    ema: float | None = None
+    compile: bool = False
+    callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.model, nn.Module):
@@ -113,6 +132,7 @@ class Job:
         if self.step is not None and self.loss is not None:
             raise RequestError("the job has both loss= and step=: give one of them")
         self._callable("loss", "a function loss(outputs, targets)")
+        self._check_phases()
         self._callable("step", "a function step(model, batch)")
         self._callable("transform", "a function of one sample")
         self._callable("eval_transform", "a function of one sample")
@@ -125,13 +145,13 @@ class Job:
         self._callable("scheduler", "a function of the optimizer")
         if self.data is None:
             raise RequestError(
-                'the job has no data: give data="digits", a directory or .npz of arrays, '
+                'the job has no data: give data="digits", a file or directory of data, '
                 "or a function that returns (train, validation) Datasets"
             )
-        if not (callable(self.data) or isinstance(self.data, (str, PathLike))):
+        if not (callable(self.data) or isinstance(self.data, (str, PathLike, DataSource))):
             raise RequestError(
-                f'the job\'s data is {type(self.data).__name__}: give "digits", a directory or '
-                ".npz of arrays, or a function that returns (train, validation) Datasets"
+                f'the job\'s data is {type(self.data).__name__}: give "digits", a file or '
+                "directory of data, or a function that returns (train, validation) Datasets"
             )
         for name in ("transform", "eval_transform"):
             if callable(self.data) and getattr(self, name) is not None:
@@ -142,10 +162,14 @@ class Job:
         for name in ("batch_size", "epochs", "accumulate", "validate_every"):
             self._whole(name, least=1)
         self._whole("seed", least=0)
-        if self.clip_norm is not None and not (
-            isinstance(self.clip_norm, (int, float)) and 0 < self.clip_norm < math.inf
-        ):
-            raise RequestError(f"the job's clip_norm is {self.clip_norm!r}: give a number above 0")
+        for phase in self.phases:
+            norm = self.of_phase("clip_norm", phase)
+            if norm is not None and not (isinstance(norm, (int, float)) and 0 < norm < math.inf):
+                raise RequestError(f"the job's clip_norm is {norm!r}: give a number above 0")
+        if self.ema is not None and not (isinstance(self.ema, (int, float)) and 0 < self.ema < 1):
+            raise RequestError(
+                f"the job's ema is {self.ema!r}: give a decay between 0 and 1, such as 0.999"
+            )
         if self.scheduler_every not in ("epoch", "step"):
             raise RequestError(
                 f'the job\'s scheduler_every is {self.scheduler_every!r}: give "epoch" or "step"'
@@ -161,6 +185,61 @@ class Job:
                 "give a .safetensors file, or a state dict such as module.state_dict()"
             )
         self._check_metrics()
+        object.__setattr__(self, "callbacks", checked(self.callbacks))
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Names of a step's phases, in their order; of a job with one optimizer, "" alone."""
+        return tuple(self.step) if isinstance(self.step, Mapping) else ("",)
+
+    def of_phase(self, name: str, phase: str) -> Any:
+        """A phase's value of a field that may have one for each phase; None if it has none."""
+        value = getattr(self, name)
+        return value.get(phase) if phase and isinstance(value, Mapping) else value
+
+    def phase(self, phase: str) -> Job:
+        """The job with a phase's step and norm alone, as its forward passes take it."""
+        if not phase:
+            return self
+        parts = {name: self.of_phase(name, phase) for name in _BY_PHASE}
+        return replace(self, **parts)
+
+    def _check_phases(self) -> None:
+        several = {name: isinstance(getattr(self, name), Mapping) for name in _BY_PHASE}
+        if not any(several.values()):
+            return
+        if not (several["optimizer"] and several["step"]):
+            raise RequestError(
+                "the job has a dict of "
+                f"{next(name for name in _BY_PHASE if several[name])}s: give several optimizers "
+                "as optimizer={...} and step={...}, both with the same names"
+            )
+        names = self.phases
+        for name in _BY_PHASE:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not several[name]:
+                raise RequestError(
+                    f"the job has several optimizers and one {name}: give a dict with the names of "
+                    f"those that it is for, of {', '.join(map(str, names))}"
+                )
+            needed = name in ("optimizer", "step")
+            if not set(value) <= set(names) or (needed and set(value) != set(names)):
+                raise RequestError(
+                    f"the job's {name} has the names {', '.join(map(str, value)) or 'none'}, and "
+                    f"its steps {', '.join(map(str, names)) or 'none'}: let them be the same"
+                )
+            for phase, one in value.items():
+                if name != "clip_norm" and not callable(one):
+                    raise RequestError(
+                        f"the job's {name} {phase!r} is {type(one).__name__}: it must be a function"
+                    )
+        if len(names) < 2 or not all(isinstance(n, str) and n.isidentifier() for n in names):
+            raise RequestError(
+                f"the job's steps are {', '.join(map(repr, names))}: give two or more, with names "
+                "such as generator"
+            )
 
     def _check_metrics(self) -> None:
         if isinstance(self.metrics, nn.ModuleDict):  # a MetricCollection of torchmetrics
@@ -184,6 +263,8 @@ class Job:
 
     def _callable(self, name: str, what: str, *, needed: bool = False) -> None:
         value = getattr(self, name)
+        if isinstance(value, Mapping) and name in _BY_PHASE:
+            return
         if value is None and needed:
             raise RequestError(f"the job has no {name}: give {name}=..., {what}")
         if value is not None and not callable(value):

@@ -10,20 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Bill, Moved, Used, bill
+from dayfly.catalogue.metering import Bill, MeteredInvocation, StoreTraffic, bill
 from dayfly.errors import RequestError
 
 KNOWN = Catalogue()
 AWS = KNOWN.platform("aws-lambda")
 MOVED = {
-    "worker-0": Moved(puts=100, gets=70, requests=180, bytes_up=2**30, bytes_down=2**29),
-    "worker-1": Moved(puts=10, gets=20, requests=30, bytes_up=1000, bytes_down=0),
+    "worker-0": StoreTraffic(puts=100, gets=70, requests=180, bytes_up=2**30, bytes_down=2**29),
+    "worker-1": StoreTraffic(puts=10, gets=20, requests=30, bytes_up=1000, bytes_down=0),
 }
 
 
-def used(init_s: float, run_s: float, memory_mib: int | None = 1024, **more: Any) -> Used:
+def used(
+    init_s: float, run_s: float, memory_mib: int | None = 1024, **more: Any
+) -> MeteredInvocation:
     given: dict[str, Any] = {"function": "worker-0", "attempt": 0, "outcome": "returned", **more}
-    return Used(memory_mib=memory_mib, init_s=init_s, run_s=run_s, **given)
+    return MeteredInvocation(memory_mib=memory_mib, init_s=init_s, run_s=run_s, **given)
 
 
 def test_a_known_case() -> None:
@@ -205,7 +207,7 @@ def adds_up(found: Bill) -> None:
 
 seconds = st.floats(0, 10_000)
 invocation = st.builds(
-    Used,
+    MeteredInvocation,
     function=st.sampled_from(["worker-0", "worker-1", "worker-2"]),
     attempt=st.integers(0, 3),
     memory_mib=st.none() | st.integers(1, 200_000),
@@ -223,7 +225,7 @@ invocation = st.builds(
     st.integers(0, 2**40),
 )
 def test_the_rows_are_the_whole(
-    calls: list[Used], name: str, store: str | None, stored_bytes: int
+    calls: list[MeteredInvocation], name: str, store: str | None, stored_bytes: int
 ) -> None:
     facts = None if store is None else KNOWN.store(store)
     found = bill(calls, KNOWN.platform(name), facts, MOVED, stored_bytes)

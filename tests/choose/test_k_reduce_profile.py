@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Moved, Used, bill
+from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import k_reduce_problem, most_samples, training
 from dayfly.planning.choose.k_reduce import plan_k_reduce
@@ -86,7 +86,7 @@ def test_dollars_are_those_of_a_bill() -> None:
         w, k, epochs = point.plan.workers, point.plan.aggregators, int(p.epochs)
         steps = epochs * p.samples // point.plan.global_samples
         used = [
-            Used(
+            MeteredInvocation(
                 function=f"worker-{rank}",
                 attempt=epoch,
                 memory_mib=point.plan.memory_mib,
@@ -99,6 +99,8 @@ def test_dollars_are_those_of_a_bill() -> None:
         ]
         puts, gets = (steps * count for count in k_reduce_requests(w, k))
         up, down = (steps * moved for moved in k_reduce_bytes(int(p.size_bytes), w))
-        moved = Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+        moved = StoreTraffic(
+            puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down
+        )
         billed = bill(used, LAMBDA, S3, {"worker-0": moved})
         assert point.usd == pytest.approx(billed.cost_usd, rel=1e-4)

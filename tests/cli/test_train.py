@@ -42,6 +42,7 @@ KEYS = [
     "predicted_step_s",
     "predicted_cost_usd",
     "stop_reason",
+    "best_epoch",
 ]
 
 

@@ -6,10 +6,11 @@ In the drawings one line is one lane; an operation stands right of all that it w
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import all_reduce_s, k_reduce_s, scatter_reduce_s
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives import COLLECTIVES, collective, names
-from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce, k_reduce_s, scatter_reduce_s
+from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 

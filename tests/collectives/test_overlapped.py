@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import pipelined_s, scatter_reduce_s
 
-from dayfly.wire.collectives.k_reduce import scatter_reduce_s
 from dayfly.wire.collectives.overlapped import (
     bound_s,
     lag,
     overlapped,
     sums,
 )
-from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.schedule import Kind, Lane, Name, Op, Schedule, Span
 from dayfly.wire.virtual import Link, simulate
 from tests.collectives.timing import RATE, link, seconds, stated

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import pipelined_s
 
-from dayfly.wire.collectives.pipelined import pipelined, pipelined_s
+from dayfly.wire.collectives.pipelined import pipelined
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 

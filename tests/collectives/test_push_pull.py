@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import push_pull_s
 
-from dayfly.wire.collectives.push_pull import PUSH_PULL, push_pull, push_pull_s, serve
+from dayfly.wire.collectives.push_pull import PUSH_PULL, push_pull, serve
 from dayfly.wire.keys import EVERYONE, SERVER
 from dayfly.wire.schedule import Kind, Name, Op, Span
 from dayfly.wire.virtual import Link, finish_s, simulate

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.parts.papers.formulas.collectives import scatter_reduce_s
 
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.conformance_world import world
-from dayfly.wire.collectives.k_reduce import scatter_reduce, scatter_reduce_s
+from dayfly.wire.collectives.k_reduce import scatter_reduce
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.outages import Traffic
 from dayfly.wire.schedule import Kind, Name, Op, Span, split

@@ -56,12 +56,12 @@ NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
         ({"eval_transform": 1}, "the job's eval_transform is int: it must be a function of one"),
         (
             {"data": None},
-            'the job has no data: give data="digits", a directory or .npz of arrays, or a '
+            'the job has no data: give data="digits", a file or directory of data, or a '
             "function that returns (train, validation) Datasets",
         ),
         (
             {"data": np.ones(3)},
-            'the job\'s data is ndarray: give "digits", a directory or .npz of arrays, or a '
+            'the job\'s data is ndarray: give "digits", a file or directory of data, or a '
             "function that returns (train, validation) Datasets",
         ),
         *(

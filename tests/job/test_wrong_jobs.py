@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as lr
 
+from dayfly.data import READERS
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.runs.prepare import prepare
@@ -84,8 +85,8 @@ def assert_like(found: str, text: str) -> None:
 
 def test_unknown_data() -> None:
     assert refusal(data="imagenet") == (
-        f"data 'imagenet' is not there (looked in {Path.cwd()}): give \"digits\", a directory of "
-        "x_train.npy and y_train.npy, or one .npz"
+        f"data 'imagenet' is not there (looked in {Path.cwd()}): give \"digits\", or a file or "
+        f"directory of one of these forms: {', '.join(READERS)}"
     )
 
 
@@ -254,7 +255,10 @@ class Endless(Rows):
         (lambda: (Endless(), Rows()), "training Dataset has no length: NotImplementedError"),
         (lambda: (Broken(), Rows()), "its training Dataset fails: OSError: no such"),
         (lambda: (Rows(), Broken()), "its validation Dataset fails: OSError: no such"),
-        (lambda: ([{"x": 1}] * 9, Rows()), "a sample of the data is dict, not (x, y): return pair"),
+        (
+            lambda: ([{"x": 1}] * 9, Rows()),
+            "a sample of the data is dict, not (x, y), nor a dict with",
+        ),
         (lambda: ([[1], [1, 2]], Rows()), "its samples do not form a batch: RuntimeError"),
     ],
     ids=range(12),

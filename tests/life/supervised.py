@@ -233,7 +233,7 @@ class Scripted(Silent):
 
 
 class Told:
-    """An audience that keeps what it is told; of reports only the number."""
+    """A listener that keeps what it is told; of reports only the number."""
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
@@ -355,7 +355,7 @@ class Supervised:
         self.channel = Memory(self.log, Abilities(list_every_s=list_every_s))
         self.store = FailingFiles(root, self.log)
         self.platform = Scripted(self, turns)
-        self.audience = Told(self.log)
+        self.listener = Told(self.log)
         policy = script or Deaths(Restart.ONE if replays else Restart.ALL)
         self.workload = Trained(self, policy, lives)
         self._supervisor = Supervisor(
@@ -363,7 +363,7 @@ class Supervised:
             platform=self.platform,
             store=self.store,
             stop_asked=lambda: self.stop_asked,
-            audience=self.audience,
+            listener=self.listener,
             faults=Passed(self.log),
         )
 

@@ -206,10 +206,10 @@ def test_a_box_is_listed_no_more_often_than_it_is_cheap(
     assert run.channel.listings == listings
 
 
-def test_the_audience_hears_every_report(tmp_path: Path) -> None:
+def test_the_listener_hears_every_report(tmp_path: Path) -> None:
     run = Supervised(tmp_path, LEVEL, whole(4), [says(0, took(4)), *DONE])
     assert run.to_end() == "done"
-    assert run.audience.reports == 5
+    assert run.listener.reports == 5
     assert "at 4 step" in run.later
 
 
@@ -292,7 +292,7 @@ def test_for_a_change_all_end_at_a_checkpoint_and_the_next_plan_goes_on_from_it(
         "at 4 invoked",
         *(*DONE_TOLD, "told 2 returned"),
     ]
-    assert run.audience.generations == [(0, 0), (1, 4)]
+    assert run.listener.generations == [(0, 0), (1, 4)]
 
 
 def test_a_roll_back_takes_up_the_change_that_was_asked_for(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_each_generation_has_a_number_and_begins_at_the_checkpoint(tmp_path: Pat
     turns = [[*LEVEL, *whole(4)], [dies(1)], [], DONE]
     run = Supervised(tmp_path, *turns, replays=False, lives=2)
     assert run.to_end() == "done"
-    assert run.audience.generations == [(0, 0), (1, 4)]
+    assert run.listener.generations == [(0, 0), (1, 4)]
     assert [payload["from"] for _, payload in run.starts] == [0, 0, 4, 4]
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import k_reduce_s
 from benchmarks.parts.papers.formulas.fasdl import (
     degradation,
     download_s,
@@ -30,7 +31,7 @@ from dayfly.planning.choose.formulas import (
 )
 from dayfly.planning.profile import Figure, Fit, Transfer
 from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests, k_reduce_s
+from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, split
 from dayfly.wire.virtual import Link, finish_s, simulate
 

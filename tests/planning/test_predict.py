@@ -7,6 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.parts.papers.formulas.collectives import (
+    all_reduce_s,
+    k_reduce_s,
+    pipelined_s,
+    push_pull_s,
+    scatter_reduce_s,
+)
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,9 +26,6 @@ from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.collectives.k_reduce import all_reduce_s, k_reduce_s, scatter_reduce_s
-from dayfly.wire.collectives.pipelined import pipelined_s
-from dayfly.wire.collectives.push_pull import push_pull_s
 from dayfly.wire.shaping import Rates
 from tests.collectives.timing import stated
 from tests.planning.by_hand import given, layer, profile, size, transfer

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Used, bill
+from dayfly.catalogue.metering import MeteredInvocation, bill
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
@@ -69,7 +69,7 @@ def test_servers_are_billed_by_time() -> None:
     assert machine.servers_usd(90.2) == pytest.approx(3 * 0.096 * 91 / 3600)
     assert cache.servers_usd(30.0) == pytest.approx(0.216)
     assert cache.servers_usd(3600.5) == pytest.approx(2 * 0.216)
-    used = Used(
+    used = MeteredInvocation(
         function="worker-0", attempt=0, memory_mib=1024, init_s=1.0, run_s=89.2, outcome="returned"
     )
     billed = bill([used], LAMBDA, machine)

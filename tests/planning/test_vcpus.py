@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Used, bill, with_vcpus
+from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
@@ -64,12 +64,12 @@ def test_a_profile_has_a_size_for_each_pair() -> None:
     assert made.size(4096, 2.0).cpu_cores == 2.0
     with pytest.raises(RequestError, match=r"4096 MiB and 3 vCPUs: .* 4096 MiB and 0.5 vCPUs"):
         made.size(4096, 3.0)
-    with pytest.raises(RequestError, match="of one memory by cpu_cores, each once"):
+    with pytest.raises(RequestError, match="of one memory by cpu_cores, then gpu_share, each once"):
         load_profile(dump_profile(replace(made, sizes=(made.sizes[1], made.sizes[0]))))
 
 
 def test_vcpus_are_on_the_bill() -> None:
-    used = Used(
+    used = MeteredInvocation(
         function="worker-0",
         attempt=0,
         memory_mib=8192,

@@ -1,12 +1,14 @@
 """A coordinator as a process of its own, to be killed: python -m tests.runs.coordinator SPEC.
 
 SPEC is JSON: data, run_dir, workers, faults, and further settings of `dayfly.train`. forgetful: it
-takes files for a channel that cannot replay.
+takes files for a channel that cannot replay. job: `module:function` that makes it of the data, if
+not `small.job`.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import signal
@@ -22,7 +24,6 @@ from typing import Any
 import dayfly
 from dayfly.life.faults import Fault
 from dayfly.wire.channels.kinds import Files
-from tests.runs import small
 
 _ROOT = Path(__file__).parents[2]
 #: Seconds that a run may take until it is killed, or in which nothing happens in it; that a worker
@@ -103,5 +104,6 @@ if __name__ == "__main__":
     faults = [Fault(**fault) for fault in given.pop("faults")]
     if given.pop("forgetful", False):
         Files.abilities = replace(Files.abilities, replays=False)
-    job = small.job(Path(given.pop("data")))
+    module, _, name = given.pop("job", "tests.runs.small:job").partition(":")
+    job = getattr(importlib.import_module(module), name)(Path(given.pop("data")))
     dayfly.train(job, faults=faults, progress=False, **given)

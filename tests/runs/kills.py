@@ -34,6 +34,7 @@ from dayfly.runs.events import Events
 from dayfly.runs.home import Home
 from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
+from dayfly.runs.listeners import Listeners
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.run_context import Request, RunContext
 from dayfly.runs.shipping import receive
@@ -113,7 +114,9 @@ def end(data: Path, run_dir: Path) -> None:
         coordinator = JobCoordinator(job, record, context)
         so_far = Events.read(run_dir / "events")
         recorder = Recorder(run_dir, record.generation, lambda source, event: None, so_far)
-        result = coordinator._write_results(coordinator._summary("done", None), recorder)
+        with Listeners(lambda source, event: None, (), lambda text: None) as listeners:
+            summary = coordinator._summary("done", None)
+            result = coordinator._write_results(summary, recorder, listeners)
         assert result.status == "done", result.error
 
 

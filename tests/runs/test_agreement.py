@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.training.arrays import load_arrays
+from dayfly.data.npy_arrays import load_arrays
 from dayfly.training.order import Epochs, permuted
 from dayfly.training.randomness import SPLIT, WEIGHTS, seeded
 from tests.runs import small

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dayfly
-from dayfly.catalogue.metering import Moved
+from dayfly.catalogue.metering import StoreTraffic
 from dayfly.life.faults import Fault
 from dayfly.runs.events import Events
 from dayfly.runs.report.reading import rebill
@@ -209,7 +209,7 @@ def test_traffic_counts_from_the_start_of_each_attempt(tmp_path: Path) -> None:
         record(1, 0, puts=4, gets=4, requests=8, bytes_up=2, bytes_down=2),
     )
     assert Events.read(tmp_path).moved == {
-        "worker-3": Moved(puts=7, gets=7, requests=15, bytes_up=18, bytes_down=27)
+        "worker-3": StoreTraffic(puts=7, gets=7, requests=15, bytes_up=18, bytes_down=27)
     }
 
 

@@ -68,12 +68,17 @@ def test_what_was_decided_is_not_asked_again(tmp_path: Path) -> None:
     for _ in range(2):  # the second is a resumed run's
         decisions = Decisions(store, [moody], "job", nobody)
         assert decisions.at(at(9, 0.5)) == Decision("mood")
-        assert decisions.at(at(18, 0.5, 0.6)) is None
+        assert decisions.at(at(18, 0.5, 0.6)) == Decision()
         assert moody.asked == [9, 18]
     # Another target, or a changed job, is another question.
-    assert Decisions(store, [TargetAccuracy(0.5), moody], "job", nobody).at(at(9, 0.5))
-    assert Decisions(store, [moody], "other", nobody).at(at(18, 0.5, 0.6))
-    assert moody.asked == [9, 18, 18]
+    another = Decisions(store, [TargetAccuracy(0.5), moody], "job", nobody)
+    assert another.at(at(9, 0.5)) == Decision("target-accuracy"), "of reasons the first"
+    assert Decisions(store, [moody], "other", nobody).at(at(18, 0.5, 0.6)) == Decision()
+    assert moody.asked == [9, 18, 9, 18], "all are asked"
+    # What the last epoch keeps is another question, and the run ends there anyway.
+    last = Boundary(step=18, history=at(18, 0.5, 0.6).history, last=True)
+    assert Decisions(store, [moody], "other", nobody).at(last) == Decision()
+    assert moody.asked[-2:] == [18, 18]
     assert not Decisions(store, [], "job", nobody)
 
 

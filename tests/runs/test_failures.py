@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.training.arrays import load_arrays
+from dayfly.data.npy_arrays import load_arrays
 from tests.runs import small
 
 pytestmark = pytest.mark.long

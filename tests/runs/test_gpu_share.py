@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Used, bill
+from dayfly.catalogue.metering import MeteredInvocation, bill
 from dayfly.errors import RequestError
 from dayfly.runs.events import Events
 from dayfly.runs.function_resources import in_words, resources_of
@@ -72,8 +72,8 @@ def test_what_it_does_not_have_is_refused(settings: dict[str, Any], words: str) 
         resources_of(Settings(**{"memory_mib": 1024, **settings}))
 
 
-def used(share: float | None) -> Used:
-    return Used(
+def used(share: float | None) -> MeteredInvocation:
+    return MeteredInvocation(
         function="worker-0", attempt=0, memory_mib=4096, init_s=1, run_s=9,
         outcome="returned", vcpus=2, gpu_share=share,
     )  # fmt: skip

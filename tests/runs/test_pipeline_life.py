@@ -200,6 +200,22 @@ def test_a_target_ends_a_run_early_whoever_dies(data: Path, tmp_path: Path) -> N
     assert small.bits(run) == small.bits(reference)
 
 
+def test_the_best_weights_of_stages_are_the_same_whoever_dies(data: Path, tmp_path: Path) -> None:
+    """By max of the training loss: those of the first of two epochs."""
+    job = small.job(data, scheduler=plateau, epochs=2)
+    settings = {**staged.SETTINGS, "replicas": 1, "keep": "best", "monitor": "train_loss"}
+    settings["mode"] = "max"
+    reference = dayfly.train(job, run_dir=tmp_path / "undisturbed", **settings)
+    first = small.STEPS_AN_EPOCH
+    faults = [Fault(1, first - 1, "decided"), Fault(2, first, "written"), Fault(0, first, "told")]
+    run = dayfly.train(job, run_dir=tmp_path / "run", faults=faults, **settings)
+    assert run.result.restarts == len(faults)
+    assert run.best_epoch == reference.best_epoch == 1
+    kept = [(one.directory / "best.safetensors").read_bytes() for one in (run, reference)]
+    assert kept[0] == kept[1] != (run.directory / "weights.safetensors").read_bytes()
+    assert small.bits(run) == small.bits(reference)
+
+
 @pytest.mark.parametrize(
     ("before", "changes", "after"),
     [

@@ -6,9 +6,11 @@ Prints a JSON object: for each case its traceback, or null.
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections import namedtuple
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +19,18 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.life.checkpoints import Writer, share_of
+from dayfly.runs.profiling.clocks import Clocks, gpu_of
+from dayfly.runs.profiling.passes import Passes
 from dayfly.training.compression import compression
 from dayfly.training.devices import CPU, device_of, to_device, to_wire
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.local_sgd import Averaging
+from dayfly.training.order import Epochs
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica
 from dayfly.training.sources import DatasetSource
+from dayfly.training.synchronous import Synchronous
 from dayfly.wire.collectives import COLLECTIVES
 from tests.training import far_device
 from tests.training.jobs import World, bits, clusters, job, one_thread, with_batch_norm
@@ -233,13 +239,13 @@ def optimizers_keep_what_they_had_where_it_was() -> None:
     Averaging(replica, losses=1)  # takes a step
     places = {
         key: value.device
-        for state in replica.optimizer.state.values()
+        for state in replica.optimizers[""].state.values()
         for key, value in state.items()
     }
     tree, tensors = replica.state()
     other = Replica(made(JOBS["odd, AdamW, pieces, clipped"]), device=FAR)
     other.load_state(tree, share_of(Writer(), tensors))
-    for state in other.optimizer.state.values():
+    for state in other.optimizers[""].state.values():
         assert {key: value.device for key, value in state.items()} == places
 
 
@@ -303,6 +309,29 @@ def batches_of_any_shape_move() -> None:
     assert to_device(packed, FAR).data.device == FAR
     assert to_wire(moved["a"][0]).tolist() == [0, 1, 2]
     assert to_wire(moved["a"][0]).is_cpu
+
+
+@case
+def passes_are_timed_when_the_device_is_done() -> None:
+    """At each mark of a pass the clock is asked, which waits for the device."""
+    asked: list[float] = []
+    here = job(
+        model=lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)),
+        data=lambda: (DATA, DATA),
+    )
+    replica = Replica(here, device=FAR)
+    source, steps = DatasetSource(DATA, 0), Synchronous(here, replica)
+    module = SimpleNamespace(synchronize=lambda: asked.append(0.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, far_device.NAME, module, raising=False)
+        passes = Passes(here, replica, steps, source, Epochs(len(DATA), 16, 0))
+    marks = passes.compute(passes.samples(8), by_layer=True)
+    assert len(asked) >= 3 + 3 + 3  # of each layer forward and backward, and of both ends
+    assert len(marks.forward()) == len(marks.backward()) == 3
+    assert marks.start <= marks.begun[0] <= marks.begun[2] <= marks.loss <= marks.end
+    assert min(*marks.forward(), *marks.backward(), *passes.apply()) >= 0
+    assert Clocks.of(CPU) == Clocks(time.thread_time, time.process_time)
+    assert gpu_of(FAR) is gpu_of(CPU) is None
 
 
 @case

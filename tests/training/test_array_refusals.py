@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dayfly.data.npy_arrays import load_arrays
 from dayfly.errors import RequestError
 from dayfly.training import state
-from dayfly.training.arrays import check_arrays, load_arrays, place
+from dayfly.training.arrays import check_arrays, place
 from tests.training.stores import new_store
 
 X, Y = np.ones((4, 2)), np.ones(4)

@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.data.npy_arrays import load_arrays
 from dayfly.dataclass_json import dump, read
 from dayfly.training.arrays import (
     AMPLIFICATION,
     ArrayReader,
     ArraySplit,
     coalesce,
-    load_arrays,
     place,
 )
 from dayfly.training.order import Epochs

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from dayfly.training.arrays import digits
+from dayfly.data.npy_arrays import digits
 from dayfly.training.compression import compression
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes

@@ -103,12 +103,12 @@ def test_models_and_momenta_become_their_means_weighted_by_samples() -> None:
     for replica in world.replicas:
         first = next(replica.model.parameters())
         weights.append(first.detach().clone())
-        momenta.append(replica.optimizer.state[first]["momentum_buffer"].clone())
+        momenta.append(replica.optimizers[""].state[first]["momentum_buffer"].clone())
     world.merge()
     first = next(world.replicas[0].model.parameters())
     for found, parts in (
         (first.detach(), weights),
-        (world.replicas[0].optimizer.state[first]["momentum_buffer"], momenta),
+        (world.replicas[0].optimizers[""].state[first]["momentum_buffer"], momenta),
     ):
         mean = sum(share * part for share, part in zip(shares, parts, strict=True))
         torch.testing.assert_close(found, mean, rtol=1e-6, atol=1e-7)
@@ -123,7 +123,7 @@ def test_counts_stay_whole() -> None:
         world.round()
     for replica in world.replicas:
         for parameter in replica.model.parameters():
-            assert replica.optimizer.state[parameter]["step"].item() == 8
+            assert replica.optimizers[""].state[parameter]["step"].item() == 8
         assert replica.model[1].num_batches_tracked.item() == 8
 
 
@@ -164,7 +164,7 @@ def test_a_replica_goes_on_within_a_round_with_the_same_bits(done: int) -> None:
 
 
 def digits() -> tuple[Pairs, Pairs]:
-    from dayfly.training.arrays import BUILTIN
+    from dayfly.data.npy_arrays import BUILTIN
 
     arrays = BUILTIN["digits"]()
     x, y = (torch.tensor(np.asarray(arrays[name])) for name in ("x_train", "y_train"))
@@ -178,7 +178,7 @@ def linear() -> nn.Module:
 
 def reset(replica: Replica) -> None:
     """What KubeML does after each merge."""
-    replica.optimizer.state.clear()
+    replica.optimizers[""].state.clear()
 
 
 @pytest.mark.long

@@ -79,7 +79,7 @@ def advance(world: World, steps: int, losses: tuple[float, ...] = ()) -> list[An
         replica = world.replicas[0]
         if losses:
             replica.end_epoch(losses[number])
-        rates = [float(group["lr"]) for group in replica.optimizer.param_groups]
+        rates = [float(group["lr"]) for group in replica.optimizers[""].param_groups]
         seen.append((loss, rates, bits(replica.model)))
     return seen
 
@@ -129,15 +129,15 @@ def test_reduce_on_plateau_waits_for_a_validation() -> None:
     replica = Replica(job(scheduler=lambda o: lr.ReduceLROnPlateau(o, patience=0)))
     for loss in (1.0, None, None, None):
         replica.end_epoch(loss)
-    assert replica.optimizer.param_groups[0]["lr"] == 0.1
+    assert replica.optimizers[""].param_groups[0]["lr"] == 0.1
     replica.end_epoch(2.0)
-    assert replica.optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+    assert replica.optimizers[""].param_groups[0]["lr"] == pytest.approx(0.01)
 
 
 def test_schedulers_by_epoch_step_once_an_epoch() -> None:
     world = World(job(scheduler=lambda o: lr.StepLR(o, 1, gamma=0.5)), DATA, 1)
     world.step()
     world.step()
-    assert world.replicas[0].optimizer.param_groups[0]["lr"] == 0.1
+    assert world.replicas[0].optimizers[""].param_groups[0]["lr"] == 0.1
     world.replicas[0].end_epoch(None)
-    assert world.replicas[0].optimizer.param_groups[0]["lr"] == 0.05
+    assert world.replicas[0].optimizers[""].param_groups[0]["lr"] == 0.05

@@ -26,10 +26,10 @@ from benchmarks.parts.papers.formulas.ce_scaling import (
     stateless_sync_s,
 )
 from benchmarks.parts.papers.formulas.ce_scaling import steps as steps_of
+from benchmarks.parts.papers.formulas.collectives import push_pull_s
 from benchmarks.parts.papers.models import BACKWARD, layers_of, together
 from benchmarks.parts.papers.rows import given, platform, prices, store
 from benchmarks.parts.papers.sums import sum_s
-from dayfly.wire.collectives.push_pull import push_pull_s
 
 #: Latencies in seconds; see the module. None: the catalogue's.
 _LATENCY_S = {"S3": None, "DynamoDB": 0.010, "ElastiCache": 0.001, "VM-PS": 0.001}

@@ -19,11 +19,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, times
+from benchmarks.parts.papers.formulas.collectives import push_pull_s
 from benchmarks.parts.papers.formulas.kubeml import Reading, cluster_usd, functions_usd
 from benchmarks.parts.papers.models import BACKWARD
 from benchmarks.parts.papers.rows import given, platform
 from dayfly.models import MODELS, on_meta
-from dayfly.wire.collectives.push_pull import push_pull_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from functools import cache
 
+from benchmarks.parts.papers.formulas.collectives import pipelined_s, scatter_reduce_s
 from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.k_reduce import scatter_reduce_s
-from dayfly.wire.collectives.pipelined import pipelined_s
 from dayfly.wire.virtual import Link, finish_s, simulate
 
 #: Elements of the sums: float32.

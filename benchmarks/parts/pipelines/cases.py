@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from benchmarks.parts.pipelines.scale import Scale, scale_for
+from dayfly.data.npy_arrays import digits
 from dayfly.job import Job
 from dayfly.models import amoebanet_d, bert, cifar10, cola, digits_cnn, write_arrays
 from dayfly.models.data import Pair, Samples
-from dayfly.training.arrays import digits
 
 #: Names of the baselines, as FuncPipe has them (section 5.1); the first is what ratios are over.
 LAMBDA_ML, LAMBDA_ML_GA, HYBRID_PS = "LambdaML", "LambdaML-GA", "HybridPS"

@@ -1,6 +1,6 @@
 """Finds a platform or a store by its name: in the built-in data files, under the user's own.
 
-platforms/aws-lambda.toml    stores/s3.toml    ...
+platforms/aws-lambda.toml    stores/s3.toml    gpus/T4.toml    ...
 
 A machine without a GPU (`platforms/vm-*.toml`) is a store, too: a server that is rented by time.
 
@@ -21,6 +21,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from dayfly.catalogue.gpu import GpuFacts
 from dayfly.catalogue.platform import FunctionPlatform, FunctionPrices, PriceFigures
 from dayfly.catalogue.rows import Row, kinds, read_rows
 from dayfly.catalogue.store import StoreFacts
@@ -31,7 +32,10 @@ from dayfly.registry import Registry
 _KNOWN: Mapping[str, Mapping[str, str]] = {
     "platforms": kinds(FunctionPlatform) | kinds(PriceFigures),
     "stores": kinds(StoreFacts),
+    "gpus": kinds(GpuFacts),
 }
+#: What one entry of a folder is called.
+_ONE_OF = {"platforms": "platform", "stores": "store", "gpus": "GPU"}
 
 #: How platforms that are machines begin.
 _MACHINE = "vm-"
@@ -50,6 +54,7 @@ _OF_SERVER = {
 _BROUGHT: Mapping[str, Registry[Traversable]] = {
     "platforms": Registry("price list", "dayfly.prices", {}),
     "stores": Registry("price list of a store", "dayfly.store_prices", {}),
+    "gpus": Registry("type of GPU", "dayfly.gpus", {}),
 }
 
 #: No data file is larger.
@@ -58,7 +63,7 @@ _LARGEST_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All platforms and stores that are known.
+    """All platforms, stores and types of GPUs that are known.
 
     Args:
         own: a directory of the user's, of the same layout, whose rows override the built-in ones.
@@ -82,8 +87,8 @@ class Catalogue:
             for file in _seen(path) if folder else [path]:
                 if not folder or file.suffix != ".toml":
                     raise RequestError(
-                        f"{file} is no part of a catalogue: it has platforms/*.toml and "
-                        "stores/*.toml"
+                        f"{file} is no part of a catalogue: it has platforms/*.toml, "
+                        "stores/*.toml and gpus/*.toml"
                     )
 
     def platforms(self) -> list[str]:
@@ -93,6 +98,10 @@ class Catalogue:
     def stores(self) -> list[str]:
         """Names of the stores, types of servers included."""
         return sorted({*self._names("stores"), *self._machines()})
+
+    def gpus(self) -> list[str]:
+        """Names of the types of GPUs."""
+        return self._names("gpus")
 
     def has_store(self, name: str) -> bool:
         """Whether a name is a store's, or `NAME:COUNT` of servers of a type."""
@@ -106,7 +115,25 @@ class Catalogue:
         prices = FunctionPrices.of(
             name, PriceFigures(**figures), values.get("gpus"), values.get("gpu_memory_mib")
         )
-        return FunctionPlatform(name=name, overridden=_own(rows), prices=prices, **values)
+        facts = self.gpu(values["gpu"]) if values.get("gpu") in self.gpus() else None
+        return FunctionPlatform(
+            name=name, overridden=_own(rows), prices=prices, gpu_facts=facts, **values
+        )
+
+    def gpu(self, name: str) -> GpuFacts:
+        """A type of GPU. Raises RequestError if there is none, or a data file is wrong."""
+        rows = self.rows("gpus", name)
+        values: dict[str, Any] = {key: row.value for key, row in rows.items()}
+        return GpuFacts(name=name, overridden=_own(rows), **values)
+
+    def with_gpu(self, name: str) -> list[str]:
+        """Names of the platforms whose functions have one GPU of a type.
+
+        Raises RequestError if the type is not known.
+        """
+        self.rows("gpus", name)
+        found = map(self.platform, self.platforms())
+        return [one.name for one in found if one.gpu == name and (one.gpus or 1) == 1]
 
     def store(self, name: str) -> StoreFacts:
         """A store, or so many servers of a type, as `vm-m5-large:2`.
@@ -124,13 +151,17 @@ class Catalogue:
         return found.of_servers(int(count))
 
     def rows(self, folder: str, name: str) -> dict[str, Row]:
-        """The rows of an entry, the user's over the built-in ones. folder: platforms or stores."""
+        """Returns the rows of an entry, the user's over the built-in ones.
+
+        Args:
+            folder: a key of `_KNOWN`.
+            name: of the entry.
+        """
         found: dict[str, Row] = {}
-        names = self.platforms() if folder == "platforms" else self.stores()
+        names = self.stores() if folder == "stores" else self._names(folder)
         if name not in names:
-            what = "platform" if folder == "platforms" else "store"
             raise RequestError(
-                f"the catalogue has no {what} {name!r}: give one of {', '.join(names)}"
+                f"the catalogue has no {_ONE_OF[folder]} {name!r}: give one of {', '.join(names)}"
             )
         for file, own in self._files(folder, name):
             place = str(file) if own else f"{folder}/{file.name}"

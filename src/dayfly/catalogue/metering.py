@@ -26,11 +26,18 @@ FunctionName = Annotated[str, Matches(r"worker-[0-9]{1,9}", "a function such as 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """One invocation, as metered. Times in seconds; both are billed.
+class MeteredInvocation:
+    """One invocation, as metered.
 
-    memory_mib: its limit; None: it had none, and is billed for what comes with one vCPU. vcpus:
-    None: what the platform gives with the memory. gpu_share: of a GPU; None: it had none.
+    Attributes:
+        function: whose.
+        attempt: which of the function's invocations.
+        memory_mib: its limit; None: it had none, and is billed for the memory of one vCPU.
+        init_s: time of initialisation, which is billed.
+        run_s: time of running, which is billed.
+        outcome: how it ended.
+        vcpus: None: those that the platform gives with the memory.
+        gpu_share: share of a GPU; None: it had none.
     """
 
     function: FunctionName
@@ -43,14 +50,19 @@ class Used:
     gpu_share: float | None = None
 
 
-_OF_USED = tuple(one.name for one in fields(Used))
+_OF_USED = tuple(one.name for one in fields(MeteredInvocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """What one function, over all its invocations, put into the store and got out of it.
+class StoreTraffic:
+    """The traffic of one function with the store, over all its invocations.
 
-    requests: puts, gets, and questions whether something is there, which are billed as gets.
+    Attributes:
+        puts: requests that store something.
+        gets: requests that read something.
+        requests: puts, gets, and questions whether something is there, which are billed as gets.
+        bytes_up: put into the store.
+        bytes_down: got out of it.
     """
 
     puts: int = 0
@@ -62,14 +74,20 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What a run cost under a price list: dollars, and what they are for.
+    """What a run cost under a price list, in USD, and for what.
 
-    store: whose prices the store's part has; None: a store that costs nothing. requests: of
-    functions, which are invocations. compute_usd: all billed time, initialisation included.
-    requests_usd: of invocations. by_kind: dollars that add up to the cost. functions,
-    invocations: a row each. coordinator_usd: what the coordinator would have cost as one more
-    function; it is no part of the cost, as it ran elsewhere. overridden: rows of the catalogue that
-    were the user's own. notes: what the price list's platform would not have done.
+    Attributes:
+        store: whose prices the store's part has; None: a store that costs nothing.
+        requests: invocations of functions.
+        compute_usd: all billed time, initialisation included.
+        requests_usd: price of the invocations.
+        by_kind: dollars that add up to the cost.
+        functions: a row for each function.
+        invocations: a row for each invocation.
+        coordinator_usd: what the coordinator would have cost as one more function. It ran
+            elsewhere, so it is no part of the cost.
+        overridden: rows of the catalogue that were the user's own.
+        notes: what the price list's platform would not have done.
     """
 
     price_list: str
@@ -99,18 +117,26 @@ class Bill:
 
 
 def bill(
-    used: Sequence[Used],
+    used: Sequence[MeteredInvocation],
     platform: FunctionPlatform,
     store: StoreFacts | None = None,
-    moved: Mapping[str, Moved] | None = None,
+    moved: Mapping[str, StoreTraffic] | None = None,
     stored_bytes: int = 0,
-    coordinator: Sequence[Used] = (),
+    coordinator: Sequence[MeteredInvocation] = (),
 ) -> Bill:
-    """Bill invocations, and what functions moved through the store.
+    """Bills invocations, and the traffic of functions with the store.
 
-    moved: by function. coordinator: its lives, as if functions. stored_bytes: the most that the
-    store held; it and the store's servers are billed as long as the function that ran longest.
-    Raises RequestError if the catalogue has no prices for this.
+    Args:
+        used: the invocations.
+        platform: the price list.
+        store: the store's prices; None: it costs nothing.
+        moved: traffic by function.
+        coordinator: its lives, as if they were functions.
+        stored_bytes: the most that the store held. The store and its servers are billed as long as
+            the function that ran longest.
+
+    Raises:
+        RequestError: the catalogue has no prices for this.
     """
     prices = platform.prices
     if prices is None:
@@ -127,7 +153,7 @@ def bill(
         _function(
             name,
             of_function.get(name, ()),
-            traffic.get(name, Moved()),
+            traffic.get(name, StoreTraffic()),
             store,
         )
         for name in names
@@ -166,12 +192,14 @@ def bill(
     )
 
 
-def with_vcpus(used: Iterable[Used], vcpus: float | None) -> list[Used]:
+def with_vcpus(used: Iterable[MeteredInvocation], vcpus: float | None) -> list[MeteredInvocation]:
     """Returns invocations whose functions were asked for with so many vCPUs; None: as they are."""
     return [one if vcpus is None else replace(one, vcpus=vcpus) for one in used]
 
 
-def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) -> dict[str, Any]:
+def _invocation(
+    used: MeteredInvocation, platform: FunctionPlatform, prices: FunctionPrices
+) -> dict[str, Any]:
     """A row: what was used, in the size that the platform would have given it, and its dollars."""
     memory_mib, vcpus = platform.billed_size(used.memory_mib, used.vcpus)
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
@@ -194,7 +222,7 @@ def _invocation(used: Used, platform: FunctionPlatform, prices: FunctionPrices) 
 
 
 def _function(
-    name: str, rows: Sequence[Mapping[str, Any]], moved: Moved, store: StoreFacts | None
+    name: str, rows: Sequence[Mapping[str, Any]], moved: StoreTraffic, store: StoreFacts | None
 ) -> dict[str, Any]:
     """A row: all invocations of one function, and what it moved."""
     asked = moved.requests - moved.puts
@@ -231,10 +259,10 @@ def _overridden(platform: FunctionPlatform, store: StoreFacts | None) -> tuple[s
 
 
 def _notes(
-    used: Sequence[Used],
+    used: Sequence[MeteredInvocation],
     platform: FunctionPlatform,
     store: StoreFacts | None,
-    moved: Mapping[str, Moved],
+    moved: Mapping[str, StoreTraffic],
 ) -> tuple[str, ...]:
     """What was metered and could not have been there: priced all the same, and said."""
     found: dict[str, None] = {}

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from dayfly.catalogue.gpu import GpuFacts
 from dayfly.catalogue.rows import Pairs, between, ceil_to, up_to
 from dayfly.errors import RequestError
 
@@ -57,9 +58,11 @@ class PriceFigures:
 class FunctionPrices:
     """A price list of functions, in USD.
 
-    usd_per_gb_s, usd_per_vcpu_s: of each GB and vCPU. usd_per_s: of the whole, such as a machine.
-    usd_per_gpu_s: of a function's GPUs, if they are billed apart. usd_per_request: of an
-    invocation. Billed time is rounded up to billing_step_ms, and is billing_min_ms at least.
+    Attributes:
+        usd_per_gb_s, usd_per_vcpu_s: of each GB of memory, and of each vCPU.
+        usd_per_s: of the whole; usd_per_gpu_s: of a function's GPUs, if they are billed apart.
+        usd_per_request: of an invocation.
+        billing_step_ms: billed time is rounded up to its multiples; at least `billing_min_ms`.
     """
 
     usd_per_gb_s: float = 0.0
@@ -77,7 +80,7 @@ class FunctionPrices:
         return max(1, math.ceil(used_ms / self.billing_step_ms)) * self.billing_step_ms
 
     def usd_for_1_s(self, memory_mib: float, vcpus: float, gpu_share: float = 1.0) -> float:
-        """Dollars a second of a function of this size. gpu_share: of the GPUs that it may have."""
+        """Returns the dollars a second of a function with these resources."""
         memory_usd = self.usd_per_gb_s * memory_mib / 1024
         whole_usd = self.usd_per_s + self.usd_per_gpu_s * gpu_share
         return memory_usd + self.usd_per_vcpu_s * vcpus + whole_usd
@@ -165,6 +168,7 @@ class FunctionPlatform:
         gpus: number of GPUs of a function.
         gpu_memory_mib: memory of one GPU.
         gpu_memory_step_mib: steps in which a part of a GPU can be had.
+        gpu_facts: what is published of that type; None: the catalogue does not know it.
     """
 
     name: str
@@ -196,6 +200,7 @@ class FunctionPlatform:
     gpus: int | None = None
     gpu_memory_mib: int | None = None
     gpu_memory_step_mib: int | None = None
+    gpu_facts: GpuFacts | None = None
 
     def vcpus(self, memory_mib: float) -> float | None:
         """vCPUs that come with this memory; where the user may choose, the fewest."""
@@ -352,7 +357,8 @@ class FunctionPlatform:
             raise RequestError(f"{self.name} has no functions with a GPU: name a platform that has")
         if (self.gpus or 1) > 1:
             raise RequestError(
-                f"{self.name} has {self.gpus} GPUs in each function, and none with one or a part"
+                f"{self.name} has {self.gpus} GPUs in each function, and none with one or a part, "
+                f"and a worker computes on one: name a platform with one {self.gpu} each"
             )
         step = self._gpu_step
         if step is None and share < 1:

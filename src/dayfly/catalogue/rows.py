@@ -49,7 +49,14 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One value. source: who says so. as_of: year and month. own: the user's."""
+    """One value.
+
+    Attributes:
+        value: as the file has it.
+        source: who says so.
+        as_of: year and month.
+        own: whether it is the user's.
+    """
 
     value: Value
     source: str
@@ -68,9 +75,16 @@ def kinds(entry: type) -> dict[str, str]:
 
 
 def read_rows(text: str, place: str, known: Mapping[str, str], *, own: bool) -> dict[str, Row]:
-    """The rows of a data file; place: its name, for errors.
+    """Returns the rows of a data file.
 
-    Raises RequestError, naming file and key, for what is no row, or none that is known.
+    Args:
+        text: of the file.
+        place: its name, for errors.
+        known: kinds of the rows that there may be, by name.
+        own: whether the file is the user's.
+
+    Raises:
+        RequestError: something is no row, or an unknown one; names file and key.
     """
     try:
         tree = tomllib.loads(text)

@@ -110,11 +110,11 @@ class StoreFacts:
             )
 
     def puts_usd(self, puts: int, size_bytes: int) -> float:
-        """Dollars for so many puts, of so many bytes together; see `_units`."""
+        """Returns the price in USD of puts of so many bytes together; see `_units`."""
         return (self.usd_per_put or 0) * self._units(puts, size_bytes, self.put_unit_bytes)
 
     def gets_usd(self, gets: int, size_bytes: int) -> float:
-        """Dollars for so many gets, of so many bytes together; see `_units`."""
+        """Returns the price in USD of gets of so many bytes together; see `_units`."""
         return (self.usd_per_get or 0) * self._units(gets, size_bytes, self.get_unit_bytes)
 
     def transfer_usd(self, up_bytes: int, down_bytes: int) -> float:

@@ -98,18 +98,15 @@ def print_entry(name: str | None, given: Path | None) -> None:
     """Print the rows of an entry, or the names of all. Raises RequestError if there is none."""
     own = own_catalogue(given)
     known = Catalogue(Path(own).expanduser() if own is not None else None)
+    entries = {"platforms": known.platforms(), "stores": known.stores(), "gpus": known.gpus()}
     console = Console()
     if name is None:
-        for what, names in (("platforms", known.platforms()), ("stores", known.stores())):
+        for what, names in entries.items():
             console.print(f"{what}: {', '.join(names)}", highlight=False)
         return
-    folders = [
-        folder
-        for folder, names in (("platforms", known.platforms()), ("stores", known.stores()))
-        if name in names
-    ]
+    folders = [folder for folder, names in entries.items() if name in names]
     if not folders:
-        everything = ", ".join([*known.platforms(), *known.stores()])
+        everything = ", ".join(one for names in entries.values() for one in names)
         raise RequestError(f"the catalogue has no {name!r}: give one of {everything}")
     for folder in folders:
         table = Table("value of", "", "as of", title=f"{name} ({folder[:-1]})")

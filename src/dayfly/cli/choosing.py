@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
@@ -139,16 +140,30 @@ def _targets(
     for flag in _MEASURING:
         if flags[flag] and not (jobs and local):
             raise RequestError(f"--{flag} is for a job that is measured: add --platform {LOCAL}")
-    if assumed and (not jobs or local):
+    gpu = None if flags["gpu"] is None else GpuRequest.parse(flags["gpu"])
+    made = bool(jobs) or gpu is not None or bool(platforms)
+    if assumed and (not made or local):
         flag = next(flag for flag in (*ASSUMED, "base_memory") if flags.get(flag)).replace("_", "-")
         raise RequestError(
             f"--{flag} is for a job on a platform of the catalogue: a profile has its seconds "
             "already"
         )
+    if gpu is not None and local:
+        raise RequestError(
+            f"--gpu with --platform {LOCAL}: measure the job first (dayfly profile --gpu), and "
+            "plan by its profile"
+        )
     if not jobs:
         profiles = list(map(read_profile, files))
         return targets_of_profiles(
-            profiles, platforms, stores, most_workers=asked.workers, known=known
+            profiles,
+            platforms,
+            stores,
+            memory_mib=asked.memory_mib,
+            most_workers=asked.workers,
+            assumed=assumed,
+            gpu=gpu,
+            known=known,
         )
     if len(files) > 1:
         raise RequestError(f"{len(files)} files: give one job, or profiles of it")
@@ -167,6 +182,7 @@ def _targets(
         memory_mib=asked.memory_mib,
         most_workers=asked.workers,
         assumed=assumed,
+        gpu=gpu,
         known=known,
     )
 
@@ -276,17 +292,24 @@ def drawn(option: Option) -> list[str]:
     wide = -(-len(layers) // each)
     whole_s = sum(layer.compute_s for layer in layers) or 1.0
     lines = []
-    for stage in stages:
+    for number_of_stage, stage in enumerate(stages):
         first, last = stage.layers.start // each, -(-stage.layers.stop // each)
         bar = "\N{MIDDLE DOT}" * first + "\N{FULL BLOCK}" * (last - first)
         share = sum(layers[at].compute_s for at in stage.layers) / whole_s
         mb = sum(layers[at].parameter_bytes for at in stage.layers) / 1e6
         lines.append(
             f"{bar:\N{MIDDLE DOT}<{wide}}  {stage.layers.start}-{stage.layers.stop - 1}: "
-            f"{stage.replicas} x {stage.memory_mib} MiB, peak {stage.peak_mib:.0f}; "
+            f"{stage.replicas} x {stage.memory_mib} MiB, peak {stage.peak_mib:.0f}"
+            f"{_on_gpu(option, number_of_stage)}; "
             f"{share:.0%} of computing, {mb:.4g} MB{_passes(layers, stage.layers)}"
         )
     return lines
+
+
+def _on_gpu(option: Option, stage: int) -> str:
+    """What a stage's functions take of a GPU's memory."""
+    peaks = option.prediction.gpu_memory_mib
+    return f", of a GPU's {peaks[stage]:.0f}" if peaks else ""
 
 
 def _passes(layers: tuple[CutLayer, ...], stage: range) -> str:

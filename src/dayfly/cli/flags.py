@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -247,6 +247,12 @@ TRAINING_FLAGS = {
         "none",
         metavar="none|bf16|int8|powersgd[:RANK]",
     ),
+    "precision": Flag(
+        str,
+        "Numbers in which forward passes and losses compute; fp16 scales its losses.",
+        "fp32",
+        metavar="fp32|bf16|fp16",
+    ),
     "cut": Flag(
         str,
         "Cut the model into stages before these layers, counted from 0.",
@@ -271,6 +277,23 @@ TRAINING_FLAGS = {
         setting="stage_memory_mib",
     ),
     "target_accuracy": Flag(float, "End once validation reaches it, such as 0.97."),
+    "target_loss": Flag(float, "End once the validation loss is at most this."),
+    "keep": Flag(
+        str, "Keep the weights of the best epoch, too.", "the last step's alone", metavar="best"
+    ),
+    "monitor": Flag(
+        str, "By which an epoch is the best, and for --patience.", "val_loss", metavar="NAME"
+    ),
+    "mode": Flag(str, "Of --monitor.", "min of losses, max of val_accuracy", metavar="min|max"),
+    "patience": Flag(
+        int, "End once so many validations brought nothing better.", "never", metavar="N"
+    ),
+    "log": Flag(
+        list[str],
+        "Log each epoch there; several times.",
+        "none",
+        metavar="csv|jsonl|tensorboard|mlflow|wandb[:PLACE]",
+    ),
     "on_nan": Flag(
         str,
         "What a loss that becomes NaN or infinite does: fail the run, or be said only.",
@@ -283,15 +306,6 @@ TRAINING_FLAGS = {
         "60",
         setting="checkpoint_every_s",
     ),
-}
-#: Of what may change while a run goes on; see `runs.changes`.
-CHANGE_FLAGS = {
-    name: replace({**FUNCTION_FLAGS, **TRAINING_FLAGS}[name], shown="as it is")
-    for name in (
-        *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
-        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
-        *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
-    )
 }
 
 
@@ -322,7 +336,7 @@ def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any
     """
     from dayfly.cli.catalogue import own_catalogue
 
-    given = _settings(context, FUNCTION_FLAGS)
+    given = given_settings(context, FUNCTION_FLAGS)
     if "max_time_s" in given:
         given["max_time_s"] = seconds_of("--max-time", given["max_time_s"])
     if "platform_option" in context.params:
@@ -347,7 +361,9 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
 
     Raises RequestError for lists that are none.
     """
-    given = _settings(context, TRAINING_FLAGS)
+    given = given_settings(context, TRAINING_FLAGS)
+    if "log" in given:
+        given["log"] = tuple(given["log"])
     if (k := given.get("k", "")).isdecimal():
         given["k"] = int(k)
     if "cut" in given:
@@ -357,20 +373,12 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
     return given
 
 
-def changed_settings(context: typer.Context) -> dict[str, Any]:
-    """What a command's flags say of a run's next plan, by the names of settings.
-
-    Raises RequestError for lists that are none.
-    """
-    return {**_settings(context, FUNCTION_FLAGS), **training_settings(context)}
-
-
-def _settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, Any]:
+def given_settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, Any]:
     """Values of those flags that were given, by the names of settings."""
     return {
         flag.setting or name: value
         for name, flag in flags.items()
-        if (value := context.params.get(name)) is not None
+        if (value := context.params.get(name)) not in (None, [], ())
     }
 
 

@@ -40,6 +40,7 @@ SOURCES = {
     "overhead": "the spread of what steps take beside their passes",
     "start": "start-up time, which was measured once",
     "model": "what the prediction itself leaves out",
+    "published": "that times follow from published figures and nothing was measured",
 }
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -168,7 +169,10 @@ def _summary(run: Run | ScriptRun) -> str:
     result = run.result
     metered = result.price_list is not None  # else its results could not be written
     rows = {
-        "status": result.status,
+        "status": result.status
+        if result.stop_reason is None
+        else f"{result.status}, after {result.epochs} epochs ({result.stop_reason})",
+        "best epoch": None if result.best_epoch is None else str(result.best_epoch),
         "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
         "loss": None if result.train_loss is None else f"{result.train_loss:.4f}",
         "validation loss": None if result.val_loss is None else f"{result.val_loss:.4f}",

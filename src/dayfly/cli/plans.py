@@ -26,6 +26,12 @@ _FOR_A_JOB = "of a job; one for all, or one a platform"
         "the profiles'",
         metavar="NAME,NAME,...",
     ),
+    gpu=Flag(
+        str,
+        "GPU of functions, as T4 or T4:0.25; without --platform all platforms that have it.",
+        "what the platform has",
+        metavar="TYPE[:SHARE]",
+    ),
     store=Flag(
         str,
         "Stores of the catalogue; vm-m5-large:2: two servers of that type; 'vm-*': type and number "
@@ -158,6 +164,13 @@ def _uncollected() -> Iterator[None]:
 @takes(
     *("platform", "platform_option", "channel", "cpu", "uplink", "downlink", "latency"),
     *("imitate", "wait_timeout"),
+    gpu=Flag(
+        str,
+        "GPU to compute on, as T4 or T4:0.25, of this machine, or of --platform with "
+        "--from-catalogue.",
+        "none, or what the platform has",
+        metavar="TYPE[:SHARE]",
+    ),
     store=Flag(
         str,
         "Store of the catalogue, with --from-catalogue.",
@@ -269,6 +282,12 @@ def profile(
     ),
     epochs=Flag(int, "Passes over the data.", "the job's"),
     batch_size=Flag(int, "Samples a step, all workers.", "the job's"),
+    gpu=Flag(
+        str,
+        "The profile's GPU, and the share of it that a function has, as T4:0.25.",
+        "the largest share of the profile",
+        metavar="TYPE[:SHARE]",
+    ),
     prices=Flag(str, "Price list: a platform's name.", "a run's own"),
     store=Flag(
         str,
@@ -296,6 +315,7 @@ def predict(
             profile,
             *command.asked(context),
             {name: flags[name] for name in ("epochs", "batch_size")},
+            gpu=flags["gpu"],
             prices=flags["prices"],
             store=flags["store"],
             output=output,

@@ -12,12 +12,15 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.cli.flags import function_settings, training_settings
 from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
+from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction, Volume
-from dayfly.planning.profile import Profile, memory_label, read_profile
+from dayfly.planning.profile import Profile, read_profile
 from dayfly.runs.plans import configuration_of, limits_of, settings_of, write_plan
 from dayfly.runs.predict import own_store
 from dayfly.runs.predict import predict as predict_one
@@ -37,6 +40,7 @@ def asked(context: typer.Context) -> tuple[dict[str, Any], dict[str, Sequence[An
     Raises RequestError for lists that are none.
     """
     given = function_settings(context, resumed=False) | training_settings(context)
+    given.pop("gpu_share", None)  # here it is said with its type
     several: dict[str, Sequence[Any]] = {}
     for name, example in (("workers", "1,2,4"), ("memory", "512,1024"), ("micro_batches", "1,4")):
         if (text := context.params[name]) is not None:
@@ -54,6 +58,7 @@ def predict(
     several: Mapping[str, Sequence[Any]],
     of_the_job: Mapping[str, Any],
     *,
+    gpu: str | None = None,
     prices: str | None = None,
     store: str | None = None,
     output: Path | None = None,
@@ -62,11 +67,14 @@ def predict(
     """Print predictions: of one configuration all that is known, of several a row each.
 
     given: settings. several: values of settings, each with each of the others. of_the_job: in place
-    of what the profile says. prices, store: names in the catalogue; without a store it is the one
-    that the profile names as its channel, if it does and has prices. output: where the plan goes.
-    Raises RequestError for what the profile does not have, or a plan of several.
+    of what the profile says. gpu: as of `GpuRequest.parse`. prices, store: names in the catalogue;
+    without a store it is the one that the profile names as its channel, if it does and has prices.
+    output: where the plan goes. Raises RequestError for what the profile does not have, or a plan
+    of several.
     """
     profile = read_profile(file)
+    if gpu is not None:
+        given = {**given, **_share(profile, GpuRequest.parse(gpu))}
     if store is None:
         store = own_store(profile, given.get("catalogue"))
     rows = list(_rows(profile, given, several, of_the_job, prices, store))
@@ -91,6 +99,18 @@ def predict(
             print(f"{'plan':<17}{output}")
     else:
         _print_table(rows, [name for name in _HEADS if _differs(rows, name)])
+
+
+def _share(profile: Profile, asked: GpuRequest) -> dict[str, float]:
+    """The setting of a share of the profile's GPU. Raises RequestError for another type."""
+    has = profile.gpu
+    if has is None or has.type != asked.type:
+        raise RequestError(
+            f"--gpu {asked.type}: the profile of {profile.job} is of functions with "
+            f"{'no GPU' if has is None else f'a {has.type}'}: dayfly plan --gpu {asked.type} "
+            "derives times on one, as dayfly profile --from-catalogue does"
+        )
+    return {} if asked.share is None else {"gpu_share": asked.share}
 
 
 def _rows(
@@ -134,15 +154,15 @@ def _tree(plan: Plan) -> dict[str, Any]:
         "settings": plan.settings,
         "job": plan.job,
         "memory_limits_mib": limits,
-        "fits": not _misfits(plan.prediction, limits),
+        "fits": not _misfits(plan),
         "prediction": asdict(plan.prediction),
     }
 
 
-def _misfits(prediction: Prediction, limits: Sequence[int | None]) -> list[int]:
+def _misfits(plan: Plan) -> list[int]:
     """Stages that need more memory than their functions have."""
-    pairs = zip(prediction.memory_mib, limits, strict=True)
-    return [stage for stage, (peak, limit) in enumerate(pairs) if limit and peak > limit]
+    assert plan.prediction is not None
+    return misfits(plan.profile, configuration_of(plan), plan.prediction)
 
 
 def _print_one(plan: Plan, store: str | None) -> None:
@@ -167,6 +187,7 @@ def _print_one(plan: Plan, store: str | None) -> None:
         f"{said.billed_s:.1f} s billed, {said.gb_s:.1f} GB-s",
         "": dollars,
         "memory": _memory(said, limits),
+        **_on_gpu(plan, said),
         "step's traffic": _moved(said.step_volume),
         "run's traffic": _moved(said.run_volume),
         "how sure": how_sure(said),
@@ -200,6 +221,17 @@ def _memory(said: Prediction, limits: Sequence[int | None]) -> str:
     return "; ".join(words)
 
 
+def _on_gpu(plan: Plan, said: Prediction) -> dict[str, str]:
+    """What its functions hold on GPUs; nothing, if they have none."""
+    gpu, c = plan.profile.gpu, configuration_of(plan)
+    if gpu is None or c.gpu_share is None:
+        return {}
+    room = c.gpu_share * gpu.memory_mib
+    wrong = ", DOES NOT FIT" if max(said.gpu_memory_mib) > room else ""
+    each = ", ".join(f"{peak:.0f}" for peak in said.gpu_memory_mib)
+    return {"GPU": f"{c.gpu_share:g} of a {gpu.type}: {each} of {room:.0f} MiB{wrong}"}
+
+
 def _moved(volume: Volume) -> str:
     return (
         f"{volume.bytes_up / 1e6:.3f} MB up, {volume.bytes_down / 1e6:.3f} MB down, "
@@ -228,7 +260,7 @@ def _print_table(rows: Sequence[Plan], names: Sequence[str]) -> None:
             f"{said.total_s:.4g}",
             f"{said.cost_usd:.7f}",
             ",".join(f"{peak:.0f}" for peak in said.memory_mib),
-            "no" if _misfits(said, limits) else "yes",
+            "no" if _misfits(plan) else "yes",
         )
     Console().print(table)
     said_of_all = [plan.prediction.warnings for plan in rows if plan.prediction is not None]

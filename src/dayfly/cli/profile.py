@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
 from dayfly.cli.outcome import DONE, Failure, attempt
@@ -20,6 +21,7 @@ from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed
+from dayfly.planning.gpus import DERIVED
 from dayfly.planning.profile import Figure, Profile, SizeProfile, dump_profile, profile_text
 from dayfly.runs.api import checked_settings, overridden
 from dayfly.runs.display import Lines, StandardError
@@ -52,11 +54,15 @@ def measure(
     """
 
     def action() -> Profile:
-        settings = asked()
+        settings = dict(asked())
+        text = settings.pop("gpu_share", None)  # here it is said with its type
+        gpu = None if text is None else GpuRequest.parse(text)
         sizes = () if memory is None else numbers("--memory", memory, "512,1024")
         looked_up = check_flags(catalogued)
         checked = None
         if not looked_up:
+            if gpu is not None:
+                settings["gpu_share"] = gpu.share or 1.0
             checked = checked_settings(**settings)
             for size in sizes:
                 checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
@@ -64,7 +70,7 @@ def measure(
         write = _kept(output, force=force)
         with _shown(StandardError()) as (told, note):
             if checked is None:
-                profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued)
+                profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued, gpu)
             else:
                 profile = measuring.profile(
                     job,
@@ -72,6 +78,7 @@ def measure(
                     sizes,
                     name=job_file.stem,
                     code=job_file.resolve().parent,
+                    gpu=None if gpu is None else gpu.type,
                     quick=quick,
                     repeat=repeat,
                     told=told,
@@ -155,6 +162,9 @@ def show(profile: Profile, console: Console) -> None:
             f"{off} (FasDL eq. 4)",
             highlight=False,
         )
+    if profile.gpu is not None:
+        how = DERIVED if profile.gpu.derived else "measured"
+        console.print(f"passes are on a {profile.gpu.type}: {how}", highlight=False)
     if profile.how == "measured":
         console.print(f"profiling took {profile.took_s:.0f} s", highlight=False)
 
@@ -227,7 +237,8 @@ def _computing(size: SizeProfile) -> str:
 
 
 def _memory(size: SizeProfile) -> str:
-    return "any memory" if size.memory_mib is None else f"{size.memory_mib} MiB"
+    memory = "any memory" if size.memory_mib is None else f"{size.memory_mib} MiB"
+    return memory if size.gpu_share is None else f"{memory}, {size.gpu_share:g} GPU"
 
 
 def _spread(figure: Figure) -> str:
@@ -277,15 +288,19 @@ def check_flags(flags: Mapping[str, Any]) -> bool:
 
 
 def profile_from_catalogue(
-    job: Job, name: str, memory_mib: tuple[int, ...], flags: Mapping[str, Any]
+    job: Job,
+    name: str,
+    memory_mib: tuple[int, ...],
+    flags: Mapping[str, Any],
+    gpu: GpuRequest | None = None,
 ) -> Profile:
     """The job's profile on the platform and over the store that the flags name.
 
     name: the job's. flags: by their names with underscores; None: not given. platform, store:
     names of the catalogue. cpu: vCPUs. uplink, downlink: MB/s. latency: ms. cold_start: s.
     flops_per_vcpu: GFLOP/s. base_memory: MiB, measured if it is not given. threads, beta: as
-    `Assumed`. own: the user's own catalogue. Raises RequestError for what is missing, not known, or
-    cannot be.
+    `Assumed`. own: the user's own catalogue. gpu: that the platform is to have. Raises
+    RequestError for what is missing, not known, or cannot be.
     """
     for flag, example in (("platform", "aws-lambda"), ("store", "s3")):
         if flags.get(flag) is None:
@@ -310,6 +325,7 @@ def profile_from_catalogue(
         memory_mib=memory_mib,
         assumed=Assumed(base_mib=base_mib() if base is None else base, **given),
         catalogue=Catalogue(Path(directory).expanduser() if directory is not None else None),
+        gpu=gpu,
     )
 
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import CHANGE_FLAGS, AsJson, Own, changed_settings, takes
+from dayfly.cli.flags import (
+    FUNCTION_FLAGS,
+    TRAINING_FLAGS,
+    AsJson,
+    Own,
+    given_settings,
+    takes,
+    training_settings,
+)
 
 steering = typer.Typer()
 
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's directory, its URL in a store, or its id.")
 ]
+
+#: Of what may change while a run goes on; see `runs.changes`.
+_CHANGES = {
+    name: replace({**FUNCTION_FLAGS, **TRAINING_FLAGS}[name], shown="as it is")
+    for name in (
+        *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
+        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
+        *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
+    )
+}
 
 
 @steering.command()
@@ -29,7 +48,7 @@ def stop(
 
 
 @steering.command()
-@takes(**CHANGE_FLAGS)
+@takes(**_CHANGES)
 def scale(
     context: typer.Context,
     run: AnyRun,
@@ -44,7 +63,9 @@ def scale(
     from dayfly.runs.steering import scale as scale_run
 
     def action() -> None:
-        print(scale_run(run, Changes(**changed_settings(context)), timeout))
+        functions = given_settings(context, FUNCTION_FLAGS)
+        changes = Changes(**functions, **training_settings(context))
+        print(scale_run(run, changes, timeout))
 
     raise typer.Exit(shown(action))
 
@@ -109,3 +130,37 @@ def report(
         command.report(directory, output, prices=prices, store=store, given=own, browse=browse)
 
     raise typer.Exit(shown(action))
+
+
+data = typer.Typer(help="Look at files of data.", no_args_is_help=True)
+steering.add_typer(data, name="data")
+
+
+@data.callback()
+def _data() -> None:
+    return None
+
+
+@data.command()
+def show(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or directory of data.")],
+    form: Annotated[
+        str | None,
+        typer.Option(help="Its form, such as csv.", show_default="by its looks", metavar="NAME"),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", help="An option of the form, such as target=kind.", metavar="NAME=VALUE"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is in files of data, and how to put them into a job."""
+    from dayfly.cli import data as command
+    from dayfly.cli.outcome import shown
+
+    def action() -> None:
+        command.show(path, form, options or (), as_json=as_json)
+
+    raise typer.Exit(shown(action, as_json=as_json))

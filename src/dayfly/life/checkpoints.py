@@ -224,11 +224,16 @@ def read_own(
 
 
 def merged(one: Any, other: Any, path: str = "", *, strict: bool = True) -> Any:
-    """Two stages' trees of JSON as one: objects are merged, all else has to be equal.
+    """Returns the JSON trees of two stages as one: objects are merged, all else has to be equal.
 
     Args:
-        strict: raise CheckpointError, naming the place, where it is not; else what `one` has
-            counts.
+        one: the first stage's tree.
+        other: the second stage's tree.
+        strict: whether to raise where they differ; otherwise the first tree counts.
+        path: place of the trees, for errors.
+
+    Raises:
+        CheckpointError: they differ; names the place.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         both = {
@@ -300,7 +305,7 @@ def _write_state(
     share: Tensors,
     own: Tensors | None = None,
 ) -> tuple[CheckpointPart, ...]:
-    """prefix: of the names of parts, with their folder."""
+    """Writes a state in parts whose names begin with `prefix`, folder included."""
     number = f"{writer.replica}-of-{writer.replicas}"
     written = [_write_tensors(store, f"{prefix}part-{number}", share)]
     if own:

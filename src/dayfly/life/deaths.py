@@ -81,14 +81,14 @@ class Verdict:
 
 
 class RestartPolicy(ABC):
-    """Who starts again after a death, whether and when. It counts, and reads no clock.
+    """Which workers start again after a death, whether and when. It counts, and reads no clock.
 
     Attributes:
-        restart: who.
+        restart: one worker, or all.
         planned: outcomes of functions that are no deaths.
         stops_in_order: whether workers that are asked to stop end by themselves, after a
-            checkpoint; else they are killed.
-        hears_stop_s: longest time until one of them looks whether it is asked to.
+            checkpoint; otherwise they are killed.
+        hears_stop_s: longest time until a worker looks whether it is asked to stop.
     """
 
     restart: Restart

@@ -90,7 +90,7 @@ class GenerationEnd:
 
 
 def is_wire_error(ended: Ended) -> bool:
-    """Whether a function died of what it waited for, which may be another one's death."""
+    """Returns whether a function died because a message failed, maybe by another one's death."""
     return ended.failure is not None and ended.failure.origin is Origin.WIRE
 
 

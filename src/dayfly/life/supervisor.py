@@ -24,7 +24,7 @@ from dayfly.life.faults import Faults
 from dayfly.life.generation import FOLLOWED_S, Generation, Over, Past, rank_of
 from dayfly.life.platforms.base import Invocation, Platform
 from dayfly.life.reports import STOP, STOPPED, decided, read_reports, trimmed
-from dayfly.life.workload import Audience, Workload
+from dayfly.life.workload import RunListener, Workload
 from dayfly.specs.generations import GenerationPlan
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import COORDINATOR, Key
@@ -48,7 +48,7 @@ class Supervisor:
         platform: where; it runs nothing else.
         store: of the run's checkpoints.
         stop_asked: whether the run is to end.
-        audience: is told what happens.
+        listener: is told what happens.
         faults: of this process.
     """
 
@@ -56,7 +56,7 @@ class Supervisor:
     platform: Platform
     store: Store
     stop_asked: Callable[[], bool]
-    audience: Audience
+    listener: RunListener
     faults: Faults
     _past: Past = field(default_factory=Past)
     _plan: GenerationPlan = field(init=False)
@@ -86,7 +86,7 @@ class Supervisor:
 
     def _live(self, plan: GenerationPlan) -> Over:
         """One generation, of which nothing runs afterwards."""
-        self.audience.begins(plan)
+        self.listener.begins(plan)
         with self.workload.open(plan) as self._channel:
             self._plan = plan
             self._read_next_s = self._busy_until_s = 0.0
@@ -140,10 +140,10 @@ class Supervisor:
                         payload=self.workload.payload(self._plan, rank, attempt, trimmed_step),
                         spec=spec,
                     )
-                    self.audience.invoked(rank, invocation)
+                    self.listener.invoked(rank, invocation)
                     self.platform.invoke(invocation)
                 case actions.Tell(ended, death):
-                    self.audience.ended(rank_of(ended), ended, death=death)
+                    self.listener.ended(rank_of(ended), ended, death=death)
                 case actions.Commit(step, parts):
                     self._commit(step, parts)
                 case actions.Trim(step):
@@ -160,7 +160,7 @@ class Supervisor:
                 case actions.AskToStop(changes):
                     self._channel.tell(STOP)
                     if not changes:
-                        self.audience.stopping()
+                        self.listener.stopping()
                 case actions.EndAll():
                     self._end_all()
                 case actions.Pass(step, place):
@@ -172,7 +172,7 @@ class Supervisor:
         self._checkpoint = checkpoints.commit(self.store, step, parts)
         self.workload.committed(self._checkpoint)
         self.faults.at(step, "committed")
-        self.audience.committed(self._checkpoint)
+        self.listener.committed(self._checkpoint)
 
     def _hear(self, *, at_once: bool) -> None:
         """Act on what workers say; if not at once, no more often than listings are cheap."""
@@ -182,7 +182,7 @@ class Supervisor:
             keys = self._channel.waiting(COORDINATOR)
         for report in read_reports(self._channel, keys):
             self._carry_out(self._generation.heard(report))
-            self.audience.reported(report)
+            self.listener.reported(report)
         if self.workload.serve(keys):
             self._busy_until_s = time.monotonic() + _BUSY_S
 

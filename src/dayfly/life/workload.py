@@ -99,8 +99,8 @@ class Workload(ABC):
         """All workers start again: note it where a resumed run finds it. None runs any more."""
 
 
-class Audience(Protocol):
-    """Who wants to know what happens in the life of a run."""
+class RunListener(Protocol):
+    """What a supervisor tells of a run; its methods are called in the supervisor's thread."""
 
     def begins(self, plan: GenerationPlan) -> None:
         """A generation begins."""

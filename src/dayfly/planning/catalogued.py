@@ -5,6 +5,7 @@
     transfers   the platform's bytes a second for the memory, at most those of the whole store, and
                 the store's latency
     start       what a worker reads, model and optimizer's state, over its downlink
+    on a GPU    passes and the optimizer's step by the type's published figures (`planning.gpus`)
 
 Adding contributions up and the optimizer's step take no time, as in the papers (FuncPipe section
 3.4.2: negligible), and computing is as fast beside transfers as alone (beta = 1) unless said
@@ -17,10 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 
+from dayfly.catalogue.gpu import gpu_shares
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.planning.gpus import CUDA_HOST_MIB, Roofline, derived_gpu
 from dayfly.planning.profile import (
     NOTHING,
     Affine,
@@ -103,6 +107,16 @@ class Assumed:
             raise RequestError(f"beta is {self.beta:g}: give 1 at least, as transfers do not help")
 
 
+def facts_of(profile: Profile) -> JobFacts:
+    """Returns what a profile has of the job itself. Raises RequestError without FLOPs."""
+    if not profile.flops:
+        raise RequestError(
+            f"the profile of {profile.job} has no FLOPs of its layers, so it says nothing of "
+            "another platform: profile the job anew, or give the job (JOB.py) in its place"
+        )
+    return JobFacts(**{one.name: getattr(profile, one.name) for one in fields(JobFacts)})
+
+
 def profile_of(
     facts: JobFacts,
     platform: FunctionPlatform,
@@ -110,12 +124,13 @@ def profile_of(
     memory_mib: Sequence[int],
     assumed: Assumed,
     *,
-    every_vcpus: bool = False,
+    every_kind: bool = False,
+    gpu_share: float | None = None,
 ) -> Profile:
-    """A profile for functions of these memory sizes.
+    """A profile for functions of these memory sizes, on the platform's GPU if it has one.
 
-    every_vcpus: where vCPUs are sold apart from memory, with each number that it can be had with;
-    else with the fewest.
+    every_kind: where vCPUs are sold apart from memory, with each number that it can be had with,
+    and with each share of a GPU; else with the fewest, and a whole one. gpu_share: that one alone.
 
     Its start-up time has the cold start, so a configuration should not add another. Raises
     RequestError for sizes that the platform has not, and for what neither catalogue nor `assumed`
@@ -124,10 +139,16 @@ def profile_of(
     if not memory_mib:
         raise RequestError(f"no memory size of {platform.name} to make a profile for: give one")
     sizes = sorted(set(memory_mib))
-    for size in sizes:
-        platform.check(memory_mib=size)
+    shares: tuple[float | None, ...] = (None,)
+    gpu = None
+    if platform.gpu is not None:
+        gpu = derived_gpu(platform.name, platform.gpu, platform.gpu_facts, platform.gpu_memory_mib)
+        shares = gpu_shares(platform) if every_kind and gpu_share is None else (gpu_share or 1.0,)
+    elif gpu_share is not None:
+        platform.check(gpu_share=gpu_share)
+    for size, share in product(sizes, shares):
+        platform.check(memory_mib=size, gpu_share=share)
     of_the_job = {one.name: getattr(facts, one.name) for one in fields(facts)}
-    del of_the_job["flops"]
     return Profile(
         **of_the_job,
         # Whoever starts functions by this profile starts local ones that imitate the platform.
@@ -135,11 +156,13 @@ def profile_of(
         imitate=platform.name,
         channel=store.name,
         sizes=tuple(
-            _size(facts, platform, store, size, given)
+            _size(facts, platform, store, size, given, share)
             for size in sizes
-            for given in (_each_vcpus(platform, size, assumed) if every_vcpus else [assumed])
+            for given in (_each_vcpus(platform, size, assumed) if every_kind else [assumed])
+            for share in shares
         ),
-        fit=_fit(facts, platform, sizes, assumed),
+        fit=_fit(facts, platform, sizes, assumed) if gpu is None else None,
+        gpu=gpu,
         how="catalogue",
         store_bytes_per_s=store.bytes_per_s,
     )
@@ -158,10 +181,19 @@ def _size(
     store: StoreFacts,
     memory_mib: int,
     assumed: Assumed,
+    gpu_share: float | None,
 ) -> SizeProfile:
     vcpus = _vcpus(platform, memory_mib, assumed)
-    flops_per_s = _computing(vcpus, assumed) * _vcpu_flops_per_s(platform, assumed)
-    forward = tuple(one.times(1 / flops_per_s) for one in facts.flops)
+    base_mib, apply, to_gpu_s = assumed.base_mib, NOTHING, 0.0
+    if gpu_share is None or platform.gpu_facts is None:
+        flops_per_s = _computing(vcpus, assumed) * _vcpu_flops_per_s(platform, assumed)
+        forward = tuple(one.times(1 / flops_per_s) for one in facts.flops)
+    else:
+        gpu = Roofline(platform.gpu_facts, gpu_share)
+        forward = gpu.forward(facts.layers, facts.flops, facts.sample_bytes)
+        apply = gpu.apply(facts.state_per_trained_byte)
+        to_gpu_s = facts.sample_bytes * gpu.host_s_per_byte
+        base_mib += CUDA_HOST_MIB
     row = platform.up_bytes_per_s(memory_mib)
     up_bytes_per_s = _known(
         assumed.up_bytes_per_s, row, platform.name, "uplink_bytes_per_s", "--uplink"
@@ -177,10 +209,11 @@ def _size(
     return SizeProfile(
         memory_mib=memory_mib,
         cpu_cores=vcpus,
+        gpu_share=gpu_share,
         forward=forward,
         backward=tuple(one.times(BACKWARD) for one in forward),
-        data=Affine(0.0, down.occupied_s(facts.sample_bytes)),
-        apply=NOTHING,
+        data=Affine(0.0, down.occupied_s(facts.sample_bytes) + to_gpu_s),
+        apply=apply,
         step_s=Figure.given(0.0),
         reduce_s_per_byte=0.0,
         up=up,
@@ -189,7 +222,7 @@ def _size(
         init_s=Figure.given(cold_start_s),
         start_s=Figure.given(down.message_s(facts.state_bytes)),
         end_s=Figure.given(0.0),
-        base_mib=Figure.given(assumed.base_mib),
+        base_mib=Figure.given(base_mib),
     )
 
 
@@ -274,7 +307,9 @@ def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) 
         nbytes = size.down.occupied_s(1.0)
         state_bytes = (size.start_s.value - size.down.latency_s.value) / nbytes if nbytes else 0.0
         start_s = Figure.given(down.message_s(max(0.0, state_bytes)))
-        data = Affine(0.0, down.occupied_s(profile.sample_bytes))
+        # What is not the store's is the way to a GPU.
+        rest_s = size.data.each - size.down.occupied_s(profile.sample_bytes)
+        data = Affine(0.0, down.occupied_s(profile.sample_bytes) + max(0.0, rest_s))
         sizes.append(replace(size, up=up, down=down, start_s=start_s, data=data))
     return replace(
         profile,

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dayfly.batches import BLOCK_NUMBERS, share
-from dayfly.catalogue.metering import Moved
+from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
 from dayfly.planning.configuration import (
     ITEM_BYTES,
@@ -74,7 +74,7 @@ def sum_of(
 
 def many_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
-) -> tuple[Steps, Sequence[Moved]]:
+) -> tuple[Steps, Sequence[StoreTraffic]]:
     """A round, which is a step of bsp, and what each worker moves: an equal part."""
     if c.cut:
         return _staged_step(profile, c, means, batches)
@@ -114,10 +114,10 @@ def many_step(
 
 def many_validation(
     profile: Profile, c: Configuration, means: ChannelModel
-) -> tuple[float, Sequence[Moved]]:
+) -> tuple[float, Sequence[StoreTraffic]]:
     """Seconds of a validation, and what each worker moves."""
     if c.cut:
-        seconds, found = 0.0, [Moved()] * c.workers
+        seconds, found = 0.0, [StoreTraffic()] * c.workers
         size = stage_size(profile, c, 0)
         mine = -(-profile.validation_samples // c.replicas)
         whole = replace(_beside_all(profile, c), validation_samples=mine)
@@ -140,7 +140,7 @@ def many_validation(
 
 def many_moved(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
-) -> Sequence[Moved]:
+) -> Sequence[StoreTraffic]:
     """What `many_step` says that each worker moves, without the time."""
     if not c.cut:
         return many_step(profile, c, means, batches)[1]
@@ -150,7 +150,7 @@ def many_moved(
 
 def _staged_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
-) -> tuple[Steps, Sequence[Moved]]:
+) -> tuple[Steps, Sequence[StoreTraffic]]:
     """One replica's pipeline; each stage's sums from when it has computed; the latest counts."""
     ranks, sums = _replica(profile, c, means, batches), _stage_sums(profile, c, means)
     took = run(ranks, _of_replica(means, c))
@@ -196,7 +196,7 @@ def _staged_moved(
     means: ChannelModel,
     ranks: Sequence[Rank],
     sums: Sequence[Sequence[Cost]],
-) -> Sequence[Moved]:
+) -> Sequence[StoreTraffic]:
     moved = [
         together((moved_by(rank, means), one))
         for rank, summed in zip(ranks, sums, strict=True)
@@ -270,7 +270,7 @@ def _steps(compute_s: float, reduced_s: float, overhead_s: float) -> Steps:
     )
 
 
-def _shared(sums: Sequence[Cost], members: int) -> list[Moved]:
+def _shared(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
     """Each member's part of what all move, as equal as can be."""
     wholes = [
         sum(getattr(one, what) for one in sums)
@@ -280,6 +280,6 @@ def _shared(sums: Sequence[Cost], members: int) -> list[Moved]:
     for member in range(members):
         puts, gets, up, down = (len(share(whole, member, members)) for whole in wholes)
         found.append(
-            Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+            StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
         )
     return found

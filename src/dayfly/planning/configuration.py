@@ -28,10 +28,10 @@ class Configuration:
 
     workers: of all stages. memory_mib: of each stage's functions, one entry if the model is not
     cut; None: not limited. vcpus: of each function, where a memory can be had with several numbers;
-    None: the fewest. cut: numbers of the layers that begin a stage, but for the first.
-    replicas: of each stage, `workers` if it is not cut. micro_batches: of a replica. schedule:
-    fill-drain or 1f1b. sync: the protocol. k: steps of a round, if
-    its rounds have several; None: an epoch's.
+    None: the fewest. gpu_share: of each function; None: no GPU. cut: numbers of the layers that
+    begin a stage, but for the first. replicas: of each stage, `workers` if it is not cut.
+    micro_batches: of a replica. schedule: fill-drain or 1f1b. sync: the protocol. k: steps of a
+    round, if its rounds have several; None: an epoch's.
     collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
     batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
     lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as
@@ -41,6 +41,7 @@ class Configuration:
     workers: int
     memory_mib: tuple[int | None, ...] = (None,)
     vcpus: float | None = None
+    gpu_share: float | None = None
     cut: tuple[int, ...] = ()
     replicas: int = 1
     micro_batches: int = 1
@@ -181,12 +182,13 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
     there is none."""
     c = configuration
-    found = profile.size(stage_memory_mib(c, stage), c.vcpus)
+    found = profile.size(stage_memory_mib(c, stage), c.vcpus, c.gpu_share)
     size = interpolated(found, micro_samples(profile, c))
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
     each = c.workers // c.stages
-    speeds = [profile.size(stage_memory_mib(c, one), c.vcpus).speed for one in range(c.stages)]
+    sizes = [profile.size(stage_memory_mib(c, one), c.vcpus) for one in range(c.stages)]
+    speeds = [size.speed for size in sizes]
     return contended(size, each * sum(speeds) - size.speed)
 
 

@@ -16,7 +16,8 @@ others is of what they do, so it is shared out among computing and transfers.
     variance = sum over sources of (share * sd)^2,   interval = value * exp(-+ 1.645 sqrt(variance))
 
 Requests are counted, not measured: their dollars have no error. A profile that was not measured
-says nothing of its errors, and has no intervals.
+says nothing of its errors, and has no intervals; but times on a GPU that are derived from what is
+published have the interval that `planning.gpus` gives them, for all that takes time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from statistics import NormalDist
 
 from dayfly.planning.conditions import MOST_SPREAD, Conditions
 from dayfly.planning.configuration import Configuration, micro_samples, stage_size
+from dayfly.planning.gpus import SPREAD
 from dayfly.planning.plan import Interval, Prediction
 from dayfly.planning.profile import Figure, Profile, SizeProfile
 
@@ -74,7 +76,11 @@ def interval_of(
         said: without its interval.
         simulated: whether every message was gone through, in place of closed forms.
     """
-    if profile.how != "measured" or said.step_s <= 0 or said.total_s <= 0:
+    if said.step_s <= 0 or said.total_s <= 0:
+        return None
+    if profile.gpu is not None and profile.gpu.derived:
+        return _published(profile.gpu.type, said)
+    if profile.how != "measured":
         return None
     training = (said.train_s or 0.0) / said.total_s  # the rest is start-up and end
     sources = _sources(profile, c, said, simulated)
@@ -88,6 +94,19 @@ def interval_of(
         cost_usd=_shifted(said.cost_usd, _timed_usd(said), total),
         sources=_of_variance(whole),
         to_measure=_to_measure(whole),
+    )
+
+
+def _published(gpu: str, said: Prediction) -> Interval:
+    """Of times that follow from what is published of a type of GPU, and of rows beside it."""
+    sd = math.log(SPREAD) / _Z
+    return Interval(
+        level=LEVEL,
+        step_s=around(said.step_s, sd),
+        total_s=around(said.total_s, sd),
+        cost_usd=_shifted(said.cost_usd, _timed_usd(said), sd),
+        sources={"published": 1.0},
+        to_measure=f"profile the job on a machine with a {gpu} (dayfly profile --gpu {gpu})",
     )
 
 

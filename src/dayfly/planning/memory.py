@@ -19,6 +19,10 @@ apart. A stage may have the layer that needs most, and then needs all of it, for
 all is lost between blocks, in proportion to what is kept, of all micro-batches between their
 passes. The greater of the two counts.
 
+A worker on a GPU has two memories. The GPU's has model, gradients, the optimizer's state,
+activations and what is computed with, beside CUDA's context; the machine's has the flat buffer,
+pinned, contributions, messages, samples and checkpoints, and the model until it has moved.
+
 Not counted, as no profile says it: what a job's own Datasets hold, and processes that it starts.
 """
 
@@ -42,6 +46,8 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.data_parallel import averaged_of
+from dayfly.planning.gpus import CONTEXT_MIB, gpu_room_mib
+from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import LayerBytes, Pass, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
@@ -157,6 +163,9 @@ def _peak(
     profile: Profile, c: Configuration, stage: int, has: Holding, lasts_s: float | None
 ) -> Peak:
     alone = c.protocol.averages
+    base_mib = stage_size(profile, c, stage).base_mib.value + WORKER_MIB
+    if profile.gpu is not None:
+        return _host_peak(profile, c, has, lasts_s, base_mib)
     always = has.of(*_ALWAYS) + (0 if alone else has.gradients)
     step = has.of(*_ALWAYS, *_IN_STEP) - has.wire
     # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
@@ -165,9 +174,71 @@ def _peak(
     start = always + has.read - has.before - has.heap - unused
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         step += has.copy
-    base_mib = stage_size(profile, c, stage).base_mib.value + WORKER_MIB
     other = max(start, always + has.validation, always + has.copy)
     return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
+
+
+def _host_peak(
+    profile: Profile, c: Configuration, has: Holding, lasts_s: float | None, base_mib: float
+) -> Peak:
+    """Of a worker whose model is on a GPU, in the machine's memory."""
+    alone = c.protocol.averages
+    always = has.of("average", "residual", "samples") + _HEAP_BYTES
+    always += 0 if alone else has.gradients
+    step = always + has.boundary
+    if not alone and _writes_beside_steps(profile, c, has, lasts_s):
+        step += has.copy
+    other = max(always + has.of("model", "read"), always + has.copy)
+    return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
+
+
+def gpu_peak_mib(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Returns the most GPU memory of a worker of this stage, in MiB, CUDA's context included.
+
+    Args:
+        profile: of a job on a GPU.
+        configuration: of the run.
+        stage: number of the stage.
+
+    Raises:
+        RequestError: as `peak_mib`.
+    """
+    has = holding(profile, configuration, stage, sums=False)
+    always = has.of("model", "state", "average", "before", "gradients")
+    step = has.of("gradient", "activations", "work", "boundary") + has.heap
+    return CONTEXT_MIB + (always + max(step, has.validation)) / _MIB
+
+
+def excess_mib(profile: Profile, configuration: Configuration, stage: int) -> float:
+    """Returns by how much a worker of this stage needs more memory than it has, in MiB.
+
+    Of the machine's memory or of the GPU's, whichever lacks more; 0 or less: it fits. Raises
+    RequestError as `peak_mib`.
+    """
+    limit = stage_memory_mib(configuration, stage)
+    found = peak_mib(profile, configuration, stage) - (limit or float("inf"))
+    room = gpu_room_mib(profile, stage_size(profile, configuration, stage))
+    if room is not None:
+        found = max(found, gpu_peak_mib(profile, configuration, stage) - room)
+    return found
+
+
+def misfits(profile: Profile, configuration: Configuration, said: Prediction) -> list[int]:
+    """Returns the stages whose functions need more memory than they have, of either kind.
+
+    Args:
+        profile: of the job.
+        configuration: of the run.
+        said: what it was predicted to take.
+    """
+    found = []
+    for stage, peak in enumerate(said.memory_mib):
+        limit = stage_memory_mib(configuration, stage)
+        room = gpu_room_mib(profile, stage_size(profile, configuration, stage))
+        short = room is not None and said.gpu_memory_mib[stage] > room
+        if short or (limit is not None and peak > limit):
+            found.append(stage)
+    return found
 
 
 def holding(

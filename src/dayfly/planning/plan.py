@@ -71,13 +71,14 @@ class Prediction:
         by_kind: the dollars by what they are for.
         price_list: the platform whose prices count.
         memory_mib: peak of each stage's functions, in MiB.
+        gpu_memory_mib: peak in GPU memory, likewise; none: they have no GPU.
         step_volume: bytes and requests of a step.
         epoch_volume: of an epoch.
         run_volume: of the run.
         breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
             sync, overhead. They add up to `step_s`.
         invocations: of the run, hand-overs included.
-        interval: how sure it is; None: the profile was not measured.
+        interval: how sure it is; None: nothing says it, as the profile was not measured.
         warnings: what speaks against the profile's figures of these functions, a sentence each.
     """
 
@@ -95,6 +96,7 @@ class Prediction:
     run_volume: Volume
     breakdown: Mapping[str, float]
     invocations: int
+    gpu_memory_mib: tuple[float, ...] = ()
     startup_s: float | None = None
     train_s: float | None = None
     total_s: float = 0.0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dayfly.batches import Batches, Rounds
-from dayfly.catalogue.metering import Moved, Used, bill
+from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import least, rounded
@@ -26,8 +26,9 @@ from dayfly.planning.configuration import (
     stage_size,
     start_s,
 )
+from dayfly.planning.gpus import DERIVED
 from dayfly.planning.intervals import interval_of
-from dayfly.planning.memory import peak_mib
+from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
@@ -49,7 +50,7 @@ class Part:
     """Some steps that all workers take, or a validation. moved: by each worker."""
 
     seconds: float
-    moved: Sequence[Moved]
+    moved: Sequence[StoreTraffic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ def round_of(
     means: ChannelModel,
     batches: tuple[int, ...],
     most_simulated: int = MOST_SIMULATED,
-) -> tuple[Steps, Sequence[Moved]]:
+) -> tuple[Steps, Sequence[StoreTraffic]]:
     """A round, which is a step of bsp, and what each worker moves."""
     if c.workers > most_simulated:
         return many_step(profile, c, means, batches)
@@ -151,7 +152,7 @@ def validation_of(
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
     make = staged.validation if c.cut else data_parallel.validation
-    seconds, found = 0.0, [Moved() for _ in range(c.workers)]
+    seconds, found = 0.0, [StoreTraffic() for _ in range(c.workers)]
     for ranks, count in make(profile, c, means):
         seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
         each = _moved_by_all(ranks[: c.workers], means)
@@ -159,7 +160,7 @@ def validation_of(
     return Part(seconds=seconds, moved=found)
 
 
-def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[Moved]:
+def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[StoreTraffic]:
     return [moved_by(rank, means) for rank in ranks]
 
 
@@ -189,8 +190,8 @@ class Lives:
     ending_s: float
     run_s: float
     of_stage: Sequence[Sequence[Life]]
-    moved: Sequence[Moved]
-    told: Sequence[Moved]
+    moved: Sequence[StoreTraffic]
+    told: Sequence[StoreTraffic]
 
     @property
     def volume(self) -> Volume:
@@ -240,6 +241,7 @@ def pace_of(
     platform: FunctionPlatform,
     store: StoreFacts | None,
     workers: int,
+    gpu_share: float | None = None,
 ) -> Pace:
     """Of a run: as its coordinator finds it.
 
@@ -247,7 +249,7 @@ def pace_of(
     have; None: those of the channel's own store.
     """
     return Pace.of(
-        [FunctionSpec(memory_mib=size_mib) for size_mib in sizes_mib],
+        [FunctionSpec(memory_mib=size_mib, gpu_share=gpu_share) for size_mib in sizes_mib],
         platform,
         store or means.store,
         workers=workers,
@@ -257,7 +259,7 @@ def pace_of(
 
 def told_by(
     c: Configuration, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
-) -> Moved:
+) -> StoreTraffic:
     """Of one worker, about: a report every so often, and at once when it started and at its end,
     of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
     steps = c.epochs * epoch_steps
@@ -265,7 +267,7 @@ def told_by(
     puts += c.epochs if rank == 0 else 0
     looks = least(steps, rounded(run_s / pace.look_s)) if rank < pace.lookers else 0
     nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
-    return Moved(puts=puts, requests=puts + looks, bytes_up=nbytes)
+    return StoreTraffic(puts=puts, requests=puts + looks, bytes_up=nbytes)
 
 
 def _spans(
@@ -301,7 +303,7 @@ def predict(
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
     check_servers(profile, c.replicas if c.cut else c.workers, store)
-    pace = pace_of(means, c.memory_mib, platform, store, c.workers)
+    pace = pace_of(means, c.memory_mib, platform, store, c.workers, c.gpu_share)
     lives = lives_of(profile, c, pace, epoch)
     vcpus = c.vcpus if profile.imitate is not None else None
     used, moved = [], {}
@@ -311,7 +313,7 @@ def predict(
         memory_mib = stage_memory_mib(c, stage)
         for attempt, life in enumerate(lives.of_stage[stage]):
             used.append(
-                Used(
+                MeteredInvocation(
                     function=name,
                     attempt=attempt,
                     memory_mib=memory_mib,
@@ -319,6 +321,7 @@ def predict(
                     run_s=life.run_s,
                     outcome="returned",
                     vcpus=vcpus,
+                    gpu_share=c.gpu_share,
                 )
             )
         moved[name] = together((lives.moved[rank], lives.told[rank]))
@@ -338,6 +341,9 @@ def predict(
         memory_mib=tuple(
             peak_mib(profile, c, stage, lasts_s=lives.run_s) for stage in range(c.stages)
         ),
+        gpu_memory_mib=()
+        if profile.gpu is None
+        else tuple(gpu_peak_mib(profile, c, stage) for stage in range(c.stages)),
         step_volume=epoch.step_volume,
         epoch_volume=epoch.epoch_volume,
         run_volume=lives.volume,
@@ -351,6 +357,8 @@ def predict(
 
 def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:
     """What speaks against the figures of the functions of a configuration."""
+    gpu = profile.gpu
+    derived = [] if gpu is None or not gpu.derived else [f"times on a {gpu.type} are {DERIVED}"]
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
-    said = [one for size in sizes if size.conditions for one in size.conditions.doubts]
+    said = derived + [one for size in sizes if size.conditions for one in size.conditions.doubts]
     return tuple(dict.fromkeys(said))

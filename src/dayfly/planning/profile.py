@@ -32,7 +32,10 @@ from typing import Annotated, Any, Self
 from dayfly import dataclass_json, json_files
 from dayfly.dataclass_json import ABOVE_0, Bound, Count, Positive, Range, Real
 from dayfly.errors import RequestError
+from dayfly.planning.affine import NOTHING as NOTHING
+from dayfly.planning.affine import Affine as Affine
 from dayfly.planning.conditions import Conditions
+from dayfly.planning.function_kinds import FunctionKind, ProfiledGpu, memory_label
 from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import ServingThread
 
@@ -71,27 +74,6 @@ class Figure:
         """Raises ValueError for a value outside its quartiles."""
         if not self.low <= self.value <= self.high:
             raise ValueError("give low <= value <= high")
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """fixed + each * n: a time in seconds of n samples, or bytes of n samples."""
-
-    fixed: float
-    each: float
-
-    def __call__(self, n: float) -> float:
-        return self.fixed + self.each * n
-
-    def __add__(self, other: Affine) -> Affine:
-        return Affine(self.fixed + other.fixed, self.each + other.each)
-
-    def times(self, factor: float) -> Affine:
-        """The same, so many times."""
-        return Affine(self.fixed * factor, self.each * factor)
-
-
-NOTHING = Affine(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +166,7 @@ class SizeProfile:
     """Functions of one memory size.
 
     memory_mib: None: not limited. cpu_cores: seconds of CPU time a second; None: not limited.
+    gpu_share: of the profile's GPU, on which passes are; None: they are on the CPU.
     cpu_period_s: how often a function gets its share of the CPU anew, and how much it may use at
     once follows from that; 0: evenly. forward, backward: of each layer, wall seconds of so many
     samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
@@ -204,6 +187,7 @@ class SizeProfile:
     memory_mib: Count | None
     cpu_cores: Positive | None
     cpu_period_s: float = 0.0
+    gpu_share: Annotated[float, Range(0, 1)] | None = None
     forward: tuple[Affine, ...]
     backward: tuple[Affine, ...]
     data: Affine
@@ -286,6 +270,8 @@ class Profile:
     store: ServingThread | None = None
     store_bytes_per_s: float | None = None
     measures: int = 4
+    gpu: ProfiledGpu | None = None
+    flops: tuple[Affine, ...] = ()
     batch_size: Count | None = None
     epochs: Count = 1
     accumulate: Count = 1
@@ -318,46 +304,56 @@ class Profile:
                         f"sizes[{number}].{name} has {len(times)} entries, and there are {count} "
                         "layers: give one a layer"
                     )
-        order = [(one.memory_mib or math.inf, one.cpu_cores or 0.0) for one in self.sizes]
+        if len(self.flops) not in (0, count):
+            raise ValueError(f"flops has {len(self.flops)} entries for {count} layers: one a layer")
+        order = [
+            (one.memory_mib or math.inf, one.cpu_cores or 0.0, one.gpu_share or 0.0)
+            for one in self.sizes
+        ]
         if any(one >= other for one, other in pairwise(order)):
             raise ValueError(
-                "sizes must rise by memory_mib, null last, of one memory by cpu_cores, each once"
+                "sizes must rise by memory_mib, null last, of one memory by cpu_cores, then "
+                "gpu_share, each once"
             )
+        if any((one.gpu_share is None) != (self.gpu is None) for one in self.sizes):
+            raise ValueError("give gpu and each size a gpu_share, or neither")
         cores = (self.machine or {}).get("cores", 1.0)
         if not isinstance(cores, float) or not cores:
             raise ValueError(f"machine.cores is {cores!r}: give a number above 0")
 
-    def vcpus_of(self, size: SizeProfile) -> float | None:
-        """Returns the vCPUs of a size, where functions of its memory may have others, too."""
-        alike = sum(one.memory_mib == size.memory_mib for one in self.sizes)
-        return size.cpu_cores if alike > 1 else None
+    def kind_of(self, size: SizeProfile) -> FunctionKind:
+        """Returns what a size's functions have that others of its memory may not."""
+        alike = {one.cpu_cores for one in self.sizes if one.memory_mib == size.memory_mib}
+        vcpus = size.cpu_cores if len(alike) > 1 else None
+        return FunctionKind(vcpus=vcpus, gpu_share=size.gpu_share)
 
-    def size(self, memory_mib: int | None, vcpus: float | None = None) -> SizeProfile:
+    def size(
+        self, memory_mib: int | None, vcpus: float | None = None, gpu_share: float | None = None
+    ) -> SizeProfile:
         """Returns the figures of functions of this memory.
 
         Args:
             memory_mib: of a function; None: not limited.
             vcpus: of a function, where there are several numbers of one memory; None: the fewest.
+            gpu_share: of a GPU, where functions have one; None: the smallest.
 
         Raises:
             RequestError: there is none; names those that there are.
         """
         found = [size for size in self.sizes if size.memory_mib == memory_mib]
-        if len(found) > 1 and vcpus is not None:
+        if len({size.cpu_cores for size in found}) > 1 and vcpus is not None:
             found = [size for size in found if math.isclose(size.cpu_cores or 0.0, vcpus)]
+        if gpu_share is not None:
+            found = [size for size in found if math.isclose(size.gpu_share or 0.0, gpu_share)]
         if found:
             return found[0]
-        each = (memory_label(size.memory_mib, self.vcpus_of(size)) for size in self.sizes)
+        kinds = ((one.memory_mib, self.kind_of(one)) for one in self.sizes)
+        each = (memory_label(memory, kind.vcpus, kind.gpu_share) for memory, kind in kinds)
         raise RequestError(
-            f"the profile of {self.job} has no functions of {memory_label(memory_mib, vcpus)}: it "
-            f"has {', '.join(each)}; take one of these, or profile the job with that size, too"
+            f"the profile of {self.job} has no functions of "
+            f"{memory_label(memory_mib, vcpus, gpu_share)}: it has {', '.join(each)}; take one of "
+            "these, or profile the job with that size, too"
         )
-
-
-def memory_label(memory_mib: int | None, vcpus: float | None = None) -> str:
-    """`512 MiB`, or that memory is not limited; and vCPUs, unless they are None."""
-    memory = "unlimited memory" if memory_mib is None else f"{memory_mib} MiB"
-    return memory if vcpus is None else f"{memory} and {vcpus:g} vCPUs"
 
 
 def dump_profile(profile: Profile) -> dict[str, Any]:

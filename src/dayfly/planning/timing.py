@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dayfly.catalogue.metering import Moved
+from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import MessageCost
@@ -16,7 +16,7 @@ from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
 
-def moved_by(rank: Rank, means: ChannelModel) -> Moved:
+def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
     """Of all its streams, headers included."""
     puts = gets = up = down = 0
     costs: dict[int, MessageCost] = {}  # by size: most messages have one of few
@@ -37,12 +37,12 @@ def moved_by(rank: Rank, means: ChannelModel) -> Moved:
             else:
                 gets += cost.gets
                 down += cost.bytes_down
-    return Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+    return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
 
 
-def times(moved: Moved, count: int) -> Moved:
+def times(moved: StoreTraffic, count: int) -> StoreTraffic:
     """The same, so many times."""
-    return Moved(
+    return StoreTraffic(
         puts=moved.puts * count,
         gets=moved.gets * count,
         requests=moved.requests * count,
@@ -51,10 +51,10 @@ def times(moved: Moved, count: int) -> Moved:
     )
 
 
-def together(several: Iterable[Moved]) -> Moved:
+def together(several: Iterable[StoreTraffic]) -> StoreTraffic:
     """The sum."""
     found = list(several)
-    return Moved(
+    return StoreTraffic(
         puts=sum(one.puts for one in found),
         gets=sum(one.gets for one in found),
         requests=sum(one.requests for one in found),
@@ -63,7 +63,7 @@ def together(several: Iterable[Moved]) -> Moved:
     )
 
 
-def volume(several: Iterable[Moved], parts: int = 1) -> Volume:
+def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
     """Of all workers; of one of so many equal parts."""
     whole = together(several)
     return Volume(

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from dayfly.callbacks.base import Callback
+from dayfly.callbacks.base import checked as checked_callbacks
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life.faults import Fault
@@ -38,6 +40,7 @@ def train(
     run_dir: str | Path | None = None,
     store: str | None = None,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
     listeners: Sequence[str | Listener] = (),
     faults: Sequence[Fault] = (),
     **settings: Unpack[SettingKeywords],
@@ -55,6 +58,7 @@ def train(
         store: URL of a store that keeps the run, below its id, such as `s3://bucket/runs`:
             `resume` goes on with its URL from any machine, and `run_dir` is a copy to look at.
         progress: show it on standard error.
+        callbacks: of `dayfly.callbacks`, beside the job's; stored with the run, as those are.
         listeners: functions of (source, event), or names of such that packages bring: each hears
             from a thread of its own what happens (`dayfly.specs.events`), and stalls nobody.
         faults: for tests.
@@ -72,7 +76,9 @@ def train(
     """
     check_keywords(settings, Settings, beside=train)
     given = {name: value for name, value in settings.items() if value is not None}
-    of_the_job = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
+    both = (*overridden(job).callbacks, *checked_callbacks(callbacks))
+    of_the_job: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
+    of_the_job["callbacks"] = both or None
     carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
     if carried is None:
         request, checked = overridden(job, **of_the_job), checked_settings(**given)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.data.base import paths_of
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.choose.front import Point, dollars, seconds
@@ -134,8 +135,9 @@ def _digest(job: Job, code: Path, settings: Mapping[str, Any], sizes: Sequence[i
     with tempfile.TemporaryDirectory(prefix="dayfly-") as scratch:
         shipped = ship(job, code, FileStore(Path(scratch) / "store"))
     data = None
-    if isinstance(job.data, str | os.PathLike) and (place := Path(job.data)).exists():
-        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    if not callable(job.data):
+        places = [place for place in paths_of(job.data) if place.exists()]
+        files = [one for it in places for one in (sorted(it.rglob("*")) if it.is_dir() else [it])]
         data = [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files]
     depends = {
         "job": (shipped.job, shipped.code, data),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from dayfly.catalogue.metering import Used, bill, with_vcpus
+from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import RequestError
 from dayfly.life.allowance import LATE_S, SHORTEST_S, Allowance
 from dayfly.life.generation import STOP_GRACE_S
@@ -41,7 +41,7 @@ class Caps:
         RequestError: a cap that lets nothing begin.
     """
 
-    def __init__(self, setup: Setup, before_s: float, used: Sequence[Used]) -> None:
+    def __init__(self, setup: Setup, before_s: float, used: Sequence[MeteredInvocation]) -> None:
         settings = setup.settings
         self.reached: str | None = None
         self.used, self._settled = used, 0

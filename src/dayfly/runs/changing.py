@@ -13,20 +13,40 @@ new generation                               | step 120 ...       by the new rec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.planning.plan import Plan
 from dayfly.runs.changes import Changes
 from dayfly.runs.function_resources import resources_of, vcpus_sold
 from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import check_shares
 from dayfly.runs.run_plan import differences
 from dayfly.runs.settings import Settings
+from dayfly.runs.setup import Setup
 from dayfly.runs.staging import refitted
+from dayfly.specs.generations import Change
 from dayfly.wire.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class NextPlan:
+    """What a run is to have from its next boundary on, once that is checked.
+
+    Args:
+        change: that leads to it.
+        record: of the run.
+        setup: of its generations.
+        plan: with its prediction; None: the run has none.
+    """
+
+    change: Change
+    record: Record
+    setup: Setup
+    plan: Plan | None
 
 
 def changed_record(

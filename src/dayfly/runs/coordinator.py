@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control, Request
 from dayfly.life.faults import Faults
@@ -25,7 +26,7 @@ from dayfly.runs.caps import Caps
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.following import Teller
-from dayfly.runs.function_resources import in_words
+from dayfly.runs.function_resources import in_words, vcpus_sold
 from dayfly.runs.listeners import Listeners
 from dayfly.runs.record import AnyRecord
 from dayfly.runs.recorder import Recorder
@@ -33,6 +34,7 @@ from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.setup import Setup
 from dayfly.runs.signals import Stopped
+from dayfly.runs.spending import Spending
 from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.functions import FunctionSpec
@@ -70,6 +72,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._home = context.home
         self._store = context.home.store
         self._display = context.request.display
+        self._listeners = tuple(context.request.listeners)
         self._faults = tuple(context.request.faults)
         self._own_faults = Faults(self._faults, COORDINATOR, self._store)
         self._workplace = workplace = context.workplace
@@ -141,17 +144,17 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def run(self) -> AnyRun:
         """Runs until the run is done, stopped or failed; the directory has the results then."""
+        so_far = self._context.so_far
         teller = Teller(
             self._display,
             self.untold,
             self._workplace.platform.log_place,
             stopping="; a second Ctrl-C ends it at once, without one",
+            spending=Spending(self._priced, so_far.used if so_far is not None else ()),
         )
         with (
             self._signals.patiently(),
-            Listeners(
-                teller.tell, self._context.request.listeners, self._display.note
-            ) as listeners,
+            Listeners(teller.tell, self._listeners, self._display.note) as listeners,
         ):
             return self._over(self._run(listeners))
 
@@ -167,6 +170,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         try:
             recorder.begun(self._record.began_at)
             self._caps.used = recorder.used
+            self._begins()
             self._kept_before = self._kept()
             ended = self._generations()
             handed_over = ended == STOPPED and not self._asked_to_end()
@@ -178,7 +182,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             error = f"{type(failure).__name__}: {failure}"
         except Stopped:
             status = "stopped"
-        result = self._write_results(self._summary(status, error), recorder)
+        result = self._write_results(self._summary(status, error), recorder, listeners)
         with suppress(StoreError):  # what came of the run is written
             recorder.over()
             functions = sorted({one.function for one in recorder.used})
@@ -253,6 +257,12 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         )
         return HANDING_OVER
 
+    def _priced(self, used: Sequence[MeteredInvocation]) -> float:
+        """Dollars of invocations, without what they store and send."""
+        return bill(
+            with_vcpus(used, vcpus_sold(self._record.settings)), self._setup.priced_as
+        ).cost_usd
+
     @abstractmethod
     def _kept(self) -> object:
         """What the next life goes on from; it is another as soon as the run has come further."""
@@ -272,6 +282,14 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         """Write what belongs to `run.json`, before it is written."""
         return None
 
+    def _begins(self) -> None:
+        """What is to happen before any function is started. Raises RunFailed."""
+        return None
+
+    def _ends(self, result: Result, listeners: Listeners) -> None:
+        """What is to happen once the results are written. Raises RunFailed."""
+        return None
+
     def _own_notes(self, record: AnyRecord, setup: Setup) -> Iterator[str]:
         """What to say of the request, of this kind of run."""
         yield from ()
@@ -283,7 +301,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             platform=self._workplace.platform,
             store=self._store,
             stop_asked=self._stop_asked,
-            audience=self._recorder,
+            listener=self._recorder,
             faults=self._own_faults,
         )
         return supervisor.run()
@@ -338,13 +356,21 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             wall_s=total_s,
         )
 
-    def _write_results(self, summary: Result, recorder: AnyRecorder) -> Result:
+    def _write_results(
+        self, summary: Result, recorder: AnyRecorder, listeners: Listeners
+    ) -> Result:
         """The run counts as done once `run.json` says so, after its results are written.
 
         What cannot be written fails the run, with the first cause; it can be resumed then.
         """
         try:
             result = self._results(summary, recorder)
+            try:
+                self._ends(result, listeners)
+            except RunFailed as failure:
+                result = replace(
+                    result, status="failed", error=result.error or str(failure), stop_reason=None
+                )
             self._save(result)
         except (DayflyError, OSError) as failure:
             text = summary.error or f"its results cannot be written: {failure}"

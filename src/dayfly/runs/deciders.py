@@ -6,7 +6,14 @@
 
 What was decided is stored with its step before any worker hears of it. So whoever dies, workers or
 coordinator, before or after: the boundary has one answer, and a resumed run does not ask again.
-Without a decider nobody waits. After the last epoch nobody is asked.
+Without a decider nobody waits. After the last epoch nobody waits either: deciders are asked then
+for what is to be kept alone.
+
+A decision to keep the weights of a boundary is carried out by a run checkpoint there:
+
+    worker 0     epoch 3 | wait | checkpoint, beside the steps that follow
+    worker 1     epoch 3 | wait | checkpoint, beside the steps that follow
+    coordinator          decide            commit | best.safetensors | trim the log
 """
 
 from __future__ import annotations
@@ -14,17 +21,27 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from dayfly.dataclass_json import Range, dump, read
+from dayfly.callbacks.monitor import Monitor
+from dayfly.dataclass_json import Matches, Range, dump, read
 from dayfly.json_files import parse
 from dayfly.life.faults import Faults
+from dayfly.runs.home import BEST
+from dayfly.runs.settings import Settings
 from dayfly.wire.stores.base import Store
 
 #: The folder of what was decided, in the run's store.
 FOLDER = "decisions"
+#: A file of the run's directory that has weights.
+Kept = Annotated[
+    str,
+    Matches(
+        r"best\.safetensors|kept/[A-Za-z0-9_][\w.-]{0,99}\.safetensors", "a file of kept weights"
+    ),
+]
 _REMEDY = "remove it: the run asks again then"
 
 
@@ -35,21 +52,32 @@ class Boundary:
     Attributes:
         step: completed steps.
         history: one record an epoch, as of `Run.history`; the last is of the epoch that ended.
+        last: whether it is the run's last epoch.
     """
 
     step: int
     history: Sequence[Mapping[str, Any]]
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The run ends at this boundary, done. reason: in a word, as `stop_reason` has it."""
+    """What happens at a boundary.
 
-    reason: str
+    Attributes:
+        reason: the run ends there, done; in a word, as `stop_reason` has it. None: it goes on.
+        keep: files of the run's directory that get the weights of the boundary.
+    """
+
+    reason: str | None = None
+    keep: tuple[str, ...] = ()
 
 
 class Decider(ABC):
-    """One that may end a run. It is asked by one thread, at one boundary after another."""
+    """One that may decide about a run. It is asked by one thread, at one boundary after another.
+
+    All are asked at each boundary; of several reasons to end, the first counts.
+    """
 
     @property
     @abstractmethod
@@ -79,13 +107,55 @@ class TargetAccuracy(Decider):
         return Decision("target-accuracy") if (measured or 0.0) >= self.accuracy else None
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLoss(Decider):
+    """Ends a run once its validation loss is at most `loss`."""
+
+    loss: float
+
+    @property
+    def name(self) -> str:
+        return f"target-loss {self.loss!r}"
+
+    def decide(self, boundary: Boundary) -> Decision | None:
+        measured = boundary.history[-1].get("val_loss")
+        reached = measured is not None and measured <= self.loss
+        return Decision("target-loss") if reached else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBest(Decider):
+    """Keeps the weights of the best epoch so far."""
+
+    monitor: Monitor
+
+    @property
+    def name(self) -> str:
+        return f"keep-best {self.monitor.name} {self.monitor.mode}"
+
+    def decide(self, boundary: Boundary) -> Decision | None:
+        best, _ = self.monitor.best(boundary.history)
+        return Decision(keep=(BEST,)) if best == boundary.history[-1]["epoch"] else None
+
+
+def own_deciders(settings: Settings) -> Iterator[Decider]:
+    """Those that the settings of a run ask for."""
+    if settings.target_accuracy is not None:
+        yield TargetAccuracy(settings.target_accuracy)
+    if settings.target_loss is not None:
+        yield TargetLoss(settings.target_loss)
+    if settings.keep is not None:
+        yield KeepBest(Monitor.of(settings.monitor, settings.mode))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """A stored answer. reason: why the run ends; None: it goes on."""
+    """A stored answer. reason: why the run ends; None: it goes on. keep: see `Decision`."""
 
     step: Annotated[int, Range(0)]
     deciders: tuple[str, ...]
     reason: str | None
+    keep: tuple[Kept, ...] = ()
 
 
 class Decisions:
@@ -93,7 +163,7 @@ class Decisions:
 
     Args:
         store: of the run.
-        deciders: asked in order; the first that decides counts.
+        deciders: asked in order.
         about: digest of what else the history depends on: the job.
         faults: of the coordinator.
     """
@@ -111,24 +181,30 @@ class Decisions:
         """Whether there is anybody to ask."""
         return bool(self._deciders)
 
-    def at(self, boundary: Boundary) -> Decision | None:
+    def at(self, boundary: Boundary) -> Decision:
         """What is decided at a boundary: as it was stored, or else asked now, and stored.
+
+        After the last epoch a run ends anyway, without a reason; with more epochs it is another
+        question.
 
         Raises RequestError for a stored decision that is damaged, StoreError if it cannot be kept.
         """
-        name = f"{FOLDER}/{boundary.step:09d}-{self._digest[:12]}.json"
+        last = "-last" * boundary.last
+        name = f"{FOLDER}/{boundary.step:09d}-{self._digest[:12]}{last}.json"
         self._faults.at(boundary.step, "ask")
         if self._store.stat(name) is None:
-            found = next(filter(None, (one.decide(boundary) for one in self._deciders)), None)
+            found = [one for decider in self._deciders if (one := decider.decide(boundary))]
             self._faults.at(boundary.step, "decide")
+            reasons = [one.reason for one in found if one.reason is not None and not boundary.last]
             asked = _Decided(
                 step=boundary.step,
                 deciders=self._names,
-                reason=None if found is None else found.reason,
+                reason=next(iter(reasons), None),
+                keep=tuple(dict.fromkeys(name for one in found for name in one.keep)),
             )
             # What another coordinator stored meanwhile counts: it is read below.
             self._store.put_new(name, json.dumps(dump(asked)).encode())
         place = f"{name} in {self._store}"
         stored = read(_Decided, parse(self._store.get(name), place, _REMEDY), place, remedy=_REMEDY)
         self._faults.at(boundary.step, "decided")
-        return None if stored.reason is None else Decision(stored.reason)
+        return Decision(stored.reason, stored.keep)

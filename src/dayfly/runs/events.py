@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
-from dayfly.catalogue.metering import Moved, Used
+from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic
 from dayfly.errors import RequestError
 from dayfly.json_files import parse
 from dayfly.specs.events import (
@@ -106,9 +106,9 @@ def worker_files(directory: Path) -> dict[int, Path]:
     return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
-def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> Used:
+def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> MeteredInvocation:
     """What one life of the coordinator took. peak_mib: None: of nobody knows how much memory."""
-    return Used(
+    return MeteredInvocation(
         function="coordinator",
         attempt=number,
         memory_mib=None if peak_mib is None else math.ceil(peak_mib),
@@ -149,20 +149,20 @@ class Events:
         return max((one.at for records in files for one in records), default=None)
 
     @property
-    def used(self) -> list[Used]:
+    def used(self) -> list[MeteredInvocation]:
         """All invocations, in order of their end.
 
         One whose end nobody recorded, as its coordinator was killed, is billed until the last that
         was heard of it before its function was invoked anew.
         """
-        used: list[Used] = []
+        used: list[MeteredInvocation] = []
         running: dict[str, Invoked] = {}
 
         def end(invoked: Invoked, before: float) -> None:
             heard = (one.at for one in self.workers.get(invoked.rank, ()))
             last = max((at for at in heard if invoked.at <= at < before), default=invoked.at)
             used.append(
-                Used(
+                MeteredInvocation(
                     function=invoked.function,
                     attempt=invoked.attempt,
                     memory_mib=invoked.memory_mib,
@@ -186,12 +186,12 @@ class Events:
         return used
 
     @property
-    def coordinator_used(self) -> list[Used]:
+    def coordinator_used(self) -> list[MeteredInvocation]:
         """What the coordinator took, life by life, as if it were a function.
 
         Of one that was killed, until the last that was heard of it, and without its memory.
         """
-        lives: list[Used] = []
+        lives: list[MeteredInvocation] = []
         began = 0.0
         for one in self.coordinator:
             if isinstance(one, Begun):
@@ -215,13 +215,13 @@ class Events:
         }
 
     @property
-    def moved(self) -> dict[str, Moved]:
+    def moved(self) -> dict[str, StoreTraffic]:
         """The same by function, and that of others."""
         sums: dict[int, Counter[str]] = {rank: Counter() for rank in self.workers}
         for (rank, _, _), counters in self.traffic.items():
             sums[rank] += counters
-        moved = {f"worker-{rank}": Moved(**counters) for rank, counters in sums.items()}
-        return moved | {one.function: Moved(**one.counters) for one in self.others}
+        moved = {f"worker-{rank}": StoreTraffic(**counters) for rank, counters in sums.items()}
+        return moved | {one.function: StoreTraffic(**one.counters) for one in self.others}
 
     @property
     def stored_bytes(self) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dayfly.runs.display import Display
 from dayfly.runs.event_segments import read_segments
 from dayfly.runs.events import COORDINATOR, is_cut, worker_files
+from dayfly.runs.spending import Spending
 from dayfly.specs.events import (
     ChangeAnswered,
     Ended,
@@ -24,6 +26,9 @@ from dayfly.specs.events import (
     event_from,
 )
 from dayfly.wire.stores.base import Store
+
+#: Seconds between two looks at the dollars that a run spent.
+_SPENT_EVERY_S = 1.0
 
 
 class DirectoryEvents:
@@ -78,6 +83,7 @@ class Teller:
         untold: kinds of events that are not told.
         log_place: where people find a function's log; None: it is not said.
         stopping: what to say further of a stop.
+        spending: of the run's functions, shown once a second; None: nobody knows prices.
     """
 
     def __init__(
@@ -86,8 +92,11 @@ class Teller:
         untold: tuple[type[Event], ...] = (),
         log_place: Callable[[str], str] | None = None,
         stopping: str = "",
+        spending: Spending | None = None,
     ) -> None:
         self._display = display
+        self._spending = spending
+        self._spent_at = 0.0
         self._untold = untold
         self._log_place = log_place
         self._stopping = stopping
@@ -97,6 +106,11 @@ class Teller:
 
     def tell(self, source: str, event: Event) -> None:
         """Shows an event, if it is one for people; what several workers report, once."""
+        if self._spending is not None:
+            self._spending.hear(event)
+            if (now := time.time()) > self._spent_at + _SPENT_EVERY_S:
+                self._spent_at = now
+                self._display.spent(self._spending.workers, self._spending.usd(now))
         if isinstance(event, self._untold):
             return
         match event:

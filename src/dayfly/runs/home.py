@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +30,11 @@ from dayfly.wire.stores.files import FileStore
 
 #: Where runs lie that have no place of their own.
 USUAL = Path("runs")
-WEIGHTS = "weights.safetensors"
+#: Files of weights in a run's directory: the last step's, their moving average of a job with `ema`,
+#: the best epoch's, and below a folder those of other epochs that were kept.
+WEIGHTS, AVERAGED = "weights.safetensors", "ema.safetensors"
+BEST, KEPT = "best.safetensors", "kept"
+_KEPT = re.compile(rf"{KEPT}/\w[\w.-]{{0,99}}\.safetensors", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +197,13 @@ def copy(store: Store, directory: Path) -> None:
             kept_files.take(store, directory / "files")
         as_files(store, directory / "events")
         record = kept_in(store.get(RECORD), store.url, f"{store}/{RECORD}")
-        if not (directory / WEIGHTS).exists() or record.rstrip() != local.get(RECORD).rstrip():
-            with suppress(ObjectMissing), replacing(directory / WEIGHTS) as beside:
-                kept_files.download(store, WEIGHTS, beside)
+        known = (directory / RECORD).exists() and record.rstrip() == local.get(RECORD).rstrip()
+        names = (info.name for info in store.list(KEPT))
+        for name in (WEIGHTS, AVERAGED, BEST, *(one for one in names if _KEPT.fullmatch(one))):
+            if not (known and (directory / name).exists()):
+                (directory / name).parent.mkdir(exist_ok=True)
+                with suppress(ObjectMissing), replacing(directory / name) as beside:
+                    kept_files.download(store, name, beside)
         for name in (PLAN, *CHANGING):
             if "/" not in name and name != RECORD:
                 try:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -21,20 +22,21 @@ from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
-from dayfly.runs.changing import changed_record, sums_note
+from dayfly.runs.callbacks import Callbacks, View
+from dayfly.runs.changing import NextPlan, changed_record, sums_note
 from dayfly.runs.coordinator import RunCoordinator
-from dayfly.runs.deciders import Boundary, Decision, Decisions, TargetAccuracy
+from dayfly.runs.deciders import Boundary, Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
 from dayfly.runs.function_resources import vcpus_sold
-from dayfly.runs.home import WEIGHTS
+from dayfly.runs.home import AVERAGED, WEIGHTS
 from dayfly.runs.job_record import Record
+from dayfly.runs.listeners import Listeners
 from dayfly.runs.log_budget import channel_plan, check_gathering, log_rounds, replays
-from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Progress
 from dayfly.runs.protocols.local_sgd import PRIVATE
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
-from dayfly.runs.run import Run, write_results
+from dayfly.runs.run import Run, keep_weights, write_results
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.run_plan import gone_on
 from dayfly.runs.setup import Setup
@@ -45,17 +47,7 @@ from dayfly.training.order import Epochs
 from dayfly.training.paged import paged
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.pipelines.step import Layout, StageRank, worthwhile_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Next:
-    """What the next generation is to have, from the next boundary on."""
-
-    change: Change
-    record: Record
-    setup: Setup
-    plan: Plan | None
+from dayfly.wire.pipelines.step import Layout, StageRank
 
 
 class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
@@ -78,7 +70,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         super().__init__(record, context)
         self._job = job
         self._plan = plan
-        self._next: _Next | None = None
+        self._next: NextPlan | None = None
         self._carried_out: Change | None = None  # by the generation that is to begin
         self.policy = self._policy()
         try:
@@ -90,14 +82,14 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         self._checkpoint = committed
         self._epochs = Epochs(record.samples, job.batch_size, job.seed)
         self._steps = self._epochs.steps * job.epochs
-        target = record.settings.target_accuracy
-        self._decisions = Decisions(
-            self._store,
-            [] if target is None else [TargetAccuracy(target)],
-            record.shipped.job,
-            self._own_faults,
-        )
+        self._view = View(record.run_id, self._workplace.directory, job)
+        self._callbacks = Callbacks(job, record.settings, self._view, self._display.note)
+        self._heard_by = self._callbacks.listeners
+        self._listeners += tuple(self._heard_by)
+        deciders = [*own_deciders(record.settings), *self._callbacks.deciders]
+        self._decisions = Decisions(self._store, deciders, record.shipped.job, self._own_faults)
         self._history: dict[int, Mapping[str, Any]] = {}
+        self._kept_at: dict[int, tuple[str, ...]] = {}
         self._ended: Decision | None = None
         self._ended_at: int | None = None
 
@@ -158,10 +150,11 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
 
     def _generations(self) -> str:
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
-        self._display.started(self._checkpoint.step, self._steps)
+        self._display.started(self._checkpoint.step, self._steps, self._job.epochs)
         step = self._checkpoint.step
         if step and not step % self._epochs.steps:
             self._decide(step)
+            self._keep_weights(self._checkpoint)  # this coordinator may have died before it did
         ended = super()._generations()
         if self._next is not None and (ended == DONE or self._asked_to_end()):
             change = self._next.change
@@ -170,6 +163,18 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
 
     def _next_request(self) -> int:
         return super()._next_request() if self._next is None else self._next.change.request
+
+    def _begins(self) -> None:
+        self._callbacks.start()
+
+    def _ends(self, result: Result, listeners: Listeners) -> None:
+        listeners.end(self._heard_by)
+        self._callbacks.end(result)
+        self._callbacks.check()
+
+    def _stop_asked(self) -> bool:
+        self._callbacks.check()
+        return super()._stop_asked()
 
     def _plan_by(self, record: Record, setup: Setup) -> GenerationPlan:
         plan, settings = super()._plan_by(record, setup), record.settings
@@ -198,31 +203,48 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
     ) -> Mapping[str, Any]:
         age_s = self._recorder.checkpoint_age_s
         task = self._task(self._record, self._setup, plan, rank, attempt, trimmed_step, age_s)
-        told: Mapping[str, Any] = task.dump()
-        return told
+        return dict(task.dump())
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
+        self._keep_weights(checkpoint)
 
     def decide(self, step: int, record: Mapping[str, Any]) -> bytes | None:
         self._note_epochs([record])
-        if not self._decisions or step >= self._steps:
+        if not self._decisions:
             return None
         self._decide(step)
-        return json.dumps({"ends": self._ended is not None}).encode()
+        if step >= self._steps:
+            return None
+        keeps = bool(self._kept_at[step])
+        return json.dumps({"ends": self._ended is not None, "keeps": keeps}).encode()
 
     def _decide(self, step: int) -> None:
-        """Ask whether the run ends after `step` steps, the end of an epoch."""
-        if self._decisions and step < self._steps:
-            epochs = range(1, step // self._epochs.steps + 1)
-            history = tuple(self._history[epoch] for epoch in epochs)
-            self._ended = self._decisions.at(Boundary(step=step, history=history))
-            if self._ended is not None and self._ended_at is None:
-                self._ended_at = step
-                self._recorder.decided(step, self._ended.reason)
+        """Ask what happens after `step` steps, the end of an epoch."""
+        if not self._decisions:
+            return
+        history = self._history_until(step)
+        found = self._decisions.at(Boundary(step=step, history=history, last=step >= self._steps))
+        self._kept_at[step] = found.keep
+        self._ended = found if found.reason is not None else None
+        if found.reason is not None and self._ended_at is None:
+            self._ended_at = step
+            self._recorder.decided(step, found.reason)
+
+    def _keep_weights(self, checkpoint: Checkpoint) -> None:
+        """Write the weights of a checkpoint as what was decided at its boundary keeps them."""
+        for name in self._kept_at.get(checkpoint.step, ()):
+            self._own_faults.at(checkpoint.step, "keep")
+            keep_weights(self._home, self._job, checkpoint, name)
+
+    def _history_until(self, step: int) -> tuple[Mapping[str, Any], ...]:
+        """The records of the epochs that were whole after `step` steps."""
+        epochs = range(1, step // self._epochs.steps + 1)
+        return tuple(self._history[epoch] for epoch in epochs)
 
     def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._history |= {int(record["epoch"]): record for record in records}
+        self._view.note(self._history)
 
     def plan(self) -> GenerationPlan:
         change, self._carried_out = self._carried_out, None
@@ -247,9 +269,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         self._keep_own()
         with paged(self._workplace.directory, when=bool(self._record.settings.cut)):
             recut(self._record, self._job, self._store)
-        committed = checkpoints.latest(self._store)
-        assert committed is not None, "a run has a checkpoint from its beginning"
-        self._checkpoint = committed
+        self._checkpoint = checkpoints.latest(self._store) or self._checkpoint
         self._record.save(self._store)
 
     def _change(self, number: int, changes: Mapping[str, Any]) -> None:
@@ -264,7 +284,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         else:
             self._recorder.answered(number, changes=self._next.change.words)
 
-    def _followed_by(self, number: int, changes: Mapping[str, Any]) -> _Next:
+    def _followed_by(self, number: int, changes: Mapping[str, Any]) -> NextPlan:
         """What a request asks for, once it is checked. Raises RequestError if it cannot be."""
         before, plan = self._record, self._plan
         cut = bool(before.settings.cut or changes.get("cut"))
@@ -277,7 +297,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         self._check_setup(record, setup)
         if setup.channel_url != self._setup.channel_url:
             self._check_channel(record, setup)
-        return _Next(Change(request=number, words=words), record, setup, plan)
+        return NextPlan(Change(request=number, words=words), record, setup, plan)
 
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
@@ -327,9 +347,10 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
+            precision=settings.precision,
             rates=setup.resources_of(rank).rates,
             pace=setup.pace,
-            pipelining=_pipelining(record, setup),
+            pipelining=setup.sends(record.pipelining),
             weighting=record.weighting,
             made_with=record.made_with or {},
             allow_other_cpu=settings.allow_other_cpu,
@@ -348,6 +369,10 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
                 predicted_step_s=predicted.step_s,
                 predicted_cost_usd=predicted.cost_usd,
             )
+        if (settings := self._record.settings).keep is not None:
+            monitor = Monitor.of(settings.monitor, settings.mode)
+            best, _ = monitor.best(self._history_until(self._checkpoint.step))
+            summary = replace(summary, best_epoch=best)
         result = write_results(
             self._store,
             self._workplace.directory,
@@ -359,7 +384,8 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             vcpus_sold(self._record.settings),
         )
         if result.has_weights:
-            self._home.keep(WEIGHTS)
+            for name in (WEIGHTS,) if self._job.ema is None else (WEIGHTS, AVERAGED):
+                self._home.keep(name)
         checkpoints.tidy(self._store, self._checkpoint)
         self._own_faults.at(self._checkpoint.step, "save")
         return result
@@ -372,13 +398,3 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             self._signals.received,
             sure_to_fail=self._sure_to_fail,
         )
-
-
-def _pipelining(record: Record, setup: Setup) -> Pipelining | None:
-    """Of a model that is cut, with messages as large as the way to this channel wants them."""
-    line = record.pipelining
-    if line is None:
-        return None
-    in_flight = channel_kind(setup.channel_url).abilities.in_flight
-    ways = (one.rates for one in setup.resources)
-    return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))

@@ -51,7 +51,14 @@ class SettingKeywords(ProfileKeywords, total=False):
     collective: str | None
     aggregators: int | None
     compress: str
+    precision: str
     target_accuracy: float | None
+    target_loss: float | None
+    keep: str | None
+    monitor: str | None
+    mode: str | None
+    patience: int | None
+    log: tuple[str, ...]
     checkpoint_every_s: float
     micro_batches: int | None
     on_nan: str

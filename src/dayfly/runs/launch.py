@@ -94,6 +94,11 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
             )
+        if job.compile:
+            say(
+                "the model is compiled: where torch makes other code after a restart, the bits of "
+                "this run may be others than those of an undisturbed one"
+            )
         return JobCoordinator(job, record, context, plan).start()
 
 
@@ -135,7 +140,8 @@ def resume(
     if changed is not None and epochs is None and changed.epochs != job.epochs:
         epochs = changed.epochs
     known = {name: value for name, value in changes.items() if value is not None}
-    if is_over(record, record.changed_settings(known), job.epochs, epochs):
+    settings = record.changed_settings(known)
+    if is_over(record, settings, job.epochs, epochs, other_job=changed is not None):
         assert record.result is not None
         if record.store is None:
             JobCoordinator.discard_inputs(store)  # if it was killed just before it did

@@ -54,12 +54,17 @@ class Listeners(Closing):
         for one in self._queues:
             one.put(source, event)
 
-    def close(self) -> None:
-        queues, self._queues = self._queues, []
+    def end(self, some: Sequence[Listener]) -> None:
+        """Lets some of the listeners hear what waits for them; they hear no more then."""
+        ended = [one for one in self._queues if one.listener in some]
+        self._queues = [one for one in self._queues if one not in ended]
         until_s = time.monotonic() + _END_S
-        for one in queues:
+        for one in ended:
             if (what := one.end(until_s)) is not None:
                 self._note(what)
+
+    def close(self) -> None:
+        self.end([one.listener for one in self._queues])
 
 
 def chosen(named: Sequence[str | Listener]) -> list[Listener]:
@@ -83,7 +88,7 @@ class _Queue:
     """A listener with the events that wait for it, and the thread that calls it."""
 
     def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+        self.listener = listener
         self._name = getattr(listener, "__name__", type(listener).__name__)
         self._waiting: queue.Queue[tuple[str, Event] | None] = queue.Queue(_MOST)
         self._dropped = 0
@@ -115,6 +120,6 @@ class _Queue:
         while (told := self._waiting.get()) is not None:
             if self._error is None:
                 try:
-                    self._listener(*told)
+                    self.listener(*told)
                 except (Exception, SystemExit) as error:
                     self._error = in_short(error)

@@ -40,6 +40,7 @@ class RoundBytes:
     that a worker sums with others. between: messages between stages, of all workers; 0 if the model
     is not cut. largest: bytes of the largest of these. measured: of the sums of a validation, which
     are kept. gathered: of its outputs and targets, if metrics need them, while it is under way.
+    phases: of a step, each with sums of its own.
     """
 
     sent: int
@@ -50,11 +51,13 @@ class RoundBytes:
     largest: int = 0
     measured: int = 0
     gathered: int = 0
+    phases: int = 1
 
     @classmethod
-    def of_sums(cls, nbytes: int, workers: int) -> Self:
-        """Of a buffer of so many bytes that all workers sum: contributions pass, sums are kept."""
-        return cls(sent=nbytes, kept=nbytes, passing=(workers - 1) * nbytes, summed=nbytes)
+    def of_sums(cls, nbytes: int, workers: int, phases: int = 1) -> Self:
+        """Of so many bytes that all workers sum: contributions pass, sums are kept."""
+        passing = (workers - 1) * nbytes
+        return cls(sent=nbytes, kept=nbytes, passing=passing, summed=nbytes, phases=phases)
 
     def validating_as(self, other: Self) -> Self:
         """The same with the validation of another one, as the job's is, whatever its workers."""
@@ -134,7 +137,8 @@ def log_rounds(
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
     """All-reduces of a round. With compression, what is no gradient is a bucket of its own."""
-    return 2 + (settings.compress != "none") + round_bytes.summed // BUCKET_BYTES
+    each = 2 + (settings.compress != "none")
+    return round_bytes.phases * each + round_bytes.summed // BUCKET_BYTES
 
 
 def _chunks(nbytes: int, chunk_bytes: int) -> int:

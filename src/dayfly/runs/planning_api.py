@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack, get_type_hints
+from typing import Any, Unpack, get_type_hints
 
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.job import Job
@@ -89,6 +90,7 @@ def plan(
     budget_usd: float | None = None,
     time_limit_s: float = TIME_LIMIT_S,
     assumed: Mapping[str, float] | None = None,
+    gpu: str | None = None,
     catalogue: str | Path | None = None,
     **asked: Unpack[ChoiceKeywords],
 ) -> Front[Option]:
@@ -96,13 +98,15 @@ def plan(
 
     Args:
         job: a job, its profile, or the file of one.
-        platform: names of the catalogue; a profile has its own.
+        platform: names of the catalogue; a profile has its own, and others by its FLOPs.
         store: names of the catalogue; a profile has its own.
         deadline_s: most seconds of the run. `front.cheapest_within` and its neighbours choose.
         budget_usd: most dollars of the run.
         time_limit_s: most seconds of search and re-ranking, about.
         assumed: of a job, what is said in place of the catalogue's rows
             (`dayfly.planning.catalogued.Assumed`).
+        gpu: type of GPU of the functions, and the share of one, as `T4` or `T4:0.25`; without
+            platforms those that have it.
         catalogue: directory of your own rows.
         asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
             see `dayfly.runs.choosing.query.PlanQuery`.
@@ -120,7 +124,7 @@ def plan(
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
     wanted = PlanQuery(goal=goal, time_limit_s=time_limit_s, **asked)
     own = None if catalogue is None else Path(catalogue).expanduser()
-    return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own).front
+    return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own, gpu).front
 
 
 def chosen(
@@ -130,24 +134,27 @@ def chosen(
     asked: PlanQuery,
     assumed: Mapping[str, float],
     own: Path | None,
+    gpu: str | None = None,
 ) -> Choice:
     """The choice behind `plan`, with its recommendation."""
     known = Catalogue(own)
+    beside: dict[str, Any] = {
+        "memory_mib": asked.memory_mib,
+        "assumed": {name: (value,) for name, value in assumed.items()},
+        "gpu": None if gpu is None else GpuRequest.parse(gpu),
+        "known": known,
+    }
     if isinstance(job, Job):
         places = targets_of_job(
             overridden(job, batch_size=asked.batch_size),
             "job",
             platforms,
             stores,
-            memory_mib=asked.memory_mib,
-            assumed={name: (value,) for name, value in assumed.items()},
-            known=known,
+            **beside,
         )
     else:
-        if assumed:
-            raise RequestError("assumed is for a job: a profile has its seconds already")
         profile = job if isinstance(job, Profile) else read_profile(Path(job))
-        places = targets_of_profiles([profile], platforms, stores, known=known)
+        places = targets_of_profiles([profile], platforms, stores, **beside)
     return choice_of(places, asked)
 
 

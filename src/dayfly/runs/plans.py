@@ -21,6 +21,7 @@ from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.settings import Settings
 from dayfly.runs.whole_files import replacing
+from dayfly.training.precisions import FP32
 from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
 from dayfly.wire.shaping import Rates
@@ -91,6 +92,10 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
 
     Raises RequestError for what the imitated platform does not have.
     """
+    if settings.precision != FP32:
+        raise RequestError(
+            f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
+        )
     of_stages = settings.kinds
     each = {kind: resources_of(kind).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]
@@ -98,6 +103,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         workers=settings.workers,
         memory_mib=tuple(spec.memory_mib for spec in kinds),
         vcpus=settings.cpu_cores,
+        gpu_share=settings.gpu_share,
         cut=settings.cut,
         replicas=settings.members,
         micro_batches=settings.micro_batches or wanted.accumulate,
@@ -180,6 +186,14 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
                 f"--{name} {asked[name]}: the profile of {profile.job} is of {has or 'none'}: "
                 "leave it out, or profile the job so"
             )
+    shares = [one.gpu_share for one in profile.sizes if one.gpu_share is not None]
+    if shares:
+        own["gpu_share"] = max(shares)
+    elif asked.get("gpu_share") is not None:
+        raise RequestError(
+            f"the profile of {profile.job} is of functions without a GPU: profile it on one with "
+            "--gpu, or make one with --from-catalogue of a platform with GPUs"
+        )
     sizes = asked.get("stage_memory_mib") or (asked.get("memory_mib"),)
     ways = [_limits(profile.size(size), profile.imitate) for size in dict.fromkeys(sizes)]
     if any(way != ways[0] for way in ways):

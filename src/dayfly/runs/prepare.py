@@ -12,10 +12,13 @@ import safetensors.torch
 import torch
 from torch.utils.data import default_collate
 
+from dayfly.data.base import samples_of
+from dayfly.data.encoded import Encoded
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.planning.profile import Profile
+from dayfly.runs.callbacks import watched
 from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiling.layers import check_profiled
@@ -23,13 +26,14 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
-from dayfly.training.arrays import BUILTIN, Arrays, check_arrays, load_arrays, validation_samples
+from dayfly.specs.protocols import PROTOCOLS
+from dayfly.training.arrays import Arrays, check_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
-from dayfly.training.replica import Replica, model_part
+from dayfly.training.replica import Replica, model_part, notes_learning_rates
 from dayfly.training.schedules import check_scheduler
 from dayfly.training.state import (
     Tensors,
@@ -95,9 +99,17 @@ class Data:
 
 def arrays_of(job: Job) -> Arrays:
     """The arrays that a job names. Raises RequestError if they cannot be trained on."""
-    name = str(job.data)
-    arrays = BUILTIN[name]() if name in BUILTIN else load_arrays(Path(name).expanduser())
-    check_arrays(arrays, f"data {name!r}")
+    arrays = samples_of(job.data).arrays
+    check_arrays(arrays, f"data {str(job.data)!r}")
+    x = arrays["x_train"]
+    if isinstance(x, Encoded) and x.form.kind == "image" and not x.form.shape:
+        for name in ("transform", "eval_transform"):
+            if getattr(job, name) is None:
+                raise RequestError(
+                    f"the images of data {str(job.data)!r} have different sizes, and the job has "
+                    f"no {name}: give dayfly.data.images(..., size=(H, W)), or transforms that "
+                    "make one size of them"
+                )
     return arrays
 
 
@@ -138,7 +150,8 @@ def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Pre
 def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
     data = Data.of(job)
     check_shares(job, settings, data.trained)
-    replica = Replica(job)
+    _check_phases(job, settings)
+    replica = Replica(job, precision=settings.precision)
     if profile is not None:
         check_profiled(job, replica.model, profile)
     tree, tensors = replica.state()
@@ -146,26 +159,32 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     try:
         if job.init is not None:
             load_model_tensors(replica.model, _initial(job, replica))
+            replica.begin_average()
+            tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
         alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
-            _check_accuracy(job, replica, data.unseen)
-        if replica.scheduler is not None:
-            steps = Epochs(data.trained, job.batch_size, job.seed).steps
-            check_scheduler(job, replica.scheduler, steps)
+            _check_accuracy(job, replica, data.unseen, "--target-accuracy")
+        for flag, name in watched(job, settings):
+            if name == "val_accuracy":
+                _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
+        steps = Epochs(data.trained, job.batch_size, job.seed).steps
+        for scheduler in replica.schedulers.values():
+            check_scheduler(job, scheduler, steps)
         line, states = None, [({"replica": tree, "progress": Progress().dump(), CUT: []}, kept)]
         if settings.cut:
             staging = staged(job, replica.model, (tree, kept), settings, data.tried)
             line, round_bytes = staging.pipelining, staging.round_bytes
             states = staging.split(*states[0])
+            _check_rates(job, [state["replica"] for state, _ in states])
         else:
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
-            round_bytes = RoundBytes.of_sums(nbytes, settings.workers)
+            round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
@@ -175,7 +194,24 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
     )
 
 
-def _check_accuracy(job: Job, replica: Replica, samples: list[Any]) -> None:
+def _check_phases(job: Job, settings: Settings) -> None:
+    """Raise RequestError for what a job with several optimizers cannot have."""
+    if len(job.phases) == 1:
+        return
+    wrong = {
+        f"--sync {settings.sync}": PROTOCOLS[settings.sync].averages,
+        f"--compress {settings.compress}": settings.compress not in ("none", "bf16"),
+        "--cut": bool(settings.cut),
+    }
+    for flag, given in wrong.items():
+        if given:
+            raise RequestError(
+                f"a job with several optimizers cannot have {flag}: each of its phases sums "
+                "gradients of the whole model's functions: leave it out"
+            )
+
+
+def _check_accuracy(job: Job, replica: Replica, samples: list[Any], flag: str) -> None:
     """Raise RequestError if validation measures no accuracy, which a run could then not reach."""
     batch = default_collate(samples)
     replica.model.eval()
@@ -183,9 +219,19 @@ def _check_accuracy(job: Job, replica: Replica, samples: list[Any]) -> None:
         passed = forward(job, replica.model, batch)
     if right_answers(passed.outputs, passed.targets) is None:
         raise RequestError(
-            "--target-accuracy is for targets that are whole numbers and outputs with one score a "
+            f"{flag} is for targets that are whole numbers and outputs with one score a "
             "class: this job's validation measures no accuracy, so leave it out"
         )
+
+
+def _check_rates(job: Job, replicas: list[Any]) -> None:
+    """Raise RequestError for a stage that has no learning rate to note."""
+    for stage, tree in enumerate(replicas):
+        if notes_learning_rates(job) and not tree["optimizer"]["group_of"]:
+            raise RequestError(
+                f"LearningRateMonitor: stage {stage} has no parameters to train, so no learning "
+                "rate: give another --cut, or leave the monitor out"
+            )
 
 
 def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:

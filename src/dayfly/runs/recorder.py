@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dayfly.catalogue.metering import Moved, Used
+from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic
 from dayfly.life.platforms.base import Ended, Invocation
 from dayfly.life.reports import Report, plain
-from dayfly.life.workload import Audience
+from dayfly.life.workload import RunListener
 from dayfly.runs.attempt_clock import AttemptClock
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.events import (
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-class Recorder(Audience):
-    """The audience of one life's coordinator, and the memory of the lives before it.
+class Recorder(RunListener):
+    """Listens to one coordinator's supervisor, and remembers the lives before it.
 
     generation: of the workers whose records come in.
     publish: told each event, with who tells it, once it is written.
@@ -82,7 +82,7 @@ class Recorder(Audience):
         self._directory.mkdir(exist_ok=True)
         self.generation = generation
         self._publish = publish
-        self.used: list[Used] = []
+        self.used: list[MeteredInvocation] = []
         self.restarts = 0
         self.rollbacks = 0
         self.cause: str | None = None
@@ -95,9 +95,9 @@ class Recorder(Audience):
         self._size_bytes: Callable[[], int] | None = None
         self._committed_at = time.monotonic()
         self._clocks: dict[tuple[int, int], AttemptClock] = {}
-        self._lives_before: list[Used] = []
+        self._lives_before: list[MeteredInvocation] = []
         self._asked_at = time.time()
-        self._life: Used | None = None
+        self._life: MeteredInvocation | None = None
         self._spent_before = Phases() if before is None else phases(before)
         self._stepped: tuple[float, float] | None = None  # in this life: first began, last ended
         if before is not None:
@@ -126,7 +126,7 @@ class Recorder(Audience):
         """Seconds since a checkpoint was committed, or since this life began."""
         return time.monotonic() - self._committed_at
 
-    def coordinator_used(self) -> list[Used]:
+    def coordinator_used(self) -> list[MeteredInvocation]:
         """What the coordinator took in all lives; in this one, until this was first asked."""
         before = self._lives_before
         if self._life is None:
@@ -152,13 +152,13 @@ class Recorder(Audience):
         return sum(self._traffic.values(), Counter[str]())
 
     @property
-    def moved(self) -> dict[str, Moved]:
+    def moved(self) -> dict[str, StoreTraffic]:
         """The same by function."""
         found: dict[str, Counter[str]] = {}
         for (rank, _, _), counters in self._traffic.items():
             name = f"worker-{rank}"
             found[name] = found.get(name, Counter()) + counters
-        return {name: Moved(**counters) for name, counters in found.items()}
+        return {name: StoreTraffic(**counters) for name, counters in found.items()}
 
     def measure(self, size_bytes: Callable[[], int]) -> None:
         """From now on, note at each checkpoint how much the channel holds."""
@@ -189,7 +189,7 @@ class Recorder(Audience):
 
     def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
         invocation = ended.invocation
-        used = Used(
+        used = MeteredInvocation(
             function=invocation.function,
             attempt=invocation.attempt,
             memory_mib=invocation.spec.memory_mib,

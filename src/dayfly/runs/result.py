@@ -54,8 +54,10 @@ class Result:
         requests: of all workers to the channel.
         predicted_step_s: None without a plan.
         predicted_cost_usd: None without a plan.
-        stop_reason: what ended it before its last epoch: `target-accuracy`, `max-cost`, `max-time`;
-            `signal`, if somebody asked for it; else None.
+        stop_reason: what ended it before its last epoch: `target-accuracy`, `target-loss`,
+            `early-stopping`, `max-cost`, `max-time` or what a callback gave; `signal`, if somebody
+            asked for it; else None.
+        best_epoch: whose weights were kept as the best; None: none was to be kept.
     """
 
     run_id: str | None
@@ -83,6 +85,7 @@ class Result:
     predicted_step_s: float | None = None
     predicted_cost_usd: float | None = None
     stop_reason: str | None = None
+    best_epoch: int | None = None
 
     def __post_init__(self) -> None:
         if not self.total_s:  # an earlier version wrote it

@@ -44,11 +44,23 @@ def stored_job(record: Record, store: Store) -> Job:
     return job if record.epochs is None else replace(job, epochs=record.epochs)
 
 
-def is_over(record: Record, settings: Settings, job_epochs: int, asked: int | None) -> bool:
+#: Settings that may end a run early.
+_ENDING = ("target_accuracy", "target_loss", "patience", "monitor", "mode")
+
+
+def is_over(
+    record: Record,
+    settings: Settings,
+    job_epochs: int,
+    asked: int | None,
+    *,
+    other_job: bool = False,
+) -> bool:
     """Whether a run is done, and stays so with these settings.
 
-    job_epochs: to which it was to go. asked: to which it is to go now; None: as before. Raises
-    RequestError for fewer epochs than it has, and for more than its target lets it begin.
+    job_epochs: to which it was to go. asked: to which it is to go now; None: as before. other_job:
+    whether it goes on with a changed job. Raises RequestError for fewer epochs than it has, and for
+    more than what ended it lets it begin.
     """
     if record.status != "done" or record.result is None:
         return False
@@ -62,7 +74,16 @@ def is_over(record: Record, settings: Settings, job_epochs: int, asked: int | No
             f"--epochs {asked}: the run ended after {done} epochs, as it reached its target "
             f"accuracy of {target:g}: give a higher --target-accuracy, too"
         )
-    return reached or int(asked or job_epochs) <= int(done)
+    reason = record.result.stop_reason
+    same = all(getattr(settings, name) == getattr(record.settings, name) for name in _ENDING)
+    ended = reason is not None and same and not other_job
+    if ended and asked not in (None, done, job_epochs):
+        raise RequestError(
+            f"--epochs {asked}: the run ended after {done} epochs ({reason}), and what ended it "
+            "still holds: change that, too, such as by --patience, or by --allow-changed-job where "
+            "a callback did it"
+        )
+    return reached or ended or int(asked or job_epochs) <= int(done)
 
 
 def _too_few(epochs: int, done: int) -> RequestError:
@@ -80,7 +101,8 @@ def check_epochs(record: Record, job: Job, store: Store) -> None:
         raise _too_few(job.epochs, done)
     if job.scheduler is not None:
         with seeded(DATA, job.seed):
-            check_scheduler(job, Replica(job).scheduler, steps)
+            for scheduler in Replica(job).schedulers.values():
+                check_scheduler(job, scheduler, steps)
 
 
 def take_inputs_again(record: Record, job: Job, store: Store) -> None:
@@ -165,7 +187,8 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: 
     committed = checkpoints.latest(store)
     assert committed is not None, "a run has a checkpoint from its beginning"
     tree, tensors = checkpoints.read(store, committed)
-    if ("scheduler" in tree["replica"]) != (job.scheduler is not None):
+    had = any(key.partition(".")[0] == "scheduler" for key in tree["replica"])
+    if had != (job.scheduler is not None):
         raise RequestError(
             "the changed job has a scheduler where the run had none, or none where it had one: let "
             "that stay as it was"

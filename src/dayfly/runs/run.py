@@ -16,7 +16,7 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.runs.directory import RECORD
-from dayfly.runs.home import WEIGHTS
+from dayfly.runs.home import AVERAGED, BEST, WEIGHTS, Home
 from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
@@ -24,7 +24,7 @@ from dayfly.runs.result import Result, write_json
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
-from dayfly.training.replica import build_model, model_part
+from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
@@ -62,6 +62,11 @@ class Run:
     def stop_reason(self) -> str | None:
         """What ended the run before its last epoch, as of its result; None: nothing did."""
         return self.result.stop_reason
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch whose weights were kept as the best; None: none was to be kept."""
+        return self.result.best_epoch
 
     @property
     def to_go_on(self) -> str | None:
@@ -142,9 +147,15 @@ class Run:
         return stop(str(self.directory), timeout_s)
 
     def model(self) -> nn.Module:
-        """The job's model with the final weights, in evaluation mode."""
+        """The job's model in evaluation mode: with the best weights if kept, else the last.
+
+        Of a job with `ema` their moving average, which validation measured.
+        """
         model = build_model(self.job)
-        safetensors.torch.load_model(model, str(self.directory / "weights.safetensors"))
+        last = WEIGHTS if self.job.ema is None else AVERAGED
+        best = self.directory / BEST
+        weights = best if best.is_file() else self.directory / last
+        safetensors.torch.load_model(model, str(weights))
         return model.eval()
 
 
@@ -196,7 +207,9 @@ def write_results(
         }
         write_json(store, "history.json", whole)
         if summary.has_weights:
-            _write_weights(directory, job, model_part(tensors))
+            _write_weights(directory / WEIGHTS, job, model_part(tensors))
+            if (average := averaged_part(tensors)) is not None:
+                _write_weights(directory / AVERAGED, job, average)
     last = history[-1] if history else {}
     return replace(
         with_bill(summary, billed, recorder),
@@ -226,11 +239,30 @@ def with_bill(summary: Result, billed: Bill, recorder: Recorder) -> Result:
     )
 
 
-def _write_weights(directory: Path, job: Job, tensors: Tensors) -> None:
+def keep_weights(home: Home, job: Job, checkpoint: Checkpoint, name: str) -> None:
+    """Writes the weights that were validated as a file of the run's directory, and of its store.
+
+    Args:
+        home: of the run.
+        job: what is trained.
+        checkpoint: committed, and still there.
+        name: the file's.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with paged(home.directory, when=checkpoints.stages(checkpoint) > 1):
+        _, tensors = checkpoints.read(home.store, checkpoint)
+        validated = averaged_part(tensors) or model_part(tensors)
+        _write_weights(home.directory / name, job, validated)
+    home.keep(name)
+
+
+def _write_weights(final: Path, job: Job, tensors: Tensors) -> None:
     model = build_model(job)
     load_model_tensors(model, tensors)
-    final = directory / WEIGHTS
     try:
+        final.parent.mkdir(exist_ok=True)
         with replacing(final) as beside:
             safetensors.torch.save_model(model, str(beside))
     except (OSError, safetensors.SafetensorError) as error:

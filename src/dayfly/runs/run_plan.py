@@ -46,11 +46,17 @@ _CONDITIONS = (
 _BESIDE = {
     "allow_other_cpu",
     "catalogue",
+    "keep",
+    "log",
     "log_budget_mib",
     "max_cost_usd",
     "max_time_s",
+    "mode",
+    "monitor",
     "on_nan",
+    "patience",
     "target_accuracy",
+    "target_loss",
     "wait_timeout_s",
 }
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
+from dayfly.callbacks.loggers import check_named
+from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import RequestError
 from dayfly.runs.functions import FunctionSettings, among
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.compression import compression
+from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
 
@@ -31,7 +35,17 @@ class Settings(FunctionSettings):
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce.
         compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.
         target_accuracy: end early once the validation accuracy is at least this.
+        target_loss: end early once the validation loss is at most this.
+        keep: "best": the weights of the best epoch are kept as `best.safetensors`; None: the last
+            step's alone.
+        monitor: value of the history by which an epoch is the best, and for `patience`; None:
+            `val_loss`.
+        mode: `min` or `max`; None: that of a loss or of `val_accuracy`.
+        patience: end early once so many validations brought no improvement; None: never.
+        log: loggers, as `--log` names them: `csv`, `jsonl`, `tensorboard`, `mlflow` or `wandb`,
+            with `:PLACE` after it if need be.
         checkpoint_every_s: longest time between run checkpoints (of local SGD, between a worker's
             own, too).
         micro_batches: pieces in which a worker computes its share of a batch, one after another;
@@ -53,7 +67,14 @@ class Settings(FunctionSettings):
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
+    precision: str = FP32
     target_accuracy: float | None = None
+    target_loss: float | None = None
+    keep: str | None = None
+    monitor: str | None = None
+    mode: str | None = None
+    patience: int | None = None
+    log: tuple[str, ...] = ()
     checkpoint_every_s: float = 60.0
     micro_batches: int | None = None
     on_nan: str = STOP_ON_NAN
@@ -68,7 +89,7 @@ class Settings(FunctionSettings):
     }
 
     def __post_init__(self) -> None:
-        for name in ("cut", "stage_memory_mib"):  # lists, by way of JSON
+        for name in ("cut", "stage_memory_mib", "log"):  # lists, by way of JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.cut:
             self._check_cut()
@@ -86,6 +107,8 @@ class Settings(FunctionSettings):
             )
         self._check_k()
         compression(self.compress)  # whether there is such a one
+        among("precision", self.precision, (FP32, BF16, FP16))
+        self._check_fp16()
         refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
         if refused is not None:
             raise RequestError(refused)
@@ -96,6 +119,9 @@ class Settings(FunctionSettings):
             raise RequestError(
                 f"--target-accuracy {self.target_accuracy:g}: give a share of 1, such as 0.97"
             )
+        if self.target_loss is not None and not math.isfinite(self.target_loss):
+            raise RequestError(f"--target-loss {self.target_loss:g}: give a number, such as 0.1")
+        self._check_watched()
 
     @property
     def stages(self) -> int:
@@ -177,12 +203,45 @@ class Settings(FunctionSettings):
         _check_staged(self.compress, sums=self._channel_kind().abilities.sums)
         _check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
 
+    def _check_watched(self) -> None:
+        if self.keep is not None:
+            among("keep", self.keep, ("best",))
+        if self.patience is not None and self.patience < 1:
+            raise RequestError(f"--patience {self.patience}: give a number of validations from 1")
+        if self.keep is None and self.patience is None:
+            for name in ("monitor", "mode"):
+                if (given := getattr(self, name)) is not None:
+                    raise RequestError(
+                        f"--{name} {given} is for --keep best and --patience: add one of them"
+                    )
+        elif self.mode is not None:
+            among("mode", self.mode, ("min", "max"))
+        Monitor.of(self.monitor, self.mode)
+        for text in self.log:
+            check_named(text)
+
     def _check_collective(self) -> None:
         kind = self._channel_kind()
         if self.reducing.server and not kind.abilities.sums:
             raise RequestError(
                 f"--collective {self.algorithm} needs a channel that sums, and {kind.usage} only "
                 "keeps messages: give --channel ps://HOST:PORT, or another --collective"
+            )
+
+    def _check_fp16(self) -> None:
+        """Overflow is looked for in the exact sum of a step's gradients."""
+        if self.precision != FP16:
+            return
+        other = f"--precision {FP16} cannot be with"
+        if PROTOCOLS[self.sync].averages:
+            raise RequestError(
+                f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
+                "would see the same overflow: give --precision bf16"
+            )
+        if compression(self.compress).method in ("int8", "powersgd"):
+            raise RequestError(
+                f"{other} --compress {self.compress}, which hides overflow: give --precision bf16, "
+                "or --compress bf16"
             )
 
     def _check_k(self) -> None:

@@ -8,16 +8,18 @@ run.json    settings ---> Setup ---> the plan of each generation, and what its w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.runs.function_resources import FunctionResources, resources_of
 from dayfly.runs.functions import FunctionSettings, catalogue, price_list
+from dayfly.runs.pipelining import Pipelining
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelSpec
+from dayfly.wire.pipelines.step import worthwhile_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,14 @@ class Setup:
     def resources_of(self, rank: int) -> FunctionResources:
         """What a worker's function gets."""
         return self.resources[self.settings.kind_of(rank)]
+
+    def sends(self, line: Pipelining | None) -> Pipelining | None:
+        """A cut model's, with messages as large as the way to this channel wants them."""
+        if line is None:
+            return None
+        in_flight = channel_kind(self.channel_url).abilities.in_flight
+        ways = (one.rates for one in self.resources)
+        return replace(line, chunk_bytes=worthwhile_bytes(ways, in_flight))
 
     @property
     def specs(self) -> Sequence[FunctionSpec]:

@@ -18,7 +18,7 @@ import sys
 import traceback
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
+from dayfly.data.base import paths_of
 from dayfly.dataclass_json import SHA256, Name
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -155,7 +156,7 @@ def ship(
     store.put(f"{folder}/{_PICKLE}", pickled)
     left_out = set() if run is None else {run.resolve()}
     if not callable(job.data):
-        left_out.add(Path(str(job.data)).expanduser().resolve())
+        left_out.update(path.resolve() for path in paths_of(job.data))
     for module in by_value:
         file = Path(module.__file__ or "")
         if module.__name__ == f"{file.stem}_job":  # see `_module_name`
@@ -308,8 +309,10 @@ def _files(directory: Path, left_out: Set[Path]) -> Iterator[Path]:
 def _modules_of(job: Job) -> list[ModuleType]:
     parts: list[Any] = [job.model, job.data, job.loss, job.optimizer, job.scheduler, job.transform]
     parts += [job.eval_transform, job.step, *job.metrics.values()]
-    functions: list[Callable[..., Any]] = [part for part in parts if callable(part)]
+    each = [one for x in parts for one in (x.values() if isinstance(x, Mapping) else (x,))]
+    functions: list[Callable[..., Any]] = [part for part in each if callable(part)]
     names = {getattr(function, "__module__", None) for function in functions}
+    names |= {type(callback).__module__ for callback in job.callbacks}
     return [sys.modules[name] for name in sorted(n for n in names if n in sys.modules)]
 
 

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, Unpack
 
 from dayfly.batches import Batches
-from dayfly.catalogue.metering import Bill, Moved, bill
+from dayfly.catalogue.metering import Bill, StoreTraffic, bill
 from dayfly.errors import RequestError
 from dayfly.life import deaths
 from dayfly.planning.configuration import Configuration
@@ -150,7 +150,9 @@ def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int
     return tuple(sorted(chosen))
 
 
-def _all_moved(request: SimulationRequest, asked: Configuration, outcome: Simulated) -> list[Moved]:
+def _all_moved(
+    request: SimulationRequest, asked: Configuration, outcome: Simulated
+) -> list[StoreTraffic]:
     """Of each worker: its steps' messages, and its reports."""
     profile = request.plan.profile
     steps = Batches(profile.samples, asked.batch_size).steps
@@ -162,6 +164,7 @@ def _all_moved(request: SimulationRequest, asked: Configuration, outcome: Simula
         known.platform(price_list(request.settings)),
         request.facts(),
         asked.workers,
+        asked.gpu_share,
     )
     return [
         together((moved_by(row), told_by(asked, pace, outcome.run_s, lives[rank], steps, rank)))
@@ -170,7 +173,10 @@ def _all_moved(request: SimulationRequest, asked: Configuration, outcome: Simula
 
 
 def _bill(
-    request: SimulationRequest, asked: Configuration, outcome: Simulated, moved: Sequence[Moved]
+    request: SimulationRequest,
+    asked: Configuration,
+    outcome: Simulated,
+    moved: Sequence[StoreTraffic],
 ) -> Bill:
     used = [used_by(one, memory_of(asked, one.rank), request.settings) for one in outcome.attempts]
     settings = request.settings
@@ -181,7 +187,7 @@ def _bill(
 
 
 def _result(
-    request: SimulationRequest, outcome: Simulated, billed: Bill, moved: Sequence[Moved]
+    request: SimulationRequest, outcome: Simulated, billed: Bill, moved: Sequence[StoreTraffic]
 ) -> Result:
     totals = together(moved)
     predicted = request.plan.prediction

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dayfly.catalogue.metering import Bill, Moved, Used
+from dayfly.catalogue.metering import Bill, MeteredInvocation, StoreTraffic
 from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
@@ -115,9 +115,9 @@ def memory_of(asked: Configuration, rank: int) -> int | None:
     return sizes[rank // asked.replicas] if len(sizes) > 1 else sizes[0]
 
 
-def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> Used:
+def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> MeteredInvocation:
     """What an invocation used, as it would have been metered."""
-    return Used(
+    return MeteredInvocation(
         function=f"worker-{one.rank}",
         attempt=one.number,
         memory_mib=memory_mib,
@@ -129,10 +129,10 @@ def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> Used:
     )
 
 
-def moved_by(row: Sequence[int]) -> Moved:
+def moved_by(row: Sequence[int]) -> StoreTraffic:
     """From puts, gets, bytes up and bytes down."""
     puts, gets, up, down = row
-    return Moved(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+    return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
 
 
 def write_files(
@@ -142,7 +142,7 @@ def write_files(
     outcome: Simulated,
     result: Result,
     billed: Bill,
-    moved: Sequence[Moved],
+    moved: Sequence[StoreTraffic],
     shown: Sequence[int],
 ) -> None:
     """All files; `run.json` last, as it makes the directory a run's."""

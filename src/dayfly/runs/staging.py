@@ -8,7 +8,7 @@ a validation's        dropped, round by round    the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,9 +27,10 @@ from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.flat import FlatBuffer
+from dayfly.training.optimizers import check_groups, split_state
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.randomness import DATA, seeded
-from dayfly.training.replica import Replica, check_groups, split_state
+from dayfly.training.replica import Replica
 from dayfly.training.sources import open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.stages.probe import check_stages
@@ -69,7 +70,16 @@ def staged(
         raise RequestError(
             "a job with a step= of its own cannot be cut, as that has all of the model: give loss="
         )
-    forms = check_stages(job, model, settings.cut, samples)
+    if job.compile:
+        raise RequestError(
+            "a job with compile=True cannot be cut, as its layers pass one by one: leave one out"
+        )
+    if isinstance(samples[0], Mapping):
+        raise RequestError(
+            "a job whose samples are dicts cannot be cut, as its first layer takes x alone: let "
+            "its Datasets return pairs (x, y)"
+        )
+    forms = check_stages(job, model, settings.cut, samples, settings.precision)
     line = Pipelining(
         cut=settings.cut,
         replicas=settings.members,
@@ -132,9 +142,9 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
         if before.cut:
             rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
-        fresh = RoundBytes.of_sums(nbytes, settings.workers)
+        fresh = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
-    fitting = ("cut", "replicas", "micro_batches", "schedule")
+    fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")
     if all(getattr(settings, name) == getattr(before, name) for name in fitting):
         return record
     staging = _staged(record, job, store)

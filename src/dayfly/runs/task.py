@@ -18,6 +18,7 @@ from dayfly.runs.shipping import Shipped
 from dayfly.specs.pace import Pace
 from dayfly.training.arrays import ArraySplit
 from dayfly.training.forward import SAMPLES, Weighting
+from dayfly.training.precisions import FP32
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.shaping import Rates
 
@@ -88,8 +89,8 @@ class Task(FunctionTask):
 
     compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
     which a worker computes its share of a batch, one after another. pipelining: of a model that is
-    cut. on_nan: see `runs.settings.Settings`. weighting: how losses of parts of a batch are
-    combined.
+    cut. on_nan, precision: see `runs.settings.Settings`. weighting: how losses of parts of a batch
+    are combined.
     """
 
     attempt: int
@@ -114,6 +115,7 @@ class Task(FunctionTask):
     checkpoint_age_s: float
     pieces: int
     on_nan: str = STOP_ON_NAN
+    precision: str = FP32
     pace: Pace = field(default_factory=Pace)
     pipelining: Pipelining | None = None
     weighting: Weighting = SAMPLES

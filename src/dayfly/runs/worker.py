@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -106,9 +106,9 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
 
 
 class Worker:
-    """One attempt. `step` is the next step to take, a round's first.
+    """One attempt; `step` is the next one, a round's first.
 
-    Once it has ended: kept: where what it did is kept, if anywhere. error: why the run fails.
+    Once it has ended, `kept` says where what it did is kept, and `error` why the run fails.
     """
 
     def __init__(
@@ -131,11 +131,9 @@ class Worker:
         self._part_of = task.writer
         line, stage = task.pipelining, self._part_of.stage
         built = build_stage(job, line.cut, stage) if line is not None else None
-        self._replica = Replica(
-            job,
-            None if built is None else built.model,
-            device_of_function(context.gpu_share),
-        )
+        own = None if built is None else built.model
+        device = device_of_function(context.gpu_share)
+        self._replica = Replica(job, own, device, task.precision, compiled=job.compile)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
         sides = BOTH
@@ -164,7 +162,7 @@ class Worker:
             slices=self._slices,
             channel=channel,
             validation=validation,
-            evaluation=Evaluation(job, validation.samples, task.weighting),
+            evaluation=Evaluation(job, validation.samples, task.weighting, task.precision),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,
@@ -273,7 +271,8 @@ class Worker:
         if self._epochs.ends_epoch(stop - 1):
             self._end_epoch(stop - 1)
             if self._task.decides and stop < self._task.steps:
-                self._ended = self._ends_at(stop)
+                told = self._decided_at(stop)
+                self._ended, granted.checkpoint = told["ends"], granted.checkpoint or told["keeps"]
         self.step = stop
         return granted
 
@@ -282,10 +281,10 @@ class Worker:
         began, at = time.monotonic(), time.time()
         epoch = self._epochs.epoch(step)
         measured: dict[str, float | None] = {}
-        last = step + 1 == self._task.steps
-        if last or (epoch + 1) % self._job.validate_every == 0:
+        if step + 1 == self._task.steps or (epoch + 1) % self._job.validate_every == 0:
             measured = self._protocol.validate(step)
         self._watch.after_validation(step, measured.get("val_loss"))
+        measured |= self._replica.learning_rates()
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)
         spans = self._spans.take(began)
@@ -296,8 +295,8 @@ class Worker:
         )
         self._faults.at(step, "epoch")
 
-    def _ends_at(self, step: int) -> bool:
-        """Wait for what the coordinator decides at the boundary before `step`."""
+    def _decided_at(self, step: int) -> Mapping[str, bool]:
+        """Wait for what the coordinator decides at the boundary before `step`: ends, keeps."""
         self._places.operation = "decided"
         with self._spans.during("decide"):
             answer = wait_patiently(
@@ -307,7 +306,8 @@ class Worker:
                 f"rank {self._task.rank} for what is decided after {step} steps",
             )
         self._faults.at(step - 1, "decided")
-        return bool(json.loads(answer)["ends"])
+        told: Mapping[str, bool] = json.loads(answer)
+        return told
 
     def _wishes(self) -> Wishes:
         task, now = self._task, time.monotonic()

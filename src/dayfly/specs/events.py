@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dayfly.catalogue.metering import FunctionName, Used
+from dayfly.catalogue.metering import FunctionName, MeteredInvocation
 from dayfly.dataclass_json import Range, Real, UnixSeconds, read
 from dayfly.wire.outages import COUNTERS
 
@@ -22,7 +22,6 @@ from dayfly.wire.outages import COUNTERS
 Ms = Annotated[float, Range(-1e12, 1e12)]
 Seconds = Annotated[float, Range(0, 1e10)]
 StepNumber = Annotated[int, Range(0, 10**12)]
-#: Of a request in the run's store, see `life.control`.
 RequestNumber = Annotated[int, Range(0, 10**6)]
 #: By kind: from and to, in order.
 Spans = Mapping[str, tuple[tuple[Ms, Ms], ...]]
@@ -32,7 +31,7 @@ Measured = Mapping[str, int | Real | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A record. at: when it was written. kind: as the file has it; "": of none that is known."""
+    """A record of the Unix time `at`; `kind` is its name in files, or "" for an unknown record."""
 
     ignores_unknown: ClassVar[bool] = True
     kind: ClassVar[str] = ""
@@ -42,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun(Event):
-    """A life of the run began. asked_at: when it was asked for, before anything was checked."""
+    """A coordinator began; `asked_at` is when it was asked for, before anything was checked."""
 
     kind: ClassVar[str] = "begun"
 
@@ -51,11 +50,7 @@ class Begun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over(Event):
-    """A life of the run is over, and its results are written.
-
-    run_s: of the coordinator, until its bill was made; peak_mib: its most memory. None: nobody
-    measured it.
-    """
+    """A coordinator ended: its seconds until the bill, and its peak memory; None: not measured."""
 
     kind: ClassVar[str] = "over"
 
@@ -65,11 +60,7 @@ class Over(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationBegun(Event):
-    """A generation of workers began, after `first_step` steps.
-
-    request: number of the request that changed its plan; changes: what that changed, in words.
-    None: it has the plan of the generation before.
-    """
+    """A generation of workers began; `changes` says in words what a `request` made of its plan."""
 
     kind: ClassVar[str] = "generation"
 
@@ -119,14 +110,18 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Event):
-    """A function ended. death: and was not to. peak_mib: most memory; None: nobody measured it.
+    """A function ended.
 
-    error: what it raised; detail: how it ended otherwise, in words.
+    Attributes:
+        death: whether it ended without being meant to.
+        error: the exception that it raised.
+        detail: how it ended otherwise, in words.
+        peak_mib: its peak memory; None: not measured.
     """
 
     kind: ClassVar[str] = "ended"
 
-    used: Used
+    used: MeteredInvocation
     death: bool
     error: str | None = None
     detail: str | None = None
@@ -141,7 +136,7 @@ class Ended(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
-    """A checkpoint counts. stored_bytes: that the channel held just before its log was trimmed."""
+    """A checkpoint counts; the channel held `stored_bytes` just before its log was trimmed."""
 
     kind: ClassVar[str] = "checkpoint"
 
@@ -158,7 +153,7 @@ class Stopping(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided(Event):
-    """A decider ends the run after `step` steps, the end of an epoch. reason: as `stop_reason`."""
+    """A decider ends the run after `step` steps, at the end of an epoch, for a `reason`."""
 
     kind: ClassVar[str] = "decided"
 
@@ -180,7 +175,7 @@ class RolledBack(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedAgain(Event):
-    """All workers of a script began their next life. died: as one of them died."""
+    """All workers of a script start again; `died`: because one of them died."""
 
     kind: ClassVar[str] = "started again"
 
@@ -190,7 +185,7 @@ class StartedAgain(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told(Event):
-    """A worker's record. began: of what it tells of, which ends at `at`; None: nobody said."""
+    """A worker's record of something that lasted from `began` (None: unknown) until `at`."""
 
     generation: int = 0
     attempt: int = 0
@@ -246,9 +241,12 @@ class OthersTraffic(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTold(Told):
-    """A step. computed: False if it was taken from the message log. loss: None: no number.
+    """A step.
 
-    passes: of a stage: what (f, b), micro-batch, from and to.
+    Attributes:
+        computed: False if its sum was taken from the message log.
+        loss: None: not a number.
+        passes: of a stage: kind (f, b), micro-batch, begin and end of each pass.
     """
 
     kind: ClassVar[str] = "step"
@@ -267,7 +265,7 @@ class StepTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTold(Told):
-    """A round of local SGD: `steps` steps from `step` on. losses: of whole batches."""
+    """A round of local SGD: `steps` steps from `step` on, with the `losses` of whole batches."""
 
     kind: ClassVar[str] = "round"
 
@@ -322,7 +320,7 @@ class PartTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFinite(Told):
-    """A loss or weights became NaN or infinite. text: which, where."""
+    """A loss or weights became NaN or infinite; `text` says which and where."""
 
     kind: ClassVar[str] = "not finite"
 
@@ -331,7 +329,7 @@ class NotFinite(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCpu(Told):
-    """A worker runs on another CPU, or torch, than the run began with. text: in which way."""
+    """A worker has another CPU or torch than the run began with; `text` says in which way."""
 
     kind: ClassVar[str] = "other cpu"
 
@@ -369,7 +367,7 @@ def others_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) ->
 
 
 def event_from(source: str, tree: Mapping[str, Any], place: str) -> Event:
-    """A record of an event file, as `event_of` or `told_of`. source: the file's name."""
+    """Returns a record of the event file named `source`, as `event_of` or `told_of` does."""
     return (event_of if source == COORDINATOR else told_of)(tree, place)
 
 

@@ -80,7 +80,11 @@ class ProtocolDescription:
         return self.of_round is not None
 
     def steps(self, k: int | None) -> int | None:
-        """Steps of a round. k: what was asked for; None: an epoch's."""
+        """Returns the steps of a round.
+
+        Args:
+            k: what was asked for; None: an epoch's.
+        """
         return k if self.averages else 1
 
     def refuses(self, *, k: int | str | None, compress: str, cut: bool) -> str | None:

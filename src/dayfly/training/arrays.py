@@ -2,18 +2,18 @@
 
 The coordinator places `x_train, y_train` and, if given, `x_val, y_val` as `.npy` objects; a
 `ArraySplit` of each, which travels in the payload, says where. A function then reads the rows of
-its own slices only, neighbours in one request.
+its own slices only, neighbours in one request. Samples of unequal length, such as files of images,
+stand one after another in an object, and a second one says where each lies:
+
+    data/x_train.bin         | sample 0 | sample 1    | sample 2 | ...
+    data/x_train.spans.npy   int64 (N, 2): first byte of each sample, and the byte after its last
 """
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,8 +21,9 @@ import torch
 import xxhash
 from numpy.typing import NDArray
 
+from dayfly.data.encoded import Blobs, Encoded, Form
 from dayfly.dataclass_json import Count, Matches
-from dayfly.errors import RequestError, in_short
+from dayfly.errors import RequestError
 from dayfly.training.order import Indices, permuted
 from dayfly.training.randomness import SPLIT
 from dayfly.training.state import chunks, first_bad_row
@@ -34,7 +35,7 @@ AMPLIFICATION = 2
 #: Share of the samples that is split off for validation where no validation arrays are given.
 VALIDATION_SHARE = 10
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[Any] | Encoded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class StoredArray:
 
     Args:
         digest: of the rows, by which the same data are known again; None: of an earlier version.
+        form: in which the rows are stored, and how they are decoded.
+        spans_at: where the rows of the object of spans begin; None: all rows are of one length.
+        mean_bytes: of a stored row whose length is its own.
     """
 
     object: Annotated[str, Matches(r"data/\w[\w.-]{0,199}", "an object of the data")]
@@ -51,6 +55,9 @@ class StoredArray:
     row_shape: tuple[int, ...]
     dtype: str
     digest: str | None = None
+    form: Form = field(default_factory=Form)
+    spans_at: int | None = None
+    mean_bytes: int = 0
 
     def check_read(self) -> None:
         """Raises ValueError for elements that numpy does not know, or that are no numbers."""
@@ -63,8 +70,22 @@ class StoredArray:
 
     @property
     def row_bytes(self) -> int:
-        """Size of one row."""
+        """Size of one row; the mean where each has its own."""
+        if self.spans_at is not None:
+            return self.mean_bytes
         return int(np.prod(self.row_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def sample_bytes(self) -> int:
+        """Size of one decoded sample, as far as it is known."""
+        return self.form.decoded_bytes or self.row_bytes
+
+    @property
+    def spans(self) -> StoredArray:
+        """Where the samples of unequal length lie: (rows, 2), their first bytes and their ends."""
+        assert self.spans_at is not None, "samples of one length"
+        name = f"{self.object.removesuffix('.bin')}.spans.npy"
+        return StoredArray(name, self.spans_at, self.rows, (2,), "<i8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +147,11 @@ def check_arrays(arrays: Arrays, where: str) -> None:
     if ("x_val" in arrays) != ("y_val" in arrays):
         raise RequestError(f"{where} has one of x_val and y_val: give both or neither")
     for name, array in arrays.items():
-        if array.ndim == 0 or len(array) == 0:
+        stored = array.stored if isinstance(array, Encoded) else array
+        if (isinstance(stored, np.ndarray) and stored.ndim == 0) or len(array) == 0:
             raise RequestError(f"{name} of {where} is empty: it needs a row a sample")
+        if isinstance(array, Encoded):
+            continue
         try:
             torch.from_numpy(np.empty(0, array.dtype.newbyteorder("=")))
         except (TypeError, ValueError):
@@ -141,37 +165,6 @@ def check_arrays(arrays: Arrays, where: str) -> None:
             raise RequestError(f"{where}: x_{part} has {sizes[0]} rows, y_{part} has {sizes[1]}")
     if "x_val" not in arrays and len(arrays["x_train"]) < 2:
         raise RequestError(f"{where} has one sample: nothing is left to validate on")
-
-
-def load_arrays(path: Path) -> Arrays:
-    """The arrays of a directory of `.npy` files or of one `.npz`. Raises RequestError."""
-    names = ("x_train", "y_train", "x_val", "y_val")
-    try:
-        if path.is_dir():
-            files = {name: path / f"{name}.npy" for name in names}
-            return {
-                name: np.load(file, mmap_mode="r", allow_pickle=False)
-                for name, file in files.items()
-                if file.exists()
-            }
-        archive = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise RequestError(
-                f"data {str(path)!r} is one array: give the directory of x_train.npy and "
-                "y_train.npy, or one .npz"
-            )
-        with archive:
-            return {name: archive[name] for name in names if name in archive}
-    except FileNotFoundError:
-        raise RequestError(
-            f"data {str(path)!r} is not there (looked in {Path.cwd()}): "
-            'give "digits", a directory of x_train.npy and y_train.npy, or one .npz'
-        ) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RequestError(
-            f"data {str(path)!r} cannot be read as arrays: {in_short(error)}: save them with "
-            "numpy.save in a directory, or numpy.savez"
-        ) from error
 
 
 def coalesce(rows: Indices) -> list[range]:
@@ -217,10 +210,109 @@ class ArrayReader:
             at = stop
         self._store.read_into(self._rows.object, places)
         self.bytes_read += data.nbytes
-        return read[torch.from_numpy((wanted + shift)[position.reshape(-1)])]
+        found = read[torch.from_numpy((wanted + shift)[position.reshape(-1)])]
+        form = self._rows.form
+        return found if form.kind == "plain" else form.decode(found)
+
+
+class BlobReader:
+    """Reads samples of unequal length, and decodes them. `bytes_read` counts what it took."""
+
+    def __init__(self, store: Store, rows: StoredArray) -> None:
+        self._store = store
+        self._rows = rows
+        self._spans = ArrayReader(store, rows.spans)
+        self._bytes = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes taken from the store so far."""
+        return self._bytes + self._spans.bytes_read
+
+    def read(self, rows: Indices) -> list[Any]:
+        """Samples (n,), in any order, decoded, as a transform gets them."""
+        wanted, position = np.unique(rows, return_inverse=True)
+        spans = self._spans.read(wanted).numpy()
+        ranges = coalesced(spans)
+        data = bytearray(sum(map(len, ranges)))
+        starts, places, at = [], [], 0
+        for some in ranges:
+            places.append((some.start, memoryview(data)[at : at + len(some)]))
+            starts.append(some.start - at)
+            at += len(some)
+        if data:
+            self._store.read_into(self._rows.object, places)
+        self._bytes += len(data)
+        firsts = [some.start for some in ranges]
+        within = np.searchsorted(firsts, spans[:, 0], side="right") - 1
+        shifts = np.array(starts or [0], np.int64)[within]
+        view = memoryview(data)
+        pieces = [view[a:b] for a, b in (spans - shifts[:, None]).tolist()]
+        decode = self._rows.form.decode
+        decoded = [decode(bytes(piece)) for piece in pieces]
+        return [decoded[one] for one in position.reshape(-1).tolist()]
+
+
+def coalesced(spans: NDArray[np.int64]) -> list[range]:
+    """Ranges of bytes to read for sorted spans (n, 2), as `coalesce` has them for rows."""
+    ranges: list[range] = []
+    needed = 0
+    for start, stop in spans.tolist():
+        length = stop - start
+        if ranges and stop - ranges[-1].start <= AMPLIFICATION * (needed + length):
+            ranges[-1] = range(ranges[-1].start, stop)
+            needed += length
+        elif length:
+            ranges.append(range(start, stop))
+            needed = length
+    return ranges
+
+
+def opened(store: Store, rows: StoredArray) -> ArrayReader | BlobReader:
+    """Returns the reader of an array in the store."""
+    return ArrayReader(store, rows) if rows.spans_at is None else BlobReader(store, rows)
 
 
 def _place(
+    array: NDArray[Any] | Encoded, name: str, store: Store, note: Callable[[str], None] | None
+) -> StoredArray:
+    if not isinstance(array, Encoded):
+        return _place_rows(array, name, store, note)
+    if isinstance(array.stored, Blobs):
+        return _place_blobs(array.stored, name, store, array.form)
+    return replace(_place_rows(array.stored, name, store, note), form=array.form)
+
+
+def _place_blobs(blobs: Blobs, name: str, store: Store, form: Form) -> StoredArray:
+    digest = xxhash.xxh3_128()
+
+    def pieces() -> Iterator[Buffer]:
+        digest.reset()
+        for piece in blobs.pieces():
+            digest.update(piece)
+            yield piece
+
+    ends = np.cumsum(blobs.lengths)
+    total = int(ends[-1])
+    place = f"data/{name}.bin"
+    store.put(place, Pieces(total, pieces))
+    spans = _place_rows(np.stack([ends - blobs.lengths, ends], 1), f"{name}.spans", store, None)
+    # A split of the same bytes into other samples is other data.
+    digest.update((spans.digest or "").encode())
+    return StoredArray(
+        place,
+        0,
+        len(blobs),
+        (),
+        "|u1",
+        digest.hexdigest(),
+        form,
+        spans.offset,
+        -(-total // len(blobs)),
+    )
+
+
+def _place_rows(
     array: NDArray[Any], name: str, store: Store, note: Callable[[str], None] | None
 ) -> StoredArray:
     dtype = array.dtype.newbyteorder("=")
@@ -254,32 +346,3 @@ def _place(
     return StoredArray(
         place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest()
     )
-
-
-#: The file in scikit-learn's package.
-_DIGITS = ("datasets", "data", "digits.csv.gz")
-
-
-def digits() -> Arrays:
-    """Returns scikit-learn's handwritten digits: x (1797, 1, 8, 8) float32, 0..1, y (1797,) int64.
-
-    The file is read where scikit-learn has it: importing the package takes more than a second.
-
-    Raises:
-        RequestError: scikit-learn is not installed.
-    """
-    package = importlib.util.find_spec("sklearn")
-    folders = [] if package is None else package.submodule_search_locations or []
-    files = [path for one in folders if (path := Path(one, *_DIGITS)).is_file()]
-    if not files:
-        raise RequestError(
-            'data="digits" comes with scikit-learn, which is not installed: '
-            "pip install 'dayfly[digits]'"
-        )
-    rows = np.loadtxt(files[0], delimiter=",", dtype=np.float32)  # (1797, 64 pixels and the digit)
-    images = rows[:, :-1].reshape(-1, 1, 8, 8) / np.float32(16)
-    return {"x_train": images, "y_train": rows[:, -1].astype(np.int64)}
-
-
-#: Built-in data by name.
-BUILTIN = {"digits": digits}

@@ -34,6 +34,7 @@ from dayfly.json_files import parse
 from dayfly.training.devices import device_of, to_device
 from dayfly.training.forward import SAMPLES, Passed, Weighting, forward
 from dayfly.training.metrics import State, on_cpu, value_of
+from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seed_generators
 from dayfly.training.sources import Source
 
@@ -217,6 +218,7 @@ class Evaluation:
         job: whose loss and metrics are measured.
         samples: of the validation set.
         weighting: how losses of blocks are combined.
+        precision: see `training.precision`.
 
     Attributes:
         gathered: names of the metrics that need outputs and targets of all samples at one worker.
@@ -224,8 +226,11 @@ class Evaluation:
         blocks: of the validation set.
     """
 
-    def __init__(self, job: Job, samples: int, weighting: Weighting = SAMPLES) -> None:
+    def __init__(
+        self, job: Job, samples: int, weighting: Weighting = SAMPLES, precision: str = FP32
+    ) -> None:
         self._job = job
+        self._precision = precision
         self._weighting = weighting
         found = {name: State.of(name, metric) for name, metric in job.metrics.items()}
         self._states = {name: state for name, state in found.items() if state is not None}
@@ -277,7 +282,7 @@ class Evaluation:
                 batch = to_device(validation_batch(source, block), device)
                 # A custom step may draw numbers; a worker that starts again draws the same.
                 seed_generators(EVALUATE, self._job.seed, block.start)
-                passed = forward(self._job, model, batch, self._weighting)
+                passed = forward(self._job, model, batch, self._weighting, self._precision)
                 self.note(table, block.start // len(self.blocks[0]), passed, len(block))
                 if rows is not None:
                     rows.write(block, passed.outputs, passed.targets)

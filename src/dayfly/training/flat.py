@@ -18,7 +18,7 @@ the step from the message log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, reduce
 
 import torch
@@ -208,6 +208,7 @@ class FlatBuffer:
     Args:
         bucket_bytes: most bytes of the first bucket and of the others; a parameter is never cut.
         apart: let the last bucket be all that is no gradient.
+        of: parameters whose gradients it has; None: all that are trained.
 
     Attributes:
         data: the buffer, on the CPU wherever the model is.
@@ -223,8 +224,12 @@ class FlatBuffer:
         bucket_bytes: tuple[int, int] = (FIRST_BUCKET_BYTES, BUCKET_BYTES),
         *,
         apart: bool = False,
+        of: Collection[nn.Parameter] | None = None,
     ) -> None:
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        chosen = None if of is None else {id(parameter) for parameter in of}
+        self.parameters = [
+            p for p in model.parameters() if p.requires_grad and (chosen is None or id(p) in chosen)
+        ]
         self._buffer_moves = Moves(model)
         # Of a stage that learns nothing, the statistics move nevertheless.
         dtypes = [p.dtype for p in self.parameters] or real_dtypes(model.buffers())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -14,7 +14,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from dayfly.errors import RequestError
-from dayfly.job import Job
+from dayfly.job import Job, Step
+from dayfly.training.devices import device_of
+from dayfly.training.precision import autocast
+from dayfly.training.precisions import FP32
 
 Result = TypeVar("Result")
 #: Losses of torch that divide by a number of their own, and the index that they ignore.
@@ -211,6 +214,8 @@ def _call(
 
 #: What a step of the user's own may return in a mapping.
 _KEYS = {"loss", "outputs", "targets", "weight"}
+#: Under which models of Hugging Face have their outputs.
+LOGITS = "logits"
 #: Under which a batch that is a mapping may have its targets, in the order in which they are tried.
 TARGET_KEYS = ("targets", "target", "labels", "label", "y")
 
@@ -230,26 +235,68 @@ class Passed:
     weight: float | None = None
 
 
-def forward(job: Job, model: nn.Module, batch: Any, weighting: Weighting = SAMPLES) -> Passed:
+def forward(
+    job: Job,
+    model: nn.Module,
+    batch: Any,
+    weighting: Weighting = SAMPLES,
+    precision: str = FP32,
+) -> Passed:
     """Runs the model and the loss on a batch.
 
     Args:
-        job: whose `loss`, or `step`, is computed.
+        job: whose `loss`, or `step`, is computed; of several phases, each (see `_of_phases`).
         model: in the mode that is wanted.
         batch: (x, y), or what the job's step takes; on the model's device.
         weighting: how losses of batches are combined; decides whether `weight` is found.
+        precision: see `training.precision`.
 
     Raises:
         RequestError: the step returned something that it cannot mean.
     """
+    if job.phases != ("",):
+        phases = [job.phase(phase) for phase in job.phases]
+        return _of_phases([forward(one, model, batch, weighting, precision) for one in phases])
+    with autocast(precision, device_of(model)):
+        passed = _pass(job, model, batch, weighting)
+        return passed if precision == FP32 else replace(passed, loss=passed.loss.float())
+
+
+def _pass(job: Job, model: nn.Module, batch: Any, weighting: Weighting) -> Passed:
     if job.step is None:
-        x, y = batch
-        outputs = model(x)
+        y = targets_of(batch)
+        outputs = outputs_of(model, batch)
         loss, weight = weighting.watched(lambda: cast("Any", job.loss)(outputs, y))
         return Passed(loss, outputs, y, weight)
-    step = job.step
+    step = cast("Step", job.step)
     result, weight = weighting.watched(lambda: step(model, batch))
     return _of_step(result, targets_of(batch), weight)
+
+
+def _of_phases(passed: Sequence[Passed]) -> Passed:
+    """The phases of a step as one: the sum of their losses; the last outputs and targets."""
+    if len({one.weight for one in passed}) > 1:
+        raise RequestError(
+            "the phases of the job's step divide their losses by different numbers, so they cannot "
+            "be validated together: take means over the samples in all of them"
+        )
+    known = [one for one in passed if one.outputs is not None] or passed
+    loss = sum((one.loss for one in passed[1:]), passed[0].loss)
+    return Passed(loss, known[-1].outputs, known[-1].targets, passed[-1].weight)
+
+
+def outputs_of(model: nn.Module, batch: Any) -> Any:
+    """What the model makes of a batch without its targets: x of (x, y), or a mapping by keywords.
+
+    Of a mapping that it returns, such as a ModelOutput of Hugging Face, the `logits`.
+    """
+    if isinstance(batch, Mapping):
+        target = next((key for key in TARGET_KEYS if key in batch), None)
+        outputs = model(**{key: value for key, value in batch.items() if key != target})
+    else:
+        outputs = model(batch[0])
+    is_output = isinstance(outputs, Mapping) and LOGITS in outputs
+    return outputs[LOGITS] if is_output else outputs
 
 
 def targets_of(batch: Any) -> Any:
@@ -261,6 +308,8 @@ def targets_of(batch: Any) -> Any:
 
 
 def _of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+    if isinstance(result, Mapping) and "loss" in result and LOGITS in result:
+        return Passed(result["loss"], result[LOGITS], targets, weight)
     if isinstance(result, Mapping):
         unknown = sorted(str(key) for key in result.keys() - _KEYS)
         if unknown or "loss" not in result:

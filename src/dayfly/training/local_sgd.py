@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -59,9 +59,9 @@ class Averaging:
     """
 
     def __init__(self, replica: Replica, losses: int) -> None:
-        if replica.optimizer is None:
-            raise ValueError("only models with parameters to train are averaged")
-        self._optimizer = replica.optimizer
+        if list(replica.optimizers) != [""]:
+            raise ValueError("only models with one optimizer are averaged")
+        self._optimizer = replica.optimizers[""]
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._buffer_moves = Moves(replica.model)
         self._places = list(_places(self._optimizer, self._parameters))
@@ -221,7 +221,7 @@ class LocalSgd:
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, self._rank, piece.number)
             batch = to_device(piece.batch, self._replica.device)
-            passed = forward(self._job, model, batch, self._weighting)
+            passed = forward(self._job, model, batch, self._weighting, self._replica.precision)
             weight = weights.part(piece.samples / own, passed.weight, piece.samples)
             if weight:
                 (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
@@ -232,7 +232,7 @@ class LocalSgd:
         if own:
             total = divide(total, weights.tail, self._gradients)
             if self._job.clip_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), self._job.clip_norm)
+                nn.utils.clip_grad_norm_(model.parameters(), cast("float", self._job.clip_norm))
             self._replica.step()
         self._end_step(took=own > 0)
         return total if own else None
@@ -258,6 +258,7 @@ class LocalSgd:
     def adopt(self, first: int) -> tuple[Sequence[float], Wishes]:
         """Become the mean; returns the mean loss of each batch of the round, and what to do."""
         sums, wishes = self.averaging.adopt()
+        self._replica.follow(len(self._rounds.steps(first)))
         losses = sums[: len(self._rounds.steps(first))]
         if self._weighting.own:
             weights = sums[self._rounds.longest :]
@@ -287,7 +288,7 @@ class LocalSgd:
         with warnings.catch_warnings():
             if not took:  # torch warns of a scheduler that goes on without its optimizer
                 warnings.simplefilter("ignore", UserWarning)
-            self._replica.end_step()
+            self._replica.end_step(alone=True)
 
     def _own(self, step: int) -> int:
         return len(share(len(self._epochs.batch(step)), self._rank, self._world_size))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate
 
+from dayfly.data.encoded import Encoded
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job, Transform
 from dayfly.training.arrays import Arrays
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import sparse
-from dayfly.training.forward import Weighting, forward
+from dayfly.training.forward import Weighting, forward, outputs_of, targets_of
 from dayfly.training.metrics import on_cpu
+from dayfly.training.precision import autocast
 from dayfly.training.randomness import DROPOUT, seeded
 from dayfly.training.replica import Replica
 from dayfly.training.state import first_bad_row
@@ -64,10 +66,13 @@ def probe(
         unseen = _try(
             "its validation samples do not form a batch", lambda: default_collate(validation)
         )
-        if job.step is None and not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+        pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+        named = isinstance(batch, Mapping) and targets_of(batch) is not None
+        if job.step is None and not (pair or named):
             raise RequestError(
-                f"a sample of the data is {type(samples[0]).__name__}, not (x, y): "
-                "return pairs, or give the job a step=... that takes such batches"
+                f"a sample of the data is {type(samples[0]).__name__}, not (x, y), nor a dict with "
+                "targets or labels: return one of these, or give the job a step=... that takes "
+                "such batches"
             )
         _try_training(job, replica, batch)
         if alone:
@@ -85,15 +90,18 @@ def array_samples(
 
     part: "train" or "val". transform: of x, and its name for the message.
     """
-    x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+    x, y = arrays[f"x_{part}"], cast("NDArray[Any]", arrays[f"y_{part}"])
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())
     if y.size and np.issubdtype(y.dtype, np.integer):
         chosen |= {int(at) * len(y) // y.size for at in (y.argmin(), y.argmax())}
     rows = sorted(chosen)
-    pairs = [(_tensor(x, row), _tensor(y, row)) for row in rows]
+    finish = x.form.finish if isinstance(x, Encoded) else _itself
+    pairs = [(_sample(x, row), _sample(y, row)) for row in rows]
     if transform is None:
-        return pairs
-    made = _try(f"its {name} fails", lambda: [(transform(sample), y) for sample, y in pairs])
+        return [(finish(sample), y) for sample, y in pairs]
+    made = _try(
+        f"its {name} fails", lambda: [(finish(transform(sample)), y) for sample, y in pairs]
+    )
     for sample, _ in made:
         if not isinstance(sample, torch.Tensor):
             raise RequestError(
@@ -109,26 +117,35 @@ def dataset_samples(dataset: Any, name: str) -> list[Any]:
     return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
 
 
-def _tensor(array: NDArray[Any], row: int) -> torch.Tensor:
+def _itself(sample: Any) -> Any:
+    return sample
+
+
+def _sample(array: NDArray[Any] | Encoded, row: int) -> Any:
+    if isinstance(array, Encoded):
+        return array.sample(row)
     return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
 
 def _try_training(job: Job, replica: Replica, batch: Any) -> None:
     replica.model.train()
     if job.step is None:
-        x, y = batch
+        x, y = batch if not isinstance(batch, Mapping) else (batch, targets_of(batch))
         outputs = _try(
             f"its model does not take x {_shape(x)}",
-            lambda: replica.model(x),
+            lambda: _applied(replica, batch),
             _advice_on_x(x, next(p for p in replica.model.parameters() if p.requires_grad).dtype),
         )
         loss = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
-            lambda: forward(job, replica.model, batch).loss,
+            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
             _advice_on_labels(outputs, y),
         )
     else:
-        loss = _try("its step fails", lambda: forward(job, replica.model, batch).loss)
+        loss = _try(
+            "its step fails",
+            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
+        )
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
         raise RequestError(
             f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
@@ -146,7 +163,13 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             "the job's model has sparse gradients, which are not supported: "
             "build its embeddings with sparse=False"
         )
-    _try("its optimizer's step fails", replica.step)
+    for phase in job.phases:
+        _try("its optimizer's step fails", partial(replica.step, phase))
+
+
+def _applied(replica: Replica, batch: Any) -> Any:
+    with autocast(replica.precision, replica.device):
+        return outputs_of(replica.model, batch)
 
 
 def _leaves(batch: Any) -> Iterator[torch.Tensor]:
@@ -159,7 +182,7 @@ def _leaves(batch: Any) -> Iterator[torch.Tensor]:
 def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
     """BatchNorm, for one, cannot train on one sample."""
     try:
-        forward(job, replica.model, batch)
+        forward(job, replica.model, batch, precision=replica.precision)
     except Exception as error:
         raise RequestError(
             f"the job fails on one sample, which is all that a worker gets of some batches: "
@@ -175,7 +198,10 @@ def _try_validation(
     evaluation = Evaluation(job, samples, weighting)
     replica.model.eval()
     with torch.no_grad():
-        passed = _try("validation fails", lambda: forward(job, replica.model, batch, weighting))
+        passed = _try(
+            "validation fails",
+            lambda: forward(job, replica.model, batch, weighting, replica.precision),
+        )
     if job.metrics and passed.outputs is None:
         raise RequestError(
             "the job has metrics, and its step returns no outputs: return (loss, outputs)"

@@ -1,4 +1,4 @@
-"""One worker's copy of the training: model, optimizer and scheduler, and their state.
+"""One worker's copy of the training: model, optimizers and schedulers, and their state.
 
 How replicas become one again, after every step or every few, is the protocol's: synchronous.py,
 local_sgd.py.
@@ -6,8 +6,9 @@ local_sgd.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import torch
@@ -15,9 +16,19 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.callbacks.usual import LearningRateMonitor
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.training.devices import CPU
+from dayfly.training.optimizers import (
+    build_optimizer,
+    build_scheduler,
+    built,
+    load_optimizer_state,
+    optimizer_state,
+)
+from dayfly.training.precision import Scaler
+from dayfly.training.precisions import FP16, FP32
 from dayfly.training.randomness import WEIGHTS, seed_generators
 from dayfly.training.state import Tensors, decode, encode, load_model_tensors, model_tensors
 
@@ -31,46 +42,138 @@ class Wishes:
 
 
 class Replica:
-    """A job's model and optimizer in one worker, or a stage's of it.
+    """A job's model and optimizers in one worker, or a stage's of it.
 
-    optimizer, scheduler: None if a stage has no parameters to train.
+    Args:
+        model: a stage's, whose parameters and buffers have the whole model's names.
+        device: to which the model is moved.
+        precision: "fp32", "bf16" or "fp16", of forward passes and losses.
+        compiled: let torch compile the model.
+
+    Attributes:
+        optimizers: by the names of the job's phases; none if a stage has no parameters to train.
+        schedulers: of those of them that have one.
+        scaler: of fp16's losses; None with another precision.
+        overflowed: whether a gradient of the step under way did, so that the step is skipped.
+        average: the moving average of the parameters to train, by name; None if the job has none.
     """
 
     def __init__(
-        self, job: Job, model: nn.Module | None = None, device: torch.device = CPU
+        self,
+        job: Job,
+        model: nn.Module | None = None,
+        device: torch.device = CPU,
+        precision: str = FP32,
+        *,
+        compiled: bool = False,
     ) -> None:
-        """model: a stage's, whose parameters and buffers have the whole model's names. device: to
-        which the model is moved."""
         self._job = job
         self._part = model is not None
         self.device = device
+        self.precision = precision
+        self.scaler = Scaler() if precision == FP16 else None
         # Built on the CPU: the first weights are the same wherever they go.
         self.model = (build_model(job) if model is None else model).to(device)
-        self.optimizer: torch.optim.Optimizer | None = None
-        self.scheduler: Any = None
+        if compiled:
+            compile_model(self.model)
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.schedulers: dict[str, Any] = {}
         if any(parameter.requires_grad for parameter in self.model.parameters()):
-            self.optimizer = build_optimizer(job, self.model)
-            self.scheduler = build_scheduler(job, self.optimizer)
+            for phase in job.phases:
+                optimizer = self.optimizers[phase] = build_optimizer(job, phase, self.model)
+                scheduler = build_scheduler(job, phase, optimizer)
+                if scheduler is not None:
+                    self.schedulers[phase] = scheduler
+        self.overflowed = False
+        self.average: Tensors | None = None
+        self.begin_average()
 
-    def step(self) -> None:
-        """Take the optimizer's step, by the gradients that the parameters have."""
-        if self.optimizer is not None:
-            self.optimizer.step()
+    @property
+    def scale(self) -> float:
+        """By which the loss is multiplied before the backward pass."""
+        return 1.0 if self.scaler is None else self.scaler.scale
 
-    def end_step(self) -> None:
-        """Step a scheduler that goes by steps."""
-        if self.scheduler is not None and self._job.scheduler_every == "step":
-            self.scheduler.step()
+    def unscale(self, gradients: list[torch.Tensor]) -> bool:
+        """Undoes `scale` in the summed gradients; returns whether there is a step to take."""
+        return self.scaler is None or self.scaler.unscale(gradients)
+
+    def step(self, phase: str = "") -> None:
+        """Take an optimizer's step, by the gradients that the parameters have."""
+        if phase in self.optimizers:
+            self.optimizers[phase].step()
+
+    def end_step(self, *, alone: bool = False) -> None:
+        """Step what goes by steps: the scale, the average, and schedulers.
+
+        Args:
+            alone: whether replicas differ now, so that the average waits for `follow`.
+        """
+        if self.scaler is not None:
+            self.scaler.update(finite=not self.overflowed)
+        if not (alone or self.overflowed):
+            self.follow()
+        self.overflowed = False
+        if self._job.scheduler_every == "step":
+            for scheduler in self.schedulers.values():
+                scheduler.step()
 
     def end_epoch(self, val_loss: float | None) -> None:
-        """Step a scheduler that goes by epochs."""
-        if self.scheduler is None or self._job.scheduler_every != "epoch":
+        """Step schedulers that go by epochs."""
+        if self._job.scheduler_every != "epoch":
             return
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            if val_loss is not None:
-                self.scheduler.step(val_loss)
-        else:
-            self.scheduler.step()
+        for scheduler in self.schedulers.values():
+            if not isinstance(scheduler, ReduceLROnPlateau):
+                scheduler.step()
+            elif val_loss is not None:
+                scheduler.step(val_loss)
+
+    def begin_average(self) -> None:
+        """The moving average begins with the weights as they are."""
+        if self._job.ema is not None:
+            self.average = {name: p.detach().clone() for name, p in self._trained()}
+
+    @torch.no_grad()
+    def follow(self, steps: int = 1) -> None:
+        """Moves the average towards the weights, which are equal on all replicas.
+
+        Args:
+            steps: since it moved last.
+        """
+        if self.average:
+            assert self._job.ema is not None
+            weights = [parameter.detach() for _, parameter in self._trained()]
+            torch._foreach_lerp_(list(self.average.values()), weights, 1 - self._job.ema**steps)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model has the moving average as its weights inside, if the job has one."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self._trained() if self.average else ():
+            assert self.average is not None
+            self.average[name], parameter.data = parameter.data, self.average[name]
+
+    def _trained(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+    def learning_rates(self) -> dict[str, float | None]:
+        """Of the last step, as `lr`, of further groups of parameters as `lr-1`, and of an optimizer
+        with a name as `lr-g`.
+
+        Empty unless the job has a LearningRateMonitor.
+        """
+        if not notes_learning_rates(self._job):
+            return {}
+        return {
+            "-".join(filter(None, ("lr", phase, str(number or "")))): float(group["lr"])
+            for phase, optimizer in self.optimizers.items()
+            for number, group in enumerate(optimizer.param_groups)
+        }
 
     def state(self) -> tuple[Any, Tensors]:
         """The state as JSON and tensors (not copied): equal on every replica of a stage.
@@ -78,33 +181,80 @@ class Replica:
         By the names of parameters, so a stage's is a part of the whole's (see `split_state`).
         """
         tensors = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
-        tree = {}
-        if self.optimizer is not None:
-            tree["optimizer"] = optimizer_state(self.optimizer, self.model, tensors)
-        if self.scheduler is not None:
-            tree["scheduler"] = encode(self.scheduler.state_dict(), "scheduler", tensors)
+        tensors |= {f"{AVERAGE}{name}": tensor for name, tensor in (self.average or {}).items()}
+        tree: dict[str, Any] = {}
+        for phase, optimizer in self.optimizers.items():
+            key = _key("optimizer", phase)
+            tree[key] = optimizer_state(optimizer, self.model, tensors, key)
+        for phase, scheduler in self.schedulers.items():
+            key = _key("scheduler", phase)
+            tree[key] = encode(scheduler.state_dict(), key, tensors)
+        if self.scaler is not None:
+            tree["scaler"] = asdict(self.scaler)
         return tree, tensors
 
     def settled(self, tensors: Tensors) -> frozenset[str]:
-        """Names in a state's tensors of those that nothing but `step` changes."""
+        """Names in a state's tensors of those that nothing but `step` and `follow` change."""
         own = {f"model.{name}" for name, _ in self.model.named_parameters()}
-        return frozenset(n for n in tensors if n in own or n.startswith("optimizer.state."))
+        kept = (AVERAGE, *(f"{_key('optimizer', phase)}.state." for phase in self.optimizers))
+        return frozenset(n for n in tensors if n in own or n.startswith(kept))
 
     def load_state(self, tree: Any, tensors: Tensors) -> None:
         """Become the replica whose `state` this is; a stage takes its part of it.
 
-        The optimizer, and a stage's model, keep tensors of `tensors` as their own. Raises
-        RequestError if it is another model's, or its optimizer has other groups.
+        The optimizers, and a stage's model, keep tensors of `tensors` as their own. An average and
+        a scale that the state lacks begin anew. Raises RequestError if it is another model's, or
+        its optimizers have other groups.
         """
         given = model_part(tensors)
         if self._part:
             own = model_tensors(self.model).keys()
             given = {name: tensor for name, tensor in given.items() if name in own}
         load_model_tensors(self.model, given, adopt=self._part)
-        if self.optimizer is not None:
-            load_optimizer_state(self.optimizer, self.model, tree["optimizer"], tensors)
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(decode(tree["scheduler"], tensors))
+        for phase, optimizer in self.optimizers.items():
+            key = _key("optimizer", phase)
+            if key not in tree:
+                raise RequestError(
+                    "the run's checkpoint is of a job with other optimizers: let their names stay "
+                    "as they were"
+                )
+            load_optimizer_state(optimizer, self.model, tree[key], tensors)
+        for phase, scheduler in self.schedulers.items():
+            scheduler.load_state_dict(decode(tree[_key("scheduler", phase)], tensors))
+        if self.scaler is not None and "scaler" in tree:
+            self.scaler = Scaler(**tree["scaler"])
+        self.begin_average()
+        for name in self.average or ():
+            if (kept := tensors.get(f"{AVERAGE}{name}")) is not None:
+                assert self.average is not None
+                self.average[name].copy_(kept)
+
+
+#: How the names of a moving average's tensors begin in a state.
+AVERAGE = "ema."
+
+
+def _key(what: str, phase: str) -> str:
+    """In a state's tree: `optimizer`, or `optimizer.g` of a job with several phases."""
+    return f"{what}.{phase}" if phase else what
+
+
+def averaged_part(tensors: Tensors) -> Tensors | None:
+    """The model's tensors with the moving average in their place, by the model's names.
+
+    Args:
+        tensors: of a state.
+
+    Returns:
+        None if the state has no average.
+    """
+    average = {n.removeprefix(AVERAGE): t for n, t in tensors.items() if n.startswith(AVERAGE)}
+    return {**model_part(tensors), **average} if average else None
+
+
+def notes_learning_rates(job: Job) -> bool:
+    """Whether the history has the learning rate."""
+    return any(isinstance(one, LearningRateMonitor) for one in job.callbacks)
 
 
 def model_part(tensors: Tensors) -> Tensors:
@@ -113,10 +263,23 @@ def model_part(tensors: Tensors) -> Tensors:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
+def compile_model(model: nn.Module) -> None:
+    """Lets torch compile a model at its first pass, in place, so names stay as they are.
+
+    Shapes are fixed: each batch of another size is compiled by itself. Nothing is tuned by timings,
+    which differ each time, and no processes are started to compile in.
+    """
+    from torch._inductor import config
+
+    config.compile_threads = 1
+    config.max_autotune = False
+    model.compile(dynamic=False)
+
+
 def build_model(job: Job) -> nn.Module:
     """The job's model with its first weights, which the seed decides."""
     seed_generators(WEIGHTS, job.seed)
-    model = _built("model", cast("Any", job.model))
+    model = built("model", cast("Any", job.model))
     if not isinstance(model, nn.Module):
         raise RequestError(
             f"the job's model function returned {type(model).__name__}: return a torch module"
@@ -143,234 +306,10 @@ def build_model(job: Job) -> nn.Module:
                 f"the job's model has a parameter {name} of {parameter.dtype}: train real and "
                 "imaginary parts as two parameters, as the workers' sums are of real numbers"
             )
-    return model
-
-
-def build_optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
-    """The job's optimizer over the model's trainable parameters."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = _built("optimizer", cast("Any", job.optimizer), parameters)
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise RequestError(
-            f"the job's optimizer function returned {type(optimizer).__name__}: "
-            "return a torch optimizer"
-        )
-    given = {id(parameter) for parameter in parameters}
-    if any(id(p) not in given for group in optimizer.param_groups for p in group["params"]):
-        raise RequestError(
-            "the job's optimizer has parameters that are not those of the job's model: "
-            "build it from what its function is given (optimizer=lambda params: ...)"
-        )
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        raise RequestError(
-            "SparseAdam needs sparse gradients, which are not supported: use Adam or AdamW"
-        )
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise RequestError(
-            "LBFGS evaluates the loss several times a step, which workers cannot share: "
-            "use a first-order optimizer such as SGD or AdamW"
-        )
-    return optimizer
-
-
-def build_scheduler(job: Job, optimizer: torch.optim.Optimizer) -> Any:
-    """The job's scheduler of the optimizer, if it has one."""
-    if job.scheduler is None:
-        return None
-    scheduler = _built("scheduler", job.scheduler, optimizer)
-    if not (hasattr(scheduler, "step") and hasattr(scheduler, "state_dict")):
-        raise RequestError(
-            f"the job's scheduler function returned {type(scheduler).__name__}: "
-            "return a torch learning-rate scheduler"
-        )
-    if isinstance(scheduler, ReduceLROnPlateau) and job.scheduler_every == "step":
-        raise RequestError(
-            "the job's scheduler is a ReduceLROnPlateau, which goes by the validation loss: "
-            'give scheduler_every="epoch"'
-        )
-    return scheduler
-
-
-def _built(what: str, build: Any, *arguments: Any) -> Any:
-    try:
-        return build(*arguments)
-    except DayflyError:
-        raise
-    except Exception as error:
-        raise RequestError(f"the job's {what} cannot be built: {in_short(error)}") from error
-
-
-#: What is of a group's parameters, not of the group.
-_OF_PARAMETERS = ("params", "param_names")
-_ADVICE = (
-    "let its function make the same groups of any stage's parameters, empty ones too, and choose "
-    "a parameter's group by the parameter alone, such as by its shape"
-)
-
-
-def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Tensors) -> Any:
-    """The state as JSON; its tensors go into `tensors`, not copied.
-
-    Parameters are in the optimizer's order. Raises RequestError for what cannot be kept.
-    """
-    whole = optimizer.state_dict()
-    numbers, groups = _numbers(optimizer, model, whole), whole["param_groups"]
-    hyper = [{k: v for k, v in group.items() if k not in _OF_PARAMETERS} for group in groups]
-    known = {number: name for names in numbers for name, number in names.items()}
-    kept = whole["state"]
-    common = {key: value for key, value in kept.items() if key not in known}
-    rest = {key: value for key, value in whole.items() if key not in ("state", "param_groups")}
-    return {
-        "groups": [
-            encode(group, f"optimizer.groups.{number}", tensors)
-            for number, group in enumerate(hyper)
-        ],
-        "group_of": _group_of(numbers),
-        "state": {
-            name: encode(kept[number], f"optimizer.state.{name}", tensors)
-            for number, name in known.items()
-            if number in kept
-        },
-        "common": encode(common, "optimizer.common", tensors),
-        "rest": encode(rest, "optimizer.rest", tensors),
-    }
-
-
-def load_optimizer_state(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tree: Any, tensors: Mapping[str, Any]
-) -> None:
-    """Take from `optimizer_state`, of this model or a larger one, what is of this optimizer's.
-
-    Raises RequestError if its groups are others.
-    """
-    if "groups" not in tree:
-        raise RequestError(
-            "the run's checkpoint was written by an earlier version of dayfly, which kept "
-            "optimizers in another form: start the run anew, or go on with that version"
-        )
-    whole = optimizer.state_dict()
-    numbers = _numbers(optimizer, model, whole)
-    own = {name for name, _ in model.named_parameters()}
-    _check_placing(tree, own, len(numbers), _group_of(numbers), "this model")
-    state = {
-        number: decode(tree["state"][name], tensors)
-        for names in numbers
-        for name, number in names.items()
-        if name in tree["state"]
-    }
-    groups = [
-        {**decode(saved, tensors), **{k: own[k] for k in _OF_PARAMETERS if k in own}}
-        for saved, own in zip(tree["groups"], whole["param_groups"], strict=True)
-    ]
-    rest = decode(tree["rest"], tensors)
-    kept = {**state, **decode(tree["common"], tensors)}
-    optimizer.load_state_dict({**rest, "state": kept, "param_groups": groups})
-    _undo_casts(optimizer, groups, state)
-
-
-def split_state(tree: Any, tensors: Tensors, names: Collection[str]) -> tuple[Any, Tensors]:
-    """A stage's part of the whole replica's `state` (not copied).
-
-    names: of the stage's parameters and buffers. Hyperparameters and the scheduler's state are
-    every stage's. What is in no replica's state, such as a compression's, is left out. Raises
-    RequestError if a name is not in the state.
-    """
-    optimizer = tree["optimizer"]
-    part = {
-        **tree,
-        "optimizer": {
-            **optimizer,
-            "group_of": {n: g for n, g in optimizer["group_of"].items() if n in names},
-            "state": {n: kept for n, kept in optimizer["state"].items() if n in names},
-        },
-    }
-    missing = sorted(name for name in names if f"model.{name}" not in tensors)
-    if missing:
-        raise RequestError(f"the weights are another model's: {', '.join(missing[:3])} differ")
-    own = {f"model.{name}" for name in names}.union(_referred(part))
-    return part, {name: tensor for name, tensor in tensors.items() if name in own}
-
-
-def check_groups(
-    whole: tuple[Any, Tensors], stage: tuple[Any, Tensors], name: str = "a stage"
-) -> None:
-    """Raise RequestError if a stage's optimizer treats its parameters otherwise than the whole's.
-
-    Both are the `state` of a replica just made. name: of the stage, for the sentence.
-    """
-    (tree, tensors), (its_tree, its_tensors) = whole, stage
-    if "optimizer" not in its_tree:
-        return  # nothing to train
-    expected, made = tree["optimizer"], its_tree["optimizer"]
-    own = {n.removeprefix("model.") for n in its_tensors if n.startswith("model.")}
-    _check_placing(expected, own, len(made["groups"]), made["group_of"], name)
-    for number, (one, other) in enumerate(zip(expected["groups"], made["groups"], strict=True)):
-        if one != other or not all(
-            torch.equal(tensors[path], its_tensors[path]) for path in _referred(one)
-        ):
+        if job.ema is not None and parameter.requires_grad and parameter.itemsize < 4:
             raise RequestError(
-                f"the job's optimizer has other hyperparameters for {name} than for the whole "
-                f"model, in its group {number}: {_ADVICE}"
+                f"the job has ema={job.ema:g}, and its model a parameter {name} of "
+                f"{parameter.dtype}, too coarse for a moving average: keep weights in float32, and "
+                "compute by --precision bf16"
             )
-
-
-def _check_placing(
-    tree: Any, own: Collection[str], groups: int, group_of: Mapping[str, int], name: str
-) -> None:
-    """Raise RequestError unless `own` parameters are in the groups of the whole model's state."""
-    if groups != (expected := len(tree["groups"])):
-        raise RequestError(
-            f"the job's optimizer has {groups} groups of parameters for {name}, but {expected} for "
-            f"the whole model: {_ADVICE}"
-        )
-    should = {name: group for name, group in tree["group_of"].items() if name in own}
-    if should != group_of:
-        first = min(should.items() ^ group_of.items())[0]
-        raise RequestError(
-            f"the job's optimizer has {first} in {_group(group_of.get(first))} for {name}, but in "
-            f"{_group(should.get(first))} for the whole model: {_ADVICE}"
-        )
-
-
-def _group(number: int | None) -> str:
-    return "no group" if number is None else f"group {number}"
-
-
-def _group_of(numbers: Sequence[Iterable[str]]) -> dict[str, int]:
-    return {name: group for group, names in enumerate(numbers) for name in names}
-
-
-def _numbers(
-    optimizer: torch.optim.Optimizer, model: nn.Module, whole: Any
-) -> list[dict[str, int]]:
-    """Of each group: names of its parameters, with their numbers in the optimizer's state dict."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [
-        {names[id(p)]: number for p, number in zip(own["params"], packed["params"], strict=True)}
-        for own, packed in zip(optimizer.param_groups, whole["param_groups"], strict=True)
-    ]
-
-
-def _undo_casts(optimizer: torch.optim.Optimizer, groups: Any, state: Mapping[int, Any]) -> None:
-    """`load_state_dict` casts a parameter's state to its dtype; take the saved bits instead."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [number for group in groups for number in group["params"]]
-    for number, parameter in zip(numbers, parameters, strict=True):
-        for key, saved in state.get(number, {}).items():
-            loaded = optimizer.state[parameter].get(key)
-            both = isinstance(saved, torch.Tensor) and isinstance(loaded, torch.Tensor)
-            if both and loaded.dtype is not saved.dtype:
-                optimizer.state[parameter][key] = saved.to(loaded.device)
-
-
-def _referred(tree: Any) -> Iterator[str]:
-    """Names of the tensors that a tree of `encode` refers to."""
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _referred(item)
-    elif isinstance(tree, dict):
-        for key, value in tree.items():
-            if key == "$tensor" and isinstance(value, str):
-                yield value
-            else:
-                yield from _referred(value)
+    return model

@@ -19,11 +19,13 @@ import torch
 from torch.utils.data import default_collate
 
 from dayfly.job import Job, Transform
-from dayfly.training.arrays import ArrayReader, ArraySplit
+from dayfly.training.arrays import ArraySplit, opened
 from dayfly.training.order import Epochs, Indices, share
 from dayfly.training.randomness import AUGMENT, DATA, seed_generators
 from dayfly.wire.stores.base import Store
 
+#: x or y of some samples: a tensor, or what is still to be stacked; None: it is of no use.
+_Side = torch.Tensor | list[Any] | None
 #: What a source's `fetch` gives to its `batch`; each source has its own.
 Fetched = Any
 
@@ -72,10 +74,11 @@ class ArraySource(Source):
         sides: Sides = BOTH,
     ) -> None:
         self.samples = part.samples
-        self.sample_bytes = sides.x * part.x.row_bytes + sides.y * part.y.row_bytes
+        self.sample_bytes = sides.x * part.x.sample_bytes + sides.y * part.y.sample_bytes
         self._sides = sides
         self._part = part
-        self._x, self._y = ArrayReader(store, part.x), ArrayReader(store, part.y)
+        self._x, self._y = opened(store, part.x), opened(store, part.y)
+        self._finish = part.x.form.finish
         self._transform = transform
         self._seed = seed
 
@@ -83,18 +86,14 @@ class ArraySource(Source):
     def bytes_read(self) -> int:
         return self._x.bytes_read + self._y.bytes_read
 
-    def fetch(self, indices: Indices) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    def fetch(self, indices: Indices) -> tuple[_Side, _Side]:
         rows = self._part.rows_of(indices)
         x = self._x.read(rows) if self._sides.x else None
         y = self._y.read(rows) if self._sides.y else None
         return x, y
 
     def batch(
-        self,
-        fetched: tuple[torch.Tensor | None, torch.Tensor | None],
-        indices: Indices,
-        piece: range,
-        epoch: int,
+        self, fetched: tuple[_Side, _Side], indices: Indices, piece: range, epoch: int
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         x, y = (None if side is None else side[piece.start : piece.stop] for side in fetched)
         if self._transform is not None and x is not None:
@@ -102,8 +101,13 @@ class ArraySource(Source):
             for sample, index in zip(x, indices[piece.start : piece.stop].tolist(), strict=True):
                 seed_generators(AUGMENT, self._seed, epoch, index)
                 transformed.append(self._transform(sample))
-            x = torch.stack(transformed)
-        return x, y
+            x = transformed
+        return self._stacked(x), self._stacked(y)
+
+    def _stacked(self, side: _Side) -> torch.Tensor | None:
+        if side is None or isinstance(side, torch.Tensor):
+            return side
+        return torch.stack([self._finish(sample) for sample in side])
 
 
 class DatasetSource(Source):

@@ -7,7 +7,9 @@ statistics of BatchNorm included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import nn
@@ -27,8 +29,14 @@ class Synchronous:
     The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
     more (see `training.forward`).
 
+    Of a job with several phases each is one of these, with its optimizer's parameters:
+
+        phase 0   compute | sum | apply |
+        phase 1                         | compute | sum | apply | end of the step
+
     Args:
         apart: whether what is no gradient is a bucket of its own.
+        phase: its name; "": the only one.
 
     Attributes:
         own_loss: this worker's share of the loss of the step that it computed last.
@@ -41,12 +49,25 @@ class Synchronous:
         *,
         apart: bool = False,
         weighting: Weighting = SAMPLES,
+        phase: str = "",
     ) -> None:
-        self._job = job
+        self._job = job.phase(phase)
+        self._phase = phase
+        self._number = job.phases.index(phase)
+        self._last = self._number == len(job.phases) - 1
         self._replica = replica
         self._weighting = weighting
         tail = 3 + len(Weights(weighting).tail)
-        self.flat = FlatBuffer(replica.model, tail=tail, apart=apart)
+        groups = replica.optimizers[phase].param_groups if phase else ()
+        self._others: list[nn.Parameter] = []
+        own = None
+        if phase:
+            own = [parameter for group in groups for parameter in group["params"]]
+            mine = {id(parameter) for parameter in own}
+            self._others = [
+                p for p in replica.model.parameters() if p.requires_grad and id(p) not in mine
+            ]
+        self.flat = FlatBuffer(replica.model, tail=tail, apart=apart, of=own)
         self.own_loss = 0.0
 
     def compute(
@@ -63,22 +84,24 @@ class Synchronous:
         Args:
             ready: called with each bucket but the last, in their order, as soon as it is whole.
         """
-        model, flat = self._replica.model, self.flat
+        model, flat, replica = self._replica.model, self.flat, self._replica
         model.train()
         flat.begin()
         samples = 0
         losses: list[tuple[torch.Tensor, float]] = []
         weights = Weights(self._weighting)
         for piece in pieces:
-            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number)
-            batch = to_device(piece.batch, self._replica.device)
-            passed = forward(self._job, model, batch, self._weighting)
-            weight = weights.part(piece.samples / batch_samples, passed.weight, piece.samples)
-            if piece.last:
-                flat.announce(ready)
-            if weight:  # else all its targets are ignored: torch's loss is NaN
-                (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
-                losses.append((passed.loss.detach(), weight))
+            later = (self._number,) if self._number else ()
+            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number, *later)
+            batch = to_device(piece.batch, replica.device)
+            with _only(self._others):
+                passed = forward(self._job, model, batch, self._weighting, replica.precision)
+                weight = weights.part(piece.samples / batch_samples, passed.weight, piece.samples)
+                if piece.last:
+                    flat.announce(ready)
+                if weight:  # else all its targets are ignored: torch's loss is NaN
+                    (passed.loss * (weight * replica.scale)).backward()  # type: ignore[no-untyped-call]
+                    losses.append((passed.loss.detach(), weight))
             samples += piece.samples
         if not samples:
             flat.announce(ready)
@@ -93,8 +116,25 @@ class Synchronous:
         self.flat.spread()
         loss, checkpoint, stop, *weights = self.flat.tail.tolist()
         loss = divide(loss, weights, self.flat.found)
-        if self._job.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.flat.parameters, self._job.clip_norm)
-        self._replica.step()
-        self._replica.end_step()
+        replica = self._replica
+        if replica.unscale(self.flat.found()):
+            if self._job.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.flat.parameters, cast("float", self._job.clip_norm))
+            replica.step(self._phase)
+        else:
+            replica.overflowed = True
+        if self._last:
+            replica.end_step()
         return loss, Wishes(checkpoint > 0, stop > 0)
+
+
+@contextmanager
+def _only(others: Sequence[nn.Parameter]) -> Iterator[None]:
+    """No gradients of others than a phase's own are computed inside."""
+    for parameter in others:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in others:
+            parameter.requires_grad_(True)

@@ -21,7 +21,13 @@ class Codec(Protocol):
         """Type and shape of what travels for `length` elements."""
 
     def encode(self, values_P: torch.Tensor, span: Span, *, total: bool) -> torch.Tensor:
-        """What travels for the elements at a span: of a contribution, or of a sum (`total`)."""
+        """Returns what travels for the elements of a span, as `form` says.
+
+        Args:
+            values_P: the elements.
+            span: where they are in the buffer.
+            total: whether they are a sum, and no contribution.
+        """
 
     def decode(self, travelled: torch.Tensor, into_P: torch.Tensor) -> None:
         """The elements again, or what is left of them: the same bits for every reader."""

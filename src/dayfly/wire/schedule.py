@@ -232,10 +232,14 @@ BUCKET_BYTES = 25 * 2**20
 
 
 def bucket_ends(sizes: Sequence[int], first: int, most: int) -> list[int]:
-    """Where to cut a row of sizes: how many of them are in each bucket and those before it.
+    """Returns where to cut a row of sizes: after how many of them each bucket ends.
 
-    Each bucket has at least one, and at most `first` (the first one) or `most` in sum if it has
-    more than one.
+    Each bucket has at least one size.
+
+    Args:
+        sizes: to be cut.
+        first: largest sum of the first bucket, if it has several sizes.
+        most: the same of all other buckets.
     """
     ends: list[int] = []
     room = 0

@@ -168,10 +168,10 @@ class ShapedStore(WrappedStore):
 
 
 def shaped_channel(channel: Channel, way: ShapedLink | None) -> Channel:
-    """The channel at the end of the way; as it is without one."""
+    """Returns the channel behind a link of limited rates; without limits the channel itself."""
     return channel if way is None else ShapedChannel(channel, way)
 
 
 def shaped_store(store: Store, way: ShapedLink | None) -> Store:
-    """The store at the end of the way; as it is without one."""
+    """Returns the store behind a link of limited rates; without limits the store itself."""
     return store if way is None else ShapedStore(store, way)

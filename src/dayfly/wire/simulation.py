@@ -363,7 +363,7 @@ class _Run:
     # The processor.
 
     def _job(self, one: Live, position: int, cpu_s: float, where: int | None = None) -> None:
-        """where: the processor; None: the rank's."""
+        """Makes a job of the processor `where`; None: the rank's own."""
         number = one.rank if where is None else where
         processor = self._processors[number]
         if processor.unlimited and self._cores is None:

@@ -13,14 +13,14 @@ from dayfly.wire.schedule import CompiledSchedule, Lane, Op, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direction:
-    """One direction of a rank's way to the store.
+    """One direction of a rank's link to the store.
 
     Args:
-        occupied_s: seconds that a message of so many bytes keeps the line busy.
-        latency_s: until its effect.
-        piece_s: lines are shared in pieces of so many seconds; infinite: message by message.
-        cpu_s, cpu_s_per_byte: CPU time of a message; it does not make the message slower while
-            there is enough of it.
+        occupied_s: seconds for which a message of so many bytes keeps the link busy.
+        latency_s: seconds from the end of a message until it has its effect.
+        piece_s: messages share the link in pieces of so many seconds; infinite: message by message.
+        cpu_s: CPU time of a message. It does not make the message slower while there is enough CPU.
+        cpu_s_per_byte: CPU time of each of its bytes, likewise.
     """
 
     occupied_s: Callable[[float], float]
@@ -212,13 +212,13 @@ Pieces = tuple[int, int, float, int]
 
 
 class Line:
-    """One direction of one rank: who asked for it, and when; what is left of each.
+    """One direction of one rank's link in virtual time: who asked for it, and when.
 
     Attributes:
-        busy: whether it carries a piece, and carries: of what, with the pieces that are left after
-            it. As long as those that are under way take turns, nothing comes of it, and `go_on`
-            goes through their pieces at once; whoever asks meanwhile brings the line `back_to` that
-            moment.
+        busy: whether it carries a piece.
+        carries: the message of that piece, with the number of its pieces left. While the messages
+            under way take turns and nothing else happens, `go_on` goes through their pieces at
+            once; a message that is asked for meanwhile brings the line `back_to` that moment.
         alarm: the latest time at which it was to be looked at, by number.
     """
 

@@ -27,9 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from benchmarks.parts.papers.formulas.collectives import pipelined_s, scatter_reduce_s
 from dayfly.planning.choose.formulas import gamma_and_delta
-from dayfly.wire.collectives.k_reduce import scatter_reduce_s
-from dayfly.wire.collectives.pipelined import pipelined_s
 
 #: Equations 1 and 2: seconds in which n functions sum s bytes.
 PLAIN_S, PIPELINED_S = scatter_reduce_s, pipelined_s

@@ -145,12 +145,12 @@ class Resident:
 
 
 class Footprint:
-    """What one function needs beside what it shares with its zygote, from looks at it.
+    """The memory that one function needs beside what it shares with its zygote.
 
     Args:
-        anonymous_bytes: what it had when it was forked, all of it the zygote's.
-        cgroup: its memory's, if it has one; without, what it shares at first and writes to later is
-            not counted.
+        anonymous_bytes: its memory when it was forked, all of it the zygote's.
+        cgroup: of its memory; None: memory that it shares at first and writes to later is not
+            counted.
     """
 
     def __init__(self, pid: int, anonymous_bytes: int, cgroup: Cgroup | None) -> None:
@@ -191,7 +191,7 @@ class Footprint:
         self._add(rose)
 
     def _add(self, rose: int) -> None:
-        """rose: what it had more, for a moment."""
+        """Notes that the memory rose by `rose` for a moment."""
         self._most_bytes = max(self._most_bytes, self._needed_bytes + max(0, rose))
 
     def _needed(self, resident: Resident) -> int:

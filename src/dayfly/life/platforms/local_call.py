@@ -238,10 +238,12 @@ class LocalCall:
             processes.kill(self.pidfd)
 
     def finish(self, base_bytes: int | None) -> Ended:
-        """Reap it and what it left behind. Its process must be dead, or never have been started.
+        """Reaps the function's process and removes what it left behind.
+
+        The process must be dead, or never have been started.
 
         Args:
-            base_bytes: what it shared with its zygote, for its peak.
+            base_bytes: memory that it shared with its zygote, for its peak.
         """
         now = time.monotonic()
         death = None

@@ -33,9 +33,11 @@ _TRACKER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """wait_status: as os.waitpid gives it; None if another part of this process took it.
+    """The end of a process.
 
-    peak_rss_bytes: the most resident memory of the process, or of a child that it waited for.
+    Attributes:
+        wait_status: as os.waitpid gives it; None if another part of this process took it.
+        peak_rss_bytes: most resident memory of the process, or of a child that it waited for.
     """
 
     wait_status: int | None

@@ -31,13 +31,12 @@ from dayfly.planning.choose.arrays import Array, Ints, nearest
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.sums import SumTable, link_of
-from dayfly.planning.configuration import (
-    CHECKPOINT_EVERY_S,
-    Configuration,
-)
+from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
 from dayfly.planning.data_parallel import validating_s
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, passed
-from dayfly.planning.memory import Peak, peak_of
+from dayfly.planning.gpus import gpu_room_mib
+from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
@@ -47,8 +46,7 @@ from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelPlan:
-    """W, M, A, K and mu. store: what they talk through. vcpus: of a function, where its memory can
-    be had with several numbers."""
+    """W, M, A, K and mu. store: what they talk through. has: of a function, beside its memory."""
 
     workers: int
     memory_mib: int
@@ -56,12 +54,10 @@ class DataParallelPlan:
     aggregators: int | None = None
     micro_batches: int = 1
     store: str = ""
-    vcpus: float | None = None
+    has: FunctionKind = BY_MEMORY
 
     def __str__(self) -> str:
-        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB"
-        if self.vcpus is not None:
-            said += f" and {self.vcpus:g} vCPU{'' if self.vcpus == 1 else 's'}"
+        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB{self.has}"
         if self.micro_batches > 1:
             said += f", {self.micro_batches} micro-batches"
         if self.workers == 1:
@@ -208,8 +204,8 @@ def _made(
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validations = -(-p.epochs // p.validate_every)
     validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
-    vcpus = profile.vcpus_of(size)
-    own_usd = p.platform.usd_per_s(memory_mib, vcpus=vcpus)
+    kind = profile.kind_of(size)
+    own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
 
     reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
@@ -219,7 +215,7 @@ def _made(
     run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
     usd = workers * (run_s * own_usd + lives * request_usd)
     usd = usd + (steps * among.step_usd[rows] + validations * among.measured_usd[rows])
-    usd = usd + _told_usd(p, workers, memory_mib, run_s, lives)
+    usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
     if p.store is not None:
         usd = usd + by_value(p.store.servers_usd, cast("float", run_s))
     kept = np.flatnonzero(run_s <= most_s)
@@ -229,7 +225,7 @@ def _made(
         collective="",
         micro_batches=micro_batches,
         store=profile.channel,
-        vcpus=vcpus,
+        has=kind,
     )
     named = [among.named[at] for at in rows[kept].tolist()]
     limits = _limits(p, workers, memory_mib, size)
@@ -237,14 +233,20 @@ def _made(
 
 
 def _told_usd(
-    p: DataParallelProblem, workers: int, memory_mib: int, run_s: Array, lives: Ints
+    p: DataParallelProblem,
+    workers: int,
+    memory_mib: int,
+    size: SizeProfile,
+    run_s: Array,
+    lives: Ints,
 ) -> Array | float:
     """Of reports, and of looks for a wish to stop."""
     if p.store is None:
         return 0.0
     run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
     steps = Batches(p.profile.samples, p.batch_size).steps
-    pace = pace_of(ChannelModel.of(p.profile), [memory_mib], p.platform, p.store, workers)
+    means, share = ChannelModel.of(p.profile), size.gpu_share
+    pace = pace_of(means, [memory_mib], p.platform, p.store, workers, share)
     lookers = pace.lookers
     usd: Array | float = 0.0
     for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
@@ -268,7 +270,10 @@ class _Room:
 
     def __init__(self, problem: DataParallelProblem) -> None:
         self._problem = problem
+        self._first_mib, self._first = limited(problem.profile)[0]
+        self._micro_batches = sorted(set(problem.micro_batches))
         self._found: dict[tuple[int, int, bool], Peak] = {}
+        self._on_gpu: dict[tuple[int, int], float] = {}
 
     def needs_mib(
         self,
@@ -281,20 +286,30 @@ class _Room:
     ) -> float:
         """Of a function of this size at its fullest moment. held_bytes: as `Sums` has them. short:
         whether the run is over before a checkpoint is due."""
-        p, key = self._problem, (workers, micro_batches, short)
-        first_mib, first = limited(p.profile)[0]
+        key = (workers, micro_batches, short)
         if key not in self._found:
-            held = Configuration(
-                workers=workers,
-                replicas=workers,
-                memory_mib=(first_mib,),
-                batch_size=p.batch_size,
-                micro_batches=micro_batches,
-                lifetime_s=p.platform.lifetime_max_s,
-            )
-            lasts_s = 0.0 if short else None
-            self._found[key] = peak_of(p.profile, held, 0, lasts_s=lasts_s)
-        return self._found[key].mib(held_bytes) + size.base_mib.value - first.base_mib.value
+            held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
+            self._found[key] = peak_of(self._problem.profile, held, 0, lasts_s=lasts_s)
+        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
+
+    def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
+        """Returns whether a function's part of a GPU holds its share; true: it has none."""
+        profile, key = self._problem.profile, (workers, micro_batches)
+        room_mib = gpu_room_mib(profile, size)
+        if room_mib is not None and key not in self._on_gpu:
+            self._on_gpu[key] = gpu_peak_mib(profile, self._held(*key), 0)
+        return room_mib is None or self._on_gpu[key] <= room_mib
+
+    def _held(self, workers: int, micro_batches: int) -> Configuration:
+        p = self._problem
+        return Configuration(
+            workers=workers,
+            replicas=workers,
+            memory_mib=(self._first_mib,),
+            batch_size=p.batch_size,
+            micro_batches=micro_batches,
+            lifetime_s=p.platform.lifetime_max_s,
+        )
 
     def alike(
         self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: Array
@@ -322,10 +337,12 @@ class _Room:
         """The fewest with which a function holds its share, of each way; `_NONE`: it never does."""
         mine = -(-self._problem.batch_size // workers)
         found = np.full(len(held_bytes), _NONE)
-        for micro in sorted(set(self._problem.micro_batches)):
+        for micro in self._micro_batches:
             open_ = found == _NONE
             if micro > mine or not open_.any():
                 break
+            if not self.holds_on_gpu(size, workers, micro):
+                continue
             needs = self.needs_mib(size, workers, micro, cast("float", held_bytes), short=short)
             found[open_ & (needs <= memory_mib)] = micro
         return found
@@ -358,6 +375,13 @@ def _fits_nowhere(
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
     least = float(_sums(p, size).of(workers).held_bytes.min())
     needs = math.ceil(room.needs_mib(size, workers, micro, least))
+    room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
+    if p.profile.gpu is not None and needs <= memory_mib:
+        return RequestError(
+            f"the whole model of {p.profile.job} does not fit into {room_mib:.0f} MiB of a "
+            f"{p.profile.gpu.type}, even in {micro} pieces on each of "
+            f"{counted(workers, 'function')}: take a larger GPU, or cut it into stages"
+        )
     return RequestError(
         f"the whole model of {p.profile.job} fits into no function: even with its batch shared by "
         f"{counted(workers, 'function')}, each in {micro} pieces, one needs {needs} MiB, and the "

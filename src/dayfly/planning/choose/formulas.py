@@ -56,7 +56,7 @@ def communication_s(
     after (W-1) v more. Only the last one, in charge of the shard that others upload last, may
     have to wait for that: its parts of aggregators take (K-1) v, and those of the W-K others are
     there a u later. It uploads its sum in u, and reads K-1 others; who aggregates nothing reads K.
-    With tp_up = tp_down that is `k_reduce_s`. Exact in virtual time if K divides the buffer.
+    Exact in virtual time if K divides the buffer.
     """
     n, k = workers, aggregators
     if n == 1:

@@ -36,7 +36,9 @@ from dayfly.planning.choose.pipelines.problem import (
 )
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, flat
 from dayfly.planning.data_parallel import TAIL
-from dayfly.planning.memory import WORKER_MIB, peak_mib
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
+from dayfly.planning.gpus import CONTEXT_MIB, gpu_room_mib
+from dayfly.planning.memory import WORKER_MIB, excess_mib, peak_mib
 from dayfly.planning.profile import Affine, Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 
@@ -51,15 +53,15 @@ def k_reduce_problem(
     rate: float = RATE,
     step: int = STEP,
     vcpus_at_once: float = math.inf,
-    vcpus_each: float | None = None,
+    kind: FunctionKind = BY_MEMORY,
 ) -> KReduceProblem:
     """FasDL's problem of a job. platform: whose prices. rate, step: see `batches`. vcpus_at_once:
-    of all functions. vcpus_each: one of `vcpus_of_sizes`.
+    of all functions. kind: one of `kinds_of_sizes`.
 
     Raises RequestError without prices, without limited memory sizes, and if the model fits nowhere.
     """
     held = {"collective": "k-reduce", "aggregators": 1}
-    profile, vcpus_sold = _of_vcpus(profile, vcpus_each)
+    profile = of_kind(profile, kind)
     sizes = tuple(
         FunctionSize(
             memory_mib=memory_mib,
@@ -67,7 +69,7 @@ def k_reduce_problem(
             up=size.up,
             down=size.down,
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
-            usd_per_s=platform.usd_per_s(memory_mib, vcpus=vcpus_sold),
+            usd_per_s=platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus),
             start_s=size.init_s.value,
             most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
@@ -137,7 +139,7 @@ def most_samples(
         low, high = 0, found
         while low < high:  # the last of low to high that fits
             samples = high if high == found else (low + high + 1) // 2
-            if _peak_mib(profile, memory_mib, count, samples, **held) <= memory_mib:
+            if excess_mib(profile, _held(profile, memory_mib, count, samples, **held), 0) <= 0:
                 low = samples
             else:
                 high = samples - 1
@@ -145,11 +147,17 @@ def most_samples(
     return found
 
 
-def _peak_mib(profile: Profile, memory_mib: int, workers: int, samples: int, **held: Any) -> float:
-    configuration = Configuration(
-        workers=workers, memory_mib=(memory_mib,), batch_size=samples * workers, **held
+def _held(
+    profile: Profile, memory_mib: int, workers: int, samples: int, **held: Any
+) -> Configuration:
+    """A configuration of the profile's one kind of functions."""
+    return Configuration(
+        workers=workers,
+        memory_mib=(memory_mib,),
+        gpu_share=profile.size(memory_mib).gpu_share,
+        batch_size=samples * workers,
+        **held,
     )
-    return peak_mib(profile, configuration, 0)
 
 
 def check_fits(
@@ -172,7 +180,15 @@ def check_fits(
     if any(samples for _, samples in holds):
         return
     memory_mib = max(memory for memory, _ in holds)
-    needs = max(_peak_mib(profile, memory_mib, count, 1, **held) for count in workers)
+    asked = [_held(profile, memory_mib, count, 1, **held) for count in workers]
+    if profile.gpu is not None:
+        over = max(excess_mib(profile, one, 0) for one in asked)
+        raise RequestError(
+            f"the model of {profile.job} fits nowhere: with a single sample a function lacks "
+            f"{over:.0f} MiB, of {memory_mib} MiB or of its share of a {profile.gpu.type}: take "
+            "larger ones, or cut the model into stages"
+        )
+    needs = max(peak_mib(profile, one, 0) for one in asked)
     raise RequestError(
         f"the model of {profile.job} fits nowhere: with a single sample a function needs "
         f"{needs:.0f} MiB, and the largest of the profile has {memory_mib}: profile larger ones, "
@@ -191,23 +207,20 @@ def limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
     return sorted(found, key=lambda one: one[0])
 
 
-def vcpus_of_sizes(profile: Profile) -> tuple[float | None, ...]:
-    """Returns the numbers of vCPUs that all functions of a run may have.
-
-    None: those that come with their memory.
-    """
-    return tuple(dict.fromkeys(map(profile.vcpus_of, profile.sizes)))
+def kinds_of_sizes(profile: Profile) -> tuple[FunctionKind, ...]:
+    """Returns what all functions of a run may have beside their memory, each kind once."""
+    return tuple(dict.fromkeys(map(profile.kind_of, profile.sizes)))
 
 
-def _of_vcpus(profile: Profile, vcpus_each: float | None) -> tuple[Profile, float | None]:
-    """The profile's sizes with so many vCPUs, and which of them have a price of their own."""
-    if vcpus_of_sizes(profile) == (None,):
-        return profile, None
-    sizes = tuple(size for size in profile.sizes if profile.vcpus_of(size) == vcpus_each)
-    return replace(profile, sizes=sizes), vcpus_each
+def of_kind(profile: Profile, kind: FunctionKind) -> Profile:
+    """Returns the profile with the sizes of a kind alone; as it is, if it has no other."""
+    sizes = tuple(size for size in profile.sizes if profile.kind_of(size) == kind)
+    return replace(profile, sizes=sizes) if len(kinds_of_sizes(profile)) > 1 else profile
 
 
 _MIB = 2**20
+#: Of parameters in the machine's memory, of a worker on a GPU.
+_HOST_COPIES = 2.0
 #: Activations take so much more than their bytes (`planning.memory`).
 _GAPS = 1.08
 
@@ -220,19 +233,19 @@ def stages_problems(
     micro_batches: Sequence[int],
     functions_at_once: int,
     vcpus_at_once: float = math.inf,
-    vcpus_each: float | None = None,
+    kind: FunctionKind = BY_MEMORY,
     spare_mib: float = 0.0,
 ) -> tuple[Problem, ...]:
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
     size over direct links.
 
     platform: whose prices. batch_size: of a step. micro_batches: of a step, all replicas' together;
-    those that are more than its samples are left out. vcpus_at_once: of all functions. vcpus_each:
-    one of `vcpus_of_sizes`. spare_mib:
+    those that are more than its samples are left out. vcpus_at_once: of all functions. kind: one of
+    `kinds_of_sizes`. spare_mib:
     that functions are to have more than the equation says. Raises RequestError for a model that
     cannot be cut, and without prices or limited memory sizes.
     """
-    profile, vcpus_sold = _of_vcpus(profile, vcpus_each)
+    profile = of_kind(profile, kind)
     if not profile.listed or len(profile.layers) < 2:
         raise RequestError(f"the model of {profile.job} is no list of layers: it cannot be cut")
     possible = [m for m in sorted(set(micro_batches)) if m <= batch_size]
@@ -245,7 +258,7 @@ def stages_problems(
         return tuple(
             StagesOverLinks(
                 micro_batches=tuple(
-                    _way(profile, platform, vcpus_sold, memory_mib, size, batch_size, m, spare_mib)
+                    _way(profile, platform, kind, memory_mib, size, batch_size, m, spare_mib)
                     for m in possible
                 ),
                 containers=tuple(
@@ -259,9 +272,7 @@ def stages_problems(
         StagesOverStore(
             layers=layers_of(profile, -(-batch_size // m)),
             options=tuple(
-                _option(
-                    profile, platform, vcpus_sold, memory_mib, size, -(-batch_size // m), spare_mib
-                )
+                _option(profile, platform, kind, memory_mib, size, -(-batch_size // m), spare_mib)
                 for memory_mib, size in allowed(profile, vcpus_at_once)
             ),
             degrees=tuple(range(1, min(m, functions_at_once) + 1)),
@@ -305,7 +316,7 @@ def _copies(profile: Profile) -> tuple[float, float]:
 def _option(
     profile: Profile,
     platform: FunctionPlatform,
-    vcpus_sold: float | None,
+    kind: FunctionKind,
     memory_mib: int,
     size: SizeProfile,
     samples: int,
@@ -314,13 +325,21 @@ def _option(
     reading_s = size.data(samples)
     forward = [one(samples) for one in size.forward]
     forward[0] += reading_s
+    base_mib, room_bytes = size.base_mib.value + WORKER_MIB, None
+    if (room_mib := gpu_room_mib(profile, size)) is not None:
+        # Two memories in one equation: of the machine's, parameters take one copy, the flat buffer,
+        # and at the start another, so its room for parameters is brought to the GPU's copies.
+        in_host = (memory_mib - base_mib - spare_mib) * max(_copies(profile)) / _HOST_COPIES
+        base_mib = CONTEXT_MIB
+        room_bytes = _MIB * max(0.0, min(room_mib, base_mib + spare_mib + in_host))
     return MemoryOption(
         memory_mib=memory_mib,
         forward_s=tuple(forward),
         backward_s=tuple(one(samples) for one in size.backward),
         bytes_per_s=min(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value),
-        base_bytes=_MIB * (size.base_mib.value + WORKER_MIB + spare_mib),
-        usd_per_s=platform.usd_per_s(memory_mib, vcpus=vcpus_sold),
+        base_bytes=_MIB * (base_mib + spare_mib),
+        room_bytes=room_bytes,
+        usd_per_s=platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus),
         vcpus=vcpus(size),
     )
 
@@ -328,7 +347,7 @@ def _option(
 def _way(
     profile: Profile,
     platform: FunctionPlatform,
-    vcpus_sold: float | None,
+    kind: FunctionKind,
     memory_mib: int,
     size: SizeProfile,
     batch_size: int,
@@ -339,5 +358,5 @@ def _way(
     return MicroBatches(
         micro_batches=micro_batches,
         layers=layers_of(profile, samples),
-        container=_option(profile, platform, vcpus_sold, memory_mib, size, samples, spare_mib),
+        container=_option(profile, platform, kind, memory_mib, size, samples, spare_mib),
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from dayfly.batches import Batches
 from dayfly.batches import Rounds as RoundsOfSteps
-from dayfly.catalogue.metering import Moved as MovedBy
+from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
 from dayfly.planning.configuration import (
     ITEM_BYTES,
@@ -43,7 +43,7 @@ from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS
 
 #: Puts, gets, bytes up and bytes down of each worker, (N, 4).
-Moved = Ints
+TrafficRows = Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Turn:
 
     first: int
     rounds: Rounds
-    moved: Moved
+    moved: TrafficRows
     epoch: int | None = None
     validation_N: Floats | None = None
     validated_s: float = 0.0
@@ -95,8 +95,8 @@ class Course:
     keep_s: float
     part_N: Floats
     checkpoint_every_s: float
-    log_moved: Moved
-    validation_moved: Moved
+    log_moved: TrafficRows
+    validation_moved: TrafficRows
 
     def turns(self, first: int) -> Iterator[Turn]:
         """The rounds from a step on."""
@@ -106,7 +106,7 @@ class Course:
             first = turn.stop
 
 
-def nothing_moved(workers: int) -> Moved:
+def nothing_moved(workers: int) -> TrafficRows:
     """No traffic."""
     return np.zeros((workers, 4), dtype=np.int64)
 
@@ -116,7 +116,7 @@ class _Kind:
     """A kind of round, and what each worker moves in it."""
 
     rounds: Rounds
-    moved: Moved
+    moved: TrafficRows
 
 
 def course(
@@ -355,7 +355,7 @@ class _Builder:
         computing_s = float(forward_N.sum() + backward_N.sum())
         return max(computing_s, link.down.occupied_s(inputs)) + work.apply_s
 
-    def _log_moved(self) -> Moved:
+    def _log_moved(self) -> TrafficRows:
         """Puts, gets, bytes up and down of a round that is taken from the log."""
         rows = np.zeros((self._c.workers, 4), dtype=np.int64)
         for stage in range(self._c.stages):
@@ -365,6 +365,6 @@ class _Builder:
         return rows
 
 
-def _rows(moved: Sequence[MovedBy], c: Configuration) -> Moved:
+def _rows(moved: Sequence[StoreTraffic], c: Configuration) -> TrafficRows:
     rows = [(one.puts, one.gets, one.bytes_up, one.bytes_down) for one in moved]
     return np.array(rows, dtype=np.int64) if rows else np.zeros((c.workers, 4), dtype=np.int64)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dayfly.planning.simulation.course import Moved, Turn
+from dayfly.planning.simulation.course import TrafficRows, Turn
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End, Fleet
 from dayfly.planning.simulation.rounds import LocalSteps, Spans, Taken
 from dayfly.planning.simulation.scenario import Floats, Ints
@@ -49,7 +49,7 @@ class Simulated:
     redone_steps: int
     rollbacks: int
     checkpoints: int
-    moved: Moved
+    moved: TrafficRows
     computed_s: Sequence[float]
     stragglers: Ints
     generation: int

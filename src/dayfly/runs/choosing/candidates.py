@@ -22,16 +22,17 @@ from dayfly.planning.choose.data_parallel import (
 )
 from dayfly.planning.choose.from_profile import (
     k_reduce_problem,
+    kinds_of_sizes,
     limited,
     stages_problems,
-    vcpus_of_sizes,
 )
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import PipelinePlan
-from dayfly.planning.memory import peak_mib
+from dayfly.planning.function_kinds import FunctionKind
+from dayfly.planning.memory import excess_mib
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
@@ -122,8 +123,7 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
     for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-        if plan.vcpus is not None:
-            own["cpu_cores"] = plan.vcpus
+        own |= plan.has.settings
         if plan.micro_batches > 1 or wanted.accumulate > 1:
             own["micro_batches"] = plan.micro_batches
         if plan.workers > 1:
@@ -135,18 +135,18 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     made = []
     points_of = partial(_k_reduce_points, target, asked)
-    for vcpus, point in _by_vcpus(target.profile, points_of):
+    for kind, point in front_by_kind(target.profile, points_of):
         plan = point.plan
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
-        own = k_reduce_settings(plan) | _sold(vcpus)
+        own = k_reduce_settings(plan) | kind.settings
         made.append(_candidate(target, K_REDUCE, point, own, batch))
     return made
 
 
 def _k_reduce_points(
-    target: Target, asked: PlanQuery, vcpus: float | None
+    target: Target, asked: PlanQuery, kind: FunctionKind
 ) -> Sequence[Point[KReducePlan]]:
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
@@ -156,41 +156,36 @@ def _k_reduce_points(
         workers=tuple(range(1, asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
-        vcpus_each=vcpus,
+        kind=kind,
     )
     return with_servers(plan_k_reduce(problem), target.store).points
 
 
-def _by_vcpus(
-    profile: Profile, points_of: Callable[[float | None], Sequence[Point[P]]]
-) -> list[tuple[float | None, Point[P]]]:
-    """Returns the front over all numbers of vCPUs that functions may have, each with its number.
+def front_by_kind(
+    profile: Profile, points_of: Callable[[FunctionKind], Sequence[Point[P]]]
+) -> list[tuple[FunctionKind, Point[P]]]:
+    """Returns the front over all kinds of functions, each with its kind.
 
     Args:
         profile: of the job.
-        points_of: what there is to choose among with one number.
+        points_of: what there is to choose among with one kind.
 
     Raises:
-        RequestError: all numbers are refused.
+        RequestError: all kinds are refused.
     """
-    found: list[Point[tuple[float | None, Point[P]]]] = []
+    found: list[Point[tuple[FunctionKind, Point[P]]]] = []
     refused: list[RequestError] = []
-    numbers = vcpus_of_sizes(profile)
-    for vcpus in numbers:
+    kinds = kinds_of_sizes(profile)
+    for kind in kinds:
         try:
-            points = points_of(vcpus)
+            points = points_of(kind)
         except RequestError as refusal:
             refused.append(refusal)
             continue
-        found += [Point(point.seconds, point.usd, (vcpus, point)) for point in points]
-    if len(refused) == len(numbers):
+        found += [Point(point.seconds, point.usd, (kind, point)) for point in points]
+    if len(refused) == len(kinds):
         raise refused[-1]
     return [point.plan for point in Front.of(found).points] if found else []
-
-
-def _sold(vcpus: float | None) -> dict[str, Any]:
-    """The setting of vCPUs that do not come with the memory alone."""
-    return {} if vcpus is None else {"cpu_cores": vcpus}
 
 
 def with_servers(front: Front[P], store: StoreFacts | None) -> Front[P]:
@@ -210,29 +205,29 @@ def _pipelines(
 ) -> tuple[list[Candidate], float]:
     """Cut models, and the search's gap.
 
-    All functions of a run have as many vCPUs, so each number is a search of its own.
+    All functions of a run are of one kind, so each is a search of its own.
     """
     until = time.monotonic() + time_limit_s
     gap = 0.0
+    kinds = kinds_of_sizes(target.profile)
 
-    def points_of(vcpus: float | None) -> list[Point[Candidate]]:
+    def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
         nonlocal gap
-        numbers = vcpus_of_sizes(target.profile)
-        left_s = (until - time.monotonic()) / (len(numbers) - numbers.index(vcpus))
-        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), vcpus)
+        left_s = (until - time.monotonic()) / (len(kinds) - kinds.index(kind))
+        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
         gap = max(gap, its_gap)
         return [Point(one.seconds, one.usd, one) for one in found]
 
-    if len(vcpus_of_sizes(target.profile)) == 1:
-        return _pipelines_of(target, asked, wanted, time_limit_s, None)
-    found = _by_vcpus(target.profile, points_of)
+    if len(kinds) == 1:
+        return _pipelines_of(target, asked, wanted, time_limit_s, kinds[0])
+    found = front_by_kind(target.profile, points_of)
     return [point.plan for _, point in found], gap
 
 
 def _pipelines_of(
-    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, vcpus: float | None
+    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, kind: FunctionKind
 ) -> tuple[list[Candidate], float]:
-    """The same of functions with so many vCPUs.
+    """The same of functions of one kind.
 
     What the equation of memory leaves out is found afterwards, and makes the search begin again
     once with as much less.
@@ -250,7 +245,7 @@ def _pipelines_of(
             micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
             functions_at_once=asked.workers,
             vcpus_at_once=asked.vcpus_of(target.profile),
-            vcpus_each=vcpus,
+            kind=kind,
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
@@ -263,7 +258,7 @@ def _pipelines_of(
             whole_s = point.seconds * steps
             usd = point.usd * steps + (target.store.servers_usd(whole_s) if target.store else 0.0)
             whole = Point(whole_s, usd, point.plan, limits)
-            own = pipeline_settings(point.plan) | _sold(vcpus)
+            own = pipeline_settings(point.plan) | kind.settings
             one = _candidate(target, PIPELINE, whole, own, wanted)
             over = _excess_mib(one)
             excess = max(excess, over)
@@ -339,9 +334,9 @@ def _candidate(
 
 
 def _in_words(kind: str, own: Mapping[str, Any]) -> str:
-    """vCPUs, where the plan itself does not say them."""
-    vcpus = own.get("cpu_cores") if kind != DATA_PARALLEL else None
-    return "" if vcpus is None else f", {vcpus:g} vCPUs each"
+    """vCPUs and GPUs, where the plan itself does not say them."""
+    has = str(FunctionKind.of_settings(own)) if kind != DATA_PARALLEL else ""
+    return f", each{has.removeprefix(' and')}" if has else ""
 
 
 def over(candidate: Candidate, target: Target) -> Candidate:
@@ -370,7 +365,4 @@ def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
 def _excess_mib(candidate: Candidate) -> float:
     """By how much the fullest function needs more than it has; 0 or less: it fits."""
     c = configuration(candidate.settings, candidate.wanted)
-    return max(
-        peak_mib(candidate.target.profile, c, stage) - (memory_mib or float("inf"))
-        for stage, memory_mib in enumerate(c.memory_mib)
-    )
+    return max(excess_mib(candidate.target.profile, c, stage) for stage in range(c.stages))

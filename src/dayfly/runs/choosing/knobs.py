@@ -2,6 +2,7 @@
 
     workers, replicas    the next smaller and larger number of functions: half as many, twice
     vCPUs                each other number that the memory can be had with
+    GPU                  each other share that can be had
     memory               the next smaller and larger size of the profile, in all stages
     micro-batches        half as many, twice as many
     collective           each other that the channel has
@@ -69,8 +70,11 @@ def _tried(knob: Knob, candidate: Candidate, own: Mapping[str, Any], asked: Plan
         return replace(knob, why=str(refusal))
     if fits(option):
         return replace(knob, option=option)
-    needs = max(option.prediction.memory_mib)
-    return replace(knob, why=f"a function would need {needs:.0f} MiB")
+    said = option.prediction
+    needs = f"{max(said.memory_mib):.0f} MiB"
+    if said.gpu_memory_mib:
+        needs += f", and {max(said.gpu_memory_mib):.0f} MiB of a GPU's"
+    return replace(knob, why=f"a function would need {needs}")
 
 
 def _changes(
@@ -88,7 +92,7 @@ def _changes(
             if s.cut:
                 more["micro_batches"] = max(1, micro * members // count)
             yield what, str(members), str(count), {**more, what: count}
-    vcpus = own.get("cpu_cores")
+    vcpus, share = own.get("cpu_cores"), own.get("gpu_share")
     sizes = [size for size, one in limited(profile) if vcpus in (None, one.cpu_cores)]
     sizes = list(dict.fromkeys(sizes))
     for step in (-1, 1):
@@ -105,14 +109,13 @@ def _changes(
         if 1 <= count <= -(-candidate.wanted.batch_size // members):
             yield "micro-batches", str(micro), str(count), {**own, "micro_batches": count}
     if s.memory_mib is not None and not s.cut:
-        for size, one in limited(profile):
-            if size == s.memory_mib and vcpus not in (None, one.cpu_cores):
-                yield (
-                    "vCPUs",
-                    f"{vcpus:g}",
-                    f"{one.cpu_cores:g}",
-                    {**own, "cpu_cores": one.cpu_cores},
-                )
+        of_size = [one for size, one in limited(profile) if size == s.memory_mib]
+        for cores in dict.fromkeys(one.cpu_cores for one in of_size if one.cpu_cores):
+            if vcpus not in (None, cores):
+                yield "vCPUs", f"{vcpus:g}", f"{cores:g}", {**own, "cpu_cores": cores}
+        for part in dict.fromkeys(one.gpu_share for one in of_size if one.gpu_share):
+            if share not in (None, part):
+                yield "GPU", f"{share:g}", f"{part:g}", {**own, "gpu_share": part}
     if members > 1 and not s.cut:
         for name in asked.collectives or collectives_of(profile):
             if name not in (s.algorithm, K_REDUCE):

@@ -28,6 +28,8 @@ from dayfly.planning.configuration import (
     stage_range,
     stage_size,
 )
+from dayfly.planning.function_kinds import FunctionKind
+from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict, step_messages
 from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
@@ -92,16 +94,15 @@ def shorthand(settings: Settings) -> str:
     summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
     micro = settings.micro_batches or 1
     micros = f", {micro} micro" if micro > 1 else ""
-    cores = settings.cpu_cores
-    sold = cores is not None and settings.imitate is not None
-    vcpus = f" and {cores:g} vCPU{'' if cores == 1 else 's'}" if sold else ""
+    cores = settings.cpu_cores if settings.imitate is not None else None
+    has = FunctionKind(vcpus=cores, gpu_share=settings.gpu_share)
     if not settings.cut:
-        return f"{settings.workers} of {settings.memory_mib} MiB{vcpus}{micros}{summed}"
+        return f"{settings.workers} of {settings.memory_mib} MiB{has}{micros}{summed}"
     sizes = settings.stage_memory_mib
     runs = [(len(list(same)), size) for size, same in groupby(sizes)]
     memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
     memory = memory if len(runs) > 1 else f"{sizes[0]}"
-    return f"{settings.stages} stages x {settings.members} of {memory} MiB{vcpus}{micros}{summed}"
+    return f"{settings.stages} stages x {settings.members} of {memory} MiB{has}{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +273,8 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
 def fits(option: Option) -> bool:
     """Whether it has the memory that it needs."""
     one = option.candidate
-    limits = configuration(one.settings, one.wanted).memory_mib
-    pairs = zip(option.prediction.memory_mib, limits, strict=True)
-    return all(limit is None or peak <= limit for peak, limit in pairs)
+    c = configuration(one.settings, one.wanted)
+    return not misfits(one.target.profile, c, option.prediction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

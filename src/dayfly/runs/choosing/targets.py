@@ -1,7 +1,10 @@
 """Targets of a job: a platform, a store, and the job's profile there.
 
 JOB.py         its layers and FLOPs, found once; each platform over each store from their rows
-profile.json   its own target; with rows of the catalogue other stores as well
+profile.json   its own target; with rows of the catalogue other stores as well, and by the FLOPs
+               that it has other platforms, made as of a job
+
+A platform with GPUs is a platform as others are: its profile has their shares as sizes.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
-from dayfly.planning.catalogued import Assumed, over_store, profile_of
-from dayfly.planning.profile import Profile, memory_label
+from dayfly.planning.catalogued import Assumed, JobFacts, facts_of, over_store, profile_of
+from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.gpus import CUDA_HOST_MIB
+from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import channel_of
 from dayfly.planning.servers import choices, held_bytes
 from dayfly.runs.choosing.query import MOST_WORKERS
@@ -85,17 +91,19 @@ class Target:
         return ", ".join(memory_label(one.memory_mib) for one in self.profile.sizes)
 
 
-#: The store of a platform's own provider, by how the platform's name begins.
+#: Links between workers, in place of a store.
+DIRECT = "tcp://"
+#: The store of a platform's own provider, or links, by how the platform's name begins.
 _OWN_STORES = {
     "aws-": "s3",
     "fargate": "s3",
     "alibaba-": "alibaba-oss",
+    "azure-containers-": DIRECT,
     "azure-": "azure-storage",
+    "vm-": DIRECT,
 }
 #: Types of servers that are looked at beside that store.
 _OWN_SERVERS = {"s3": "vm-*"}
-#: Links between workers, in place of a store.
-DIRECT = "tcp://"
 #: MiB of functions that are looked at unless others are named, as far as a platform has them.
 _SIZES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240, 16384, 32768)
 #: Of these there may be one a store; of the others one a platform.
@@ -111,6 +119,7 @@ def targets_of_job(
     memory_mib: Sequence[int] = (),
     most_workers: int = MOST_WORKERS,
     assumed: Mapping[str, Sequence[Any]] | None = None,
+    gpu: GpuRequest | None = None,
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Each platform over each store; without stores, over those of its own provider.
@@ -118,33 +127,88 @@ def targets_of_job(
     name: the job's. stores: names; a pattern such as `vm-*` stands for all types and numbers of
     servers that may be worth their price. memory_mib: none: usual sizes of each platform.
     most_workers: functions at once, which servers have to serve. assumed: values of `Assumed`
-    by its names, one for all, or one a platform (of latency_s one a store). A cold start that no
+    by its names, one for all, or one a platform (of latency_s one a store). gpu: that functions are
+    to have; without platforms, those that have it. A cold start that no
     row says counts nothing, and is a note. Raises RequestError for what is not known, and what
     else no row says.
     """
-    if not platforms:
+    places = _places(platforms, stores, gpu, known)
+    if not places:
         raise RequestError("no platform to plan for: name some with --platform, as aws-lambda")
-    given = dict(assumed or {})
-    pairs = [
-        (platform, store)
-        for platform in map(known.platform, dict.fromkeys(platforms))
-        for store in (dict.fromkeys(stores) or _own_stores(platform))
-    ]
-    for platform, store in pairs:
+    for platform, store in places:
         _check_reach(platform, store)
     # What looks at jobs takes long to import, and profiles do without.
     from dayfly.runs.profiling.from_catalogue import base_mib, job_facts
 
     facts = job_facts(job, name)
-    if "base_mib" not in given:
-        given["base_mib"] = (base_mib(),)
-    made = []
-    for platform, store in pairs:
-        said = {}
-        for what, values in given.items():
-            among = list(stores) if what in _OF_STORES else list(platforms)
-            of = store if what in _OF_STORES else platform.name
-            said[what] = _one_of(what, values, among, of)
+    given = {"base_mib": (), **(assumed or {})}
+    given["base_mib"] = given["base_mib"] or (base_mib(),)
+    made = _Made(facts, memory_mib, most_workers, gpu, known)
+    return made.all(places, platforms, stores, given)
+
+
+def _places(
+    platforms: Sequence[str], stores: Sequence[str], gpu: GpuRequest | None, known: Catalogue
+) -> list[tuple[FunctionPlatform, str]]:
+    """Each platform with each store. Raises RequestError for one without the GPU asked for."""
+    names = list(dict.fromkeys(platforms))
+    if gpu is not None:
+        having = known.with_gpu(gpu.type)
+        for name in names:
+            if name not in having:
+                has = known.platform(name).gpu
+                raise RequestError(
+                    f"--gpu {gpu.type}: functions of {name} have {'no GPU' if has is None else has}"
+                    f": name one of {', '.join(having) or 'your own catalogue'}, or leave it out"
+                )
+        names = names or having
+    own: Callable[[FunctionPlatform], list[str]] = partial(_own_stores, lenient=not platforms)
+    return [
+        (platform, store)
+        for platform in map(known.platform, names)
+        for store in (dict.fromkeys(stores) or own(platform))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Targets that are made of a job's facts and rows of the catalogue; fields as arguments of
+    `targets_of_job`."""
+
+    facts: JobFacts
+    memory_mib: Sequence[int]
+    most_workers: int
+    gpu: GpuRequest | None
+    known: Catalogue
+
+    def all(
+        self,
+        places: Sequence[tuple[FunctionPlatform, str]],
+        platforms: Sequence[str],
+        stores: Sequence[str],
+        given: Mapping[str, Sequence[Any]],
+    ) -> tuple[Target, ...]:
+        """Of these places; of those that nobody named, the ones of which enough is known."""
+        made: list[Target] = []
+        left_out: list[str] = []
+        names = list(dict.fromkeys(platform.name for platform, _ in places))
+        for platform, store in places:
+            said = {}
+            for what, values in given.items():
+                among = list(stores) if what in _OF_STORES else list(platforms) or names
+                of = store if what in _OF_STORES else platform.name
+                said[what] = _one_of(what, values, among, of)
+            try:
+                made += self._of(platform, store, said)
+            except RequestError as refusal:
+                if platforms:
+                    raise
+                left_out.append(f"{platform.name} is left out: {refusal}")
+        if not made:
+            raise RequestError("; ".join(left_out))
+        return (replace(made[0], notes=(*made[0].notes, *left_out)), *made[1:])
+
+    def _of(self, platform: FunctionPlatform, store: str, said: dict[str, Any]) -> list[Target]:
         notes = []
         if platform.cold_start_s is None and "cold_start_s" not in said:
             said["cold_start_s"] = 0.0
@@ -152,17 +216,17 @@ def targets_of_job(
                 f"the catalogue has no cold_start_s of {platform.name}: a start counts only what "
                 "is read then; say more with --cold-start"
             )
-        sizes = memory_mib or usual_sizes(platform)
-        beside = Assumed(**said)
-
         over = partial(
-            profile_of, facts, platform, memory_mib=sizes, assumed=beside, every_vcpus=True
+            profile_of,
+            self.facts,
+            platform,
+            memory_mib=self.memory_mib or usual_sizes(platform),
+            assumed=Assumed(**said),
+            every_kind=True,
+            gpu_share=None if self.gpu is None else self.gpu.share,
         )
-        made += [
-            replace(target, notes=tuple(notes))
-            for target in _over_each(over, store, most_workers, known)
-        ]
-    return tuple(made)
+        found = _over_each(over, platform, store, self.most_workers, self.known)
+        return [replace(target, notes=tuple(notes)) for target in found]
 
 
 def targets_of_profiles(
@@ -170,55 +234,107 @@ def targets_of_profiles(
     platforms: Sequence[str] = (),
     stores: Sequence[str] = (),
     *,
+    memory_mib: Sequence[int] = (),
     most_workers: int = MOST_WORKERS,
+    assumed: Mapping[str, Sequence[Any]] | None = None,
+    gpu: GpuRequest | None = None,
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Each profile as it is, or over other stores, if it was made from the catalogue.
 
-    platforms: empty: the profiles' own, which is all that there can be. stores, most_workers: as of
-    `targets_of_job`. Raises RequestError for a
-    platform that none of them is of, for profiles of different jobs, and a measured one over
-    another store.
+    platforms: empty: the profiles' own; of another one a profile is made from the FLOPs of the
+    first, as of a job. stores, memory_mib, most_workers, assumed, gpu: as of `targets_of_job`.
+    Raises RequestError for a profile without FLOPs on another platform, for profiles of different
+    jobs, for a measured one over another store, and for `assumed` where nothing is made.
     """
     if len({profile.job for profile in profiles}) > 1:
         jobs = ", ".join(dict.fromkeys(profile.job for profile in profiles))
         raise RequestError(f"the profiles are of different jobs, {jobs}: plan one at a time")
-    of = [Target.of(profile, known) for profile in profiles]
-    names = [target.platform.name for target in of]
+    of = [_of_gpu(Target.of(profile, known), gpu) for profile in profiles]
+    kept = [one for one in of if one and (not platforms or one.platform.name in platforms)]
+    names = [target.platform.name for target in kept]
     missing = [name for name in platforms if name not in names]
-    if missing:
-        known.platform(missing[0])
-        raise RequestError(
-            f"--platform {missing[0]}: the profile of {profiles[0].job} is of "
-            f"{', '.join(dict.fromkeys(names))}: give a profile of {missing[0]} as well, or the job"
-        )
-    kept = [target for target in of if not platforms or target.platform.name in platforms]
     twice = [str(target) for target in kept if list(map(str, kept)).count(str(target)) > 1]
     if twice:
         raise RequestError(f"two profiles are of {twice[0]}: give one of them")
-    if not stores:
-        return tuple(kept)
-    made = []
+    made: list[Target] = []
     for target in kept:
-        for store in dict.fromkeys(stores):
+        for store in dict.fromkeys(stores or (target.profile.channel,)):
             if store == target.profile.channel:
                 made.append(target)
                 continue
             _check_reach(target.platform, store)
             over = partial(over_store, target.profile, target.platform)
-            made += _over_each(over, store, most_workers, known)
+            made += _over_each(over, target.platform, store, most_workers, known)
+    if missing or not kept:
+        made += _made_of(
+            profiles[0], missing, stores, memory_mib, most_workers, assumed or {}, gpu, known
+        )
+    elif assumed:
+        raise RequestError(
+            f"{', '.join(assumed)} is said in place of the catalogue's rows, and these profiles "
+            "have their seconds already: name another --platform, or leave it out"
+        )
     return tuple(made)
 
 
+def _made_of(
+    profile: Profile,
+    platforms: Sequence[str],
+    stores: Sequence[str],
+    memory_mib: Sequence[int],
+    most_workers: int,
+    assumed: Mapping[str, Sequence[Any]],
+    gpu: GpuRequest | None,
+    known: Catalogue,
+) -> tuple[Target, ...]:
+    """Other platforms, by the FLOPs of a profile."""
+    places = _places(platforms, stores, gpu, known)
+    if not profile.flops:
+        of = platforms[0] if platforms else places[0][0].name
+        raise RequestError(
+            f"--platform {of}: the profile of {profile.job} is of {profile.imitate or 'local'} and "
+            f"has no FLOPs to make others of: profile it anew, give a profile of {of} as well, or "
+            "the job"
+        )
+    for platform, store in places:
+        _check_reach(platform, store)
+    base_mib = profile.sizes[0].base_mib.value - (CUDA_HOST_MIB if profile.gpu else 0.0)
+    given = {"base_mib": (max(0.0, base_mib),), **assumed}
+    made = _Made(facts_of(profile), memory_mib, most_workers, gpu, known)
+    return made.all(places, platforms, stores, given)
+
+
+def _of_gpu(target: Target, gpu: GpuRequest | None) -> Target | None:
+    """The target with the share asked for alone; None: it has another GPU, or none."""
+    has = target.profile.gpu
+    if gpu is None:
+        return target
+    if has is None or has.type != gpu.type:
+        return None
+    sizes = [one for one in target.profile.sizes if gpu.share in (None, one.gpu_share)]
+    if not sizes:
+        raise RequestError(
+            f"--gpu {gpu.type}:{gpu.share:g}: the profile of {target.profile.job} has no functions "
+            "with this share: leave the share out, or profile it"
+        )
+    return replace(target, profile=replace(target.profile, sizes=tuple(sizes)))
+
+
 def _over_each(
-    over: Callable[[StoreFacts], Profile], store: str, most_workers: int, known: Catalogue
+    over: Callable[[StoreFacts], Profile],
+    platform: FunctionPlatform,
+    store: str,
+    most_workers: int,
+    known: Catalogue,
 ) -> list[Target]:
     """Over a store, or over each choice of servers of the types that a pattern names.
 
-    over: makes the profile. Raises RequestError for a pattern that names no type.
+    over: makes the profile, of functions of the platform. Raises RequestError for a pattern that
+    names no type.
     """
     if not is_pattern(store):
-        return [Target.of(over(_facts(store, known)), known)]
+        return [Target.of(over(_facts(platform, store, known)), known)]
     types = [known.store(name) for name in known.stores() if fnmatchcase(name, store)]
     types = [one for one in types if one.rented]
     if not types:
@@ -246,10 +362,13 @@ def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
     return tuple(sorted(found | {most} if most < _SIZES[-1] else found))
 
 
-def _own_stores(platform: FunctionPlatform) -> list[str]:
+def _own_stores(platform: FunctionPlatform, *, lenient: bool) -> list[str]:
+    """Those of its provider. lenient: none for a platform that has none, where others may do."""
     for beginning, store in _OWN_STORES.items():
         if platform.name.startswith(beginning):
             return [store, *([_OWN_SERVERS[store]] if store in _OWN_SERVERS else [])]
+    if lenient:
+        return []
     raise RequestError(
         f"--platform {platform.name} has no usual store: name one with --price-store"
     )
@@ -264,8 +383,10 @@ def _check_reach(platform: FunctionPlatform, store: str) -> None:
         )
 
 
-def _facts(store: str, known: Catalogue) -> StoreFacts:
-    return StoreFacts(name=DIRECT) if store.startswith(DIRECT) else known.store(store)
+def _facts(platform: FunctionPlatform, store: str, known: Catalogue) -> StoreFacts:
+    if store.startswith(DIRECT):
+        return StoreFacts(name=DIRECT, latency_s=platform.latency_s)
+    return known.store(store)
 
 
 def _one_of(what: str, values: Sequence[Any], among: Sequence[str], name: str) -> Any:

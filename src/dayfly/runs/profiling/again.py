@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
 from dayfly.planning.conditions import Conditions, Pace, contradictions, disturbances
-from dayfly.planning.profile import SizeProfile, memory_label
+from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.profile import SizeProfile
 from dayfly.runs.profiling.neighbours import TooSmall
 
 #: Messages of which sizes are sent.

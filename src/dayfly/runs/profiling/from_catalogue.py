@@ -25,6 +25,7 @@ from torch.utils.data import default_collate
 from torch.utils.flop_counter import FlopCounterMode
 
 from dayfly.batches import BLOCK_NUMBERS
+from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
@@ -33,8 +34,8 @@ from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.prepare import Data
 from dayfly.runs.profiling.layers import Layers, layer_bytes
 from dayfly.training.forward import forward
+from dayfly.training.optimizers import build_optimizer
 from dayfly.training.randomness import DATA, DROPOUT, seeded
-from dayfly.training.replica import build_optimizer
 from dayfly.training.stages.layers import build_skeleton
 
 
@@ -116,18 +117,26 @@ def catalogued_profile(
     memory_mib: Sequence[int],
     assumed: Assumed,
     catalogue: Catalogue,
+    gpu: GpuRequest | None = None,
 ) -> Profile:
     """The job's profile on a platform over a store, by the catalogue's names of both.
 
     Args:
         name: the job's.
         assumed: what is said in place of rows; see `base_mib` for its own.
+        gpu: that the platform is to have; None: the one that it has.
 
     Raises:
         RequestError: a name or a size that there is not, a job that is wrong, and what no row says.
     """
     where, over = catalogue.platform(platform), catalogue.store(store)
-    return profile_of(job_facts(job, name), where, over, memory_mib, assumed)
+    if gpu is not None and platform not in (having := catalogue.with_gpu(gpu.type)):
+        raise RequestError(
+            f"--gpu {gpu.type}: functions of {platform} have {where.gpu or 'no GPU'}: name one of "
+            f"{', '.join(having) or 'your own catalogue'}, or leave it out"
+        )
+    share = None if gpu is None else gpu.share
+    return profile_of(job_facts(job, name), where, over, memory_mib, assumed, gpu_share=share)
 
 
 def job_facts(job: Job, name: str) -> JobFacts:
@@ -157,6 +166,17 @@ def job_facts(job: Job, name: str) -> JobFacts:
     )
 
 
+def counted_flops(job: Job, layers: int) -> tuple[Affine, ...]:
+    """Returns the FLOPs of so many layers' forward pass; none, where they cannot be counted."""
+    try:
+        with seeded(DATA, job.seed):
+            data = Data.of(job)
+        found = layer_flops(job, build_skeleton(job), data.tried)
+    except DayflyError:
+        return ()
+    return found if len(found) == layers else ()
+
+
 def base_mib() -> float:
     """Memory of a worker before it has a model: its peak resident set, in a process of its own."""
     try:
@@ -180,7 +200,7 @@ def base_mib() -> float:
 def _state_per_trained_byte(job: Job, model: nn.Module) -> float:
     """By a step of the job's optimizer on the meta device; its few numbers a tensor count, too."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = build_optimizer(job, model)
+    optimizer = build_optimizer(job, "", model)
     for parameter in trained:
         parameter.grad = torch.zeros_like(parameter)
     try:

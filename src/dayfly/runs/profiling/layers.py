@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -37,6 +37,7 @@ from dayfly.training.devices import device_of
 from dayfly.training.forward import forward
 from dayfly.training.randomness import DROPOUT, seeded
 from dayfly.training.stages.layers import check_held, layers_of
+from dayfly.training.stages.probe import as_it_was
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def _passed(job: Job, found: Layers, batch: Any) -> list[_Passed]:
         return tensor
 
     with ExitStack() as stack:
-        stack.enter_context(_as_it_was(model))
+        stack.enter_context(as_it_was(model))
         stack.enter_context(seeded(DROPOUT, job.seed, 0))
         if found.listed:
             for module in dict.fromkeys(found.modules):
@@ -211,21 +212,6 @@ def _passed(job: Job, found: Layers, batch: Any) -> list[_Passed]:
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
-@contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Give back modes and buffers, which training mode changes."""
-    modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
 
 
 _MIB = 2**20

@@ -23,12 +23,14 @@ from typing import Any, cast
 
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import KEPT_BY_RUN
+from dayfly.runs.profiling.clocks import Clocks, gpu_of
 from dayfly.runs.profiling.layers import held_mib, layer_bytes_of
 from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
 from dayfly.runs.profiling.passes import Passes, Round, TimedSteps, one_stage
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
 from dayfly.runs.worker import Worker, work
+from dayfly.training.replica import AVERAGE
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 
@@ -107,8 +109,10 @@ class Watched(Worker):
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
-        self._steps = self._protocol_of_one.steps = TimedSteps(self._protocol_of_one.steps)
+        (phase,) = self._protocol_of_one.phases
         worker = self._protocol_of_one.worker
+        self._clocks = Clocks.of(worker.replica.device)
+        self._steps = phase.steps = TimedSteps(phase.steps, self._clocks.thread)
         self._passes = Passes(
             worker.job,
             worker.replica,
@@ -265,9 +269,11 @@ class Watched(Worker):
         epochs = self._protocol_of_one.worker.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
         self._warm, at = False, time.time()
-        began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+        thread, process = self._clocks.thread(), self._clocks.process()
+        began = time.perf_counter()
         self._take_round()
-        now = time.perf_counter(), time.thread_time(), time.process_time()
+        after = self._clocks.thread(), self._clocks.process()
+        now = time.perf_counter(), *after
         self._stepped = True
         self._took_s["round"] = now[0] - began
         if not whole or self._kind(at) is not Slot.QUIET:
@@ -325,9 +331,9 @@ class Watched(Worker):
                 really gets.
         """
         self._warm, at = False, time.time()
-        began, whole = time.perf_counter(), time.process_time()
+        whole, began = self._clocks.process(), time.perf_counter()
         found = measure()
-        cpu_s, wall_s = time.process_time() - whole, time.perf_counter() - began
+        cpu_s, wall_s = self._clocks.process() - whole, time.perf_counter() - began
         self._took_s[name] = wall_s
         if self._kind(at) is not Slot.QUIET:
             return
@@ -348,11 +354,11 @@ class Watched(Worker):
             "samples": source.samples,
             "validation_samples": worker.validation.samples,
             "sample_bytes": source.sample_bytes,
+            "gpu": gpu_of(self._replica.device),
         }
 
     def _state_bytes(self) -> int:
-        """Of the optimizer, once it has taken steps."""
+        """Of the optimizer, once it has taken steps, and of the moving average."""
         _, tensors = self._replica.state()
-        return sum(
-            tensor.nbytes for name, tensor in tensors.items() if name.startswith("optimizer.state.")
-        )
+        kept = ("optimizer.state.", AVERAGE)
+        return sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith(kept))

@@ -28,7 +28,9 @@ from dayfly.life.commits import Checkpoint
 from dayfly.life.platforms.base import Ended
 from dayfly.life.platforms.cgroups import cpu_quota_us
 from dayfly.planning.fits import fit_fasdl
-from dayfly.planning.profile import LayerBytes, Profile, SizeProfile, memory_label
+from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.gpus import profiled_gpu, sharing
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.planning.ranks import in_flight
 from dayfly.runs import preloads
 from dayfly.runs.directory import new_run_id
@@ -36,7 +38,7 @@ from dayfly.runs.function_resources import FunctionResources, resources_of
 from dayfly.runs.made_with import made_here, variables
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
-from dayfly.runs.profiling import exchange, life, neighbours
+from dayfly.runs.profiling import exchange, from_catalogue, life, neighbours
 from dayfly.runs.profiling.again import Effort, measured_again
 from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
 from dayfly.runs.profiling.measurements import Measured
@@ -75,6 +77,7 @@ def profile(
     *,
     name: str = "job",
     code: Path | None = None,
+    gpu: str | None = None,
     quick: bool = False,
     repeat: int = 1,
     told: Callable[[str], None] = lambda text: None,
@@ -82,9 +85,8 @@ def profile(
 ) -> Profile:
     """Measure a job by functions of each memory size; none: that of the settings.
 
-    quick: less often. repeat: times as often. told: what is being measured. note: what is to be
-    known of the profile. Raises RequestError for what cannot be, leaving nothing, and RunFailed if
-    a function fails.
+    gpu: this machine's type. quick: less often. repeat: times as often. told: what is measured.
+    note: what is to be known. Raises RequestError for what cannot be, RunFailed if functions fail.
     """
     began, effort = time.monotonic(), Effort.of(quick=quick, repeat=repeat)
     sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
@@ -145,6 +147,8 @@ def profile(
         fit=fit_fasdl(points),
         how="measured",
         took_s=time.monotonic() - began,
+        flops=from_catalogue.counted_flops(job, len(layers)),
+        gpu=profiled_gpu(facts["gpu"], gpu),
         measures=BLOCK_NUMBERS + len(job.metrics),
         store=store_of(bench.served),
         machine={**made, "cores": len(os.sched_getaffinity(0))},
@@ -164,13 +168,13 @@ class _Bench:
         code: Path | None,
         effort: Effort,
     ) -> None:
-        self._workplace = workplace
-        self._job = job
-        self._effort = effort
+        self._workplace, self._job, self._effort = workplace, job, effort
         self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
         self._generation = 0
         self._shipped: Shipped = ship(job, code, store, run=workplace.directory)
+        if len(job.phases) > 1:
+            raise RequestError("profiles are of jobs with one optimizer: train without a plan")
         prepared = prepare(job, settings)
         self._parts: tuple[ArraySplit, ...] = ()
         self.served: list[tuple[int, float]] = []
@@ -189,18 +193,16 @@ class _Bench:
         resources = resources_of(settings)
         # Neither is of a step: both are added where they count.
         spec = replace(resources.spec, lifetime_s=None, cold_start_s=0.0, payload_bytes=None)
-        size = memory_label(settings.memory_mib)
-        memory_mib = spec.memory_mib
+        size, memory_mib = memory_label(settings.memory_mib), spec.memory_mib
         least_mib = self._workplace.platform.least_memory_mib() if memory_mib is not None else 0
         if memory_mib is not None and memory_mib < least_mib:
             raise TooSmall(
                 f"functions of {size} are too small: one with PyTorch in it needs {least_mib} MiB "
                 "here"
             )
-        for said in self._workplace.platform.check([spec] * 2):
+        for said in self._workplace.platform.check([spec] * (1 if spec.gpu_share else 2)):
             note(said)
-        resources = FunctionResources(spec, resources.rates)
-        watch = MachineWatch()
+        resources, watch = FunctionResources(spec, resources.rates), MachineWatch()
         with self._channel(settings, senders=1) as channel:
             told(f"{size}: starting functions")
             idle = self._idle(spec, channel)
@@ -236,7 +238,7 @@ class _Bench:
         )
         here = self._workplace.platform.on_this_machine
         return replace(
-            size_profile(measured),
+            sharing(size_profile(measured), spec.gpu_share),
             rates=resources.rates,
             conditions=watch.conditions(pass_spread(measured)) if here else None,
         )
@@ -320,7 +322,7 @@ class _Bench:
                             "task": self._task(pair, resources.rates, rank, 2, 1).dump(),
                             "request": asdict(request),
                         },
-                        resources.spec,
+                        replace(resources.spec, gpu_share=None),
                     )
                     for rank in range(2)
                 ]
@@ -337,7 +339,7 @@ class _Bench:
 
     def _neighbours(self, settings: Settings, spec: FunctionSpec) -> int:
         """Only functions of this machine share what it has."""
-        if not self._workplace.platform.on_this_machine:
+        if not self._workplace.platform.on_this_machine or spec.gpu_share is not None:
             return 0
         return neighbours.count_beside(spec.cpu_cores, len(os.sched_getaffinity(0)))
 

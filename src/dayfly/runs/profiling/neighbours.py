@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from dayfly.errors import RunFailed
 from dayfly.life.platforms.base import Context, Ended, Invocation, Json, Outcome, Platform
 from dayfly.life.reports import read_reports
-from dayfly.planning.profile import memory_label
+from dayfly.planning.function_kinds import memory_label
 from dayfly.runs.profiling.passes import pass_of
 from dayfly.runs.task import Task
 from dayfly.specs.functions import FunctionSpec

@@ -6,7 +6,7 @@
 Hooks tell layers apart: before a layer is applied, and when the gradient of its output is there.
 Hooks take time, too, so passes without them give the time of the whole. All times are CPU seconds
 of the training thread: a function that has used its share of the CPU stands still, and that says
-nothing of the layer at which it happens.
+nothing of the layer at which it happens. On a GPU they are wall seconds (`runs.profiling.clocks`).
 
 `TimedSteps` tells what a round of a real worker takes, and its computing and applying:
 
@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dayfly.job import Job
+from dayfly.runs.profiling.clocks import Clocks
 from dayfly.runs.profiling.layers import Layers
 from dayfly.runs.shipping import receive
 from dayfly.runs.task import Task
@@ -55,9 +56,6 @@ from dayfly.wire.pipelines.slots import Slots
 from dayfly.wire.pipelines.step import Layout, PipelineStep
 from dayfly.wire.schedule import CompiledSchedule, Work
 from dayfly.wire.stores import open_store
-
-#: CPU time of the thread that asks, in seconds.
-clock: Callable[[], float] = time.thread_time
 
 
 @dataclass(slots=True)
@@ -115,6 +113,7 @@ class Passes:
         self._epochs = epochs
         self.layers = Layers.of(job, replica.model)
         self._blocks = 0
+        self._clock = Clocks.of(replica.device).thread
 
     def samples(self, count: int) -> Any:
         """A batch of so many samples, of the first of the data; fewer if there are not as many."""
@@ -128,6 +127,7 @@ class Passes:
         slices = Slices(self._source, self._epochs, 0, world_size, 1)
         slices.close()  # what it would do beside is to be timed
         steps = range(min(slices.block_steps, self._epochs.steps))
+        clock = self._clock
         began = clock()
         found = self._epochs.slices(steps, 0, world_size)
         indices = np.concatenate(found)
@@ -139,7 +139,7 @@ class Passes:
 
     def compute(self, batch: Any, *, by_layer: bool) -> Marks:
         """A forward and a backward pass of a batch."""
-        model, flat = self._replica.model, self._steps.flat
+        model, flat, clock = self._replica.model, self._steps.flat, self._clock
         marks = Marks()
         entered = clock()
         model.train()
@@ -165,12 +165,14 @@ class Passes:
 
     def apply(self) -> tuple[float, float]:
         """The optimizer's step by the gradients of the last pass, and by none."""
-        times = []
+        times, clock = [], self._clock
         for _ in range(2):
             began = clock()
             self._steps.flat.spread()
             if self._job.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self._steps.flat.parameters, self._job.clip_norm)
+                nn.utils.clip_grad_norm_(
+                    self._steps.flat.parameters, cast("float", self._job.clip_norm)
+                )
             self._replica.step()
             times.append(clock() - began)
             self._steps.flat.data.zero_()
@@ -178,6 +180,7 @@ class Passes:
 
     def _watch(self, marks: Marks, stack: ExitStack) -> None:
         """Note when it comes to each layer, forward and backward."""
+        clock = self._clock
 
         def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
             marks.begun.append(clock())
@@ -231,23 +234,24 @@ class TimedSteps(Synchronous):
         compute_s, apply_s: CPU seconds of the thread that took it.
     """
 
-    def __init__(self, steps: Synchronous) -> None:
+    def __init__(self, steps: Synchronous, clock: Callable[[], float]) -> None:
         self._steps = steps
+        self._clock = clock
         self.flat = steps.flat
         self.own_loss = 0.0
         self.compute_s = 0.0
         self.apply_s = 0.0
 
     def compute(self, *args: Any, **named: Any) -> None:
-        began = time.thread_time()
+        began = self._clock()
         self._steps.compute(*args, **named)
         self.own_loss = self._steps.own_loss
-        self.compute_s = time.thread_time() - began
+        self.compute_s = self._clock() - began
 
     def apply(self) -> tuple[float, Wishes]:
-        began = time.thread_time()
+        began = self._clock()
         applied = self._steps.apply()
-        self.apply_s = time.thread_time() - began
+        self.apply_s = self._clock() - began
         return applied
 
 
@@ -293,6 +297,7 @@ class OneStage:
                 stage.backward(micros.pop(work.micro_batch), None)
 
         stage.begin()
+        clock = time.thread_time  # a stage is timed on the CPU alone
         began = clock()
         slots = Slots(self._sizes, self._plan.schedule)
         self._engine.run(self._plan, slots, 0, "passes", compute=compute)

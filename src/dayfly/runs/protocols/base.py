@@ -260,7 +260,7 @@ class WholeModel(Protocol):
             samples = [covered(share) for share in shares]
             whole = range(here.validation.samples)
             rows = evaluation.rows(whole if rank == root else samples[rank])
-            with here.spans.during("validate"):
+            with here.spans.during("validate"), here.replica.averaged():
                 table.copy_(
                     evaluation.measure(here.replica.model, here.validation, shares[rank], rows)
                 )
@@ -288,10 +288,11 @@ class Buckets(Closing):
     others in the caller's thread, or after them.
     """
 
-    def __init__(self, engine: Engine, exchange: Exchange) -> None:
+    def __init__(self, engine: Engine, exchange: Exchange, number: int = 0) -> None:
+        """number: of the phase of a step."""
         self._engine = engine
         self._exchange = exchange
-        names = operations(len(exchange.buffers))
+        names = operations(len(exchange.buffers), number)
         self.sums = tuple(
             Sum(engine, name, buffer) for name, buffer in zip(names, exchange.buffers, strict=True)
         )
@@ -358,6 +359,12 @@ class Buckets(Closing):
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def operations(buckets: int) -> tuple[str, ...]:
-    """Names of the buckets' all-reduces in keys: `grad`, or `grad-0`, `grad-1` and so on."""
-    return tuple(f"grad-{n}" for n in range(buckets)) if buckets > 1 else ("grad",)
+def operations(buckets: int, phase: int = 0) -> tuple[str, ...]:
+    """Names of the buckets' all-reduces in keys: `grad`, or `grad-0`, `grad-1` and so on.
+
+    Args:
+        buckets: how many.
+        phase: of the step; of those after the first, names begin with `grad1`, `grad2` and so on.
+    """
+    stem = f"grad{phase}" if phase else "grad"
+    return tuple(f"{stem}-{n}" for n in range(buckets)) if buckets > 1 else (stem,)

@@ -13,91 +13,122 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import Buckets, WholeModel, WorkerContext
 from dayfly.training.compression import compression
+from dayfly.training.compression.exchange import Exchange
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 from dayfly.training.synchronous import Synchronous
 
 
+@dataclass(slots=True)
+class Phase:
+    """A phase of a step. steps: what this worker computes in it. place: how its faults end."""
+
+    place: str
+    steps: Synchronous
+    exchange: Exchange
+    buckets: Buckets
+
+
 class Bsp(WholeModel):
-    """Steps of synchronous replicas. steps: what this one computes in them."""
+    """Steps of synchronous replicas, in one phase or several, each with a sum of its own."""
 
     def __init__(self, worker: WorkerContext) -> None:
         super().__init__(worker)
         # With one worker nothing travels.
         asked = compression(worker.task.compress if worker.task.world_size > 1 else "none")
-        compressed = asked.method != "none"
-        self.steps = Synchronous(
-            worker.job, worker.replica, apart=compressed, weighting=worker.task.weighting
-        )
-        self._exchange = asked.exchange(self.steps.flat, worker.job.seed, worker.engine.schedule)
-        self._buckets = Buckets(worker.engine, self._exchange)
+        job, replica, engine = worker.job, worker.replica, worker.engine
+        self.phases: list[Phase] = []
+        for number, name in enumerate(job.phases):
+            steps = Synchronous(
+                job,
+                replica,
+                apart=asked.method != "none",
+                weighting=worker.task.weighting,
+                phase=name,
+            )
+            exchange = asked.exchange(steps.flat, job.seed, engine.schedule)
+            buckets = Buckets(engine, exchange, number)
+            self.phases.append(Phase(name and f"-{name}", steps, exchange, buckets))
+        # Settings refuse it of several phases.
+        self._remembers = next((x.exchange for x in self.phases if x.exchange.remembers), None)
 
     @staticmethod
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
-        return Synchronous(job, replica).flat.data.nbytes
+        return sum(Synchronous(job, replica, phase=x).flat.data.nbytes for x in job.phases)
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         here = self.worker
         here.replica.load_state(tree, tensors)
-        if self._exchange.remembers:
+        if self._remembers is not None:
             task = here.task
             own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
-            self._exchange.load_state(tensors, own)
+            self._remembers.load_state(tensors, own)
         return step
 
     def state(self) -> tuple[Tensors, Tensors]:
-        return self._exchange.state()
+        return ({}, {}) if self._remembers is None else self._remembers.state()
 
     def take(self, step: int) -> Wishes:
         here = self.worker
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
-        self._buckets.begin(step, here.catch_up.stored(step, self._buckets.sums))
-        if not here.catch_up.behind:
-            here.room()
-        computed = self._buckets.needs_own
-        if computed:
-            self._compute(step)
-            self.own_finite = math.isfinite(self.steps.own_loss)
-        else:
-            self._buckets.take()
-        self._exchange.adopt()
-        reduced = time.monotonic()
-        here.faults.at(step, "reduced")
-        with here.spans.during("apply"):
-            loss, granted = self.steps.apply()
-        here.faults.at(step, "applied")
+        loss, computed, self.own_finite = 0.0, False, True
+        for phase in self.phases:
+            computed = self._sum(step, phase) or computed
+            reduced = time.monotonic()
+            here.faults.at(step, f"reduced{phase.place}")
+            with here.spans.during("apply"):
+                its, granted = phase.steps.apply()
+            loss += its
+            here.faults.at(step, f"applied{phase.place}")
         here.progress.add(step, loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
         self.tell_step(step, loss, computed=computed, began=began, at=at, reduced_s=reduced - began)
         return granted
 
-    def _compute(self, step: int) -> None:
+    def _sum(self, step: int, phase: Phase) -> bool:
+        """Sum a phase's gradient over the workers; returns whether the own was computed."""
+        here = self.worker
+        phase.buckets.begin(step, here.catch_up.stored(step, phase.buckets.sums))
+        if not here.catch_up.behind:
+            here.room()
+        computed = phase.buckets.needs_own
+        if computed:
+            self._compute(step, phase)
+            self.own_finite = self.own_finite and math.isfinite(phase.steps.own_loss)
+        else:
+            phase.buckets.take()
+        phase.exchange.adopt()
+        return computed
+
+    def _compute(self, step: int, phase: Phase) -> None:
         """Compute the own gradient and sum it over the workers, bucket by bucket."""
         here = self.worker
-        here.faults.at(step, "compute")
+        here.faults.at(step, f"compute{phase.place}")
         try:
             with here.spans.during("compute"):
-                self.steps.compute(
+                phase.steps.compute(
                     here.slices.pieces(step),
                     len(here.epochs.batch(step)),
                     step,
                     here.task.rank,
-                    here.wishes(),
-                    self._buckets.ready,
+                    here.wishes() if phase is self.phases[-1] else Wishes(),
+                    phase.buckets.ready,
                 )
-            here.faults.at(step, "computed")
-            self._buckets.finish()
+            here.faults.at(step, f"computed{phase.place}")
+            phase.buckets.finish()
         except BaseException as error:
-            self._buckets.give_up(error)
+            phase.buckets.give_up(error)
             raise
 
     def close(self) -> None:
-        self._buckets.close()
+        for phase in self.phases:
+            phase.buckets.close()

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -161,7 +161,12 @@ class Pipeline(Protocol):
         stage = self._place.stage
         weighting = worker.task.weighting
         self._stage = Stage(
-            worker.job, built, line.received(stage), line.sent(stage), weighting=weighting
+            worker.job,
+            built,
+            line.received(stage),
+            line.sent(stage),
+            weighting=weighting,
+            precision=worker.replica.precision,
         )
         self._group = worker.among(f"s{stage}", line.layout.stage_ranks(stage))
         self._buckets = Buckets(self._group, Exchange(self._stage.flat))
@@ -189,8 +194,10 @@ class Pipeline(Protocol):
         here.places.operation = "pipe"
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
-        clip_norm = here.job.clip_norm
-        norm = (self._norm,) if clip_norm is not None else ()
+        clip_norm = cast("float | None", here.job.clip_norm)
+        # Gradients of all stages have one norm, and overflow for all.
+        norm = (self._norm,) if clip_norm is not None or here.replica.scaler is not None else ()
+        self._stage.scale = here.replica.scale
         stored = here.catch_up.stored(step, (*self._buckets.sums, self._tail, *norm))
         if not here.catch_up.behind:
             here.room()
@@ -210,13 +217,17 @@ class Pipeline(Protocol):
         self._stage.flat.spread()
         loss, checkpoint, stop, *weights = self._tail.like_P.tolist()
         loss = divide(loss, weights, self._stage.flat.found)
-        if clip_norm is not None:
+        here.replica.unscale(self._stage.flat.found())
+        if norm:
             self._norms.measure(speaks=self._place.replica == 0)
             self._norm.take(step, *of_norm)
+            here.replica.overflowed = here.replica.scaler is not None and not self._norms.finite
+        if clip_norm is not None and not here.replica.overflowed:
             self._norms.clip(clip_norm)
         here.written()
         with here.spans.during("apply"):
-            here.replica.step()
+            if not here.replica.overflowed:
+                here.replica.step()
             here.replica.end_step()
         here.faults.at(step, "applied")
         if computed and here.task.replays and self._line.replicas > 1:
@@ -314,7 +325,8 @@ class Pipeline(Protocol):
             )
 
     def validate(self, step: int) -> dict[str, float | None]:
-        return self._validation.validate(step)
+        with self.worker.replica.averaged():
+            return self._validation.validate(step)
 
     def close(self) -> None:
         self._beside.shutdown(wait=True, cancel_futures=True)

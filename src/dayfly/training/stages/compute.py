@@ -24,6 +24,8 @@ from dayfly.job import Job
 from dayfly.training.devices import device_of, to_device
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.forward import SAMPLES, Passed, Weighting, Weights
+from dayfly.training.precision import autocast
+from dayfly.training.precisions import FP32
 from dayfly.training.randomness import DROPOUT, EVALUATE, seed_generators
 from dayfly.training.stages.forms import Form
 from dayfly.training.stages.layers import StageModel
@@ -59,6 +61,11 @@ class Norms:
             for (number, _), norm in zip(with_gradient, found, strict=True):
                 norms[number] = norm.double()
                 there[number] = 1.0
+
+    @property
+    def finite(self) -> bool:
+        """Whether all gradients are, of all stages, which are summed up."""
+        return bool(self.summed.isfinite().all())
 
     def clip(self, most: float) -> None:
         """Clip the own gradients by the norm of all, which are summed up."""
@@ -102,8 +109,10 @@ class Stage:
         receives, sends: the forms of what comes in and of what goes out; None at the ends of the
             model.
         flat: None: one of its own.
+        precision: see `training.precision`.
 
     Attributes:
+        scale: by which the loss is multiplied before the backward pass; the last stage's.
         loss: of the step so far, weighted; the last stage's.
         weights: of its parts, see `training.forward`.
     """
@@ -116,9 +125,12 @@ class Stage:
         sends: Form | None,
         flat: FlatBuffer | None = None,
         weighting: Weighting = SAMPLES,
+        precision: str = FP32,
     ) -> None:
         self._job = job
         self._built = built
+        self._precision = precision
+        self.scale = 1.0
         self.model = built.model
         self._receives = receives
         self._sends = sends
@@ -154,15 +166,16 @@ class Stage:
             received: of a stage but the first.
         """
         leaves, values = self._enter(micro, received)
-        for number, layer in self._built.layers:
-            seed_generators(DROPOUT, self._job.seed, step, replica, micro.number, number)
-            values = layer(values)
+        with autocast(self._precision, self._device):
+            for number, layer in self._built.layers:
+                seed_generators(DROPOUT, self._job.seed, step, replica, micro.number, number)
+                values = layer(values)
         if self._sends is None:
             passed = self.passed(values, micro.y)
             weight = self.weights.part(micro.weight, passed.weight, micro.samples)
             if weight:
-                values = passed.loss * weight
-                self.loss += values.item()
+                values = passed.loss * (weight * self.scale)
+                self.loss += values.item() / self.scale
             else:  # all its targets are ignored: torch's loss is NaN, and the gradient none
                 values = sum((leaf * 0).sum() for leaf in tree_leaves(values) if leaf.requires_grad)
             self._under_way[micro.number] = _UnderWay(leaves, values)
@@ -200,10 +213,11 @@ class Stage:
         """
         self.model.eval()
         _, values = self._enter(micro, received)
-        for number, layer in self._built.layers:
-            # A layer may draw numbers here, too; a worker that starts again draws the same.
-            seed_generators(EVALUATE, self._job.seed, first, number)
-            values = layer(values)
+        with autocast(self._precision, self._device):
+            for number, layer in self._built.layers:
+                # A layer may draw numbers here, too; a worker that starts again draws the same.
+                seed_generators(EVALUATE, self._job.seed, first, number)
+                values = layer(values)
         return values if self._sends is None else self._sends.pack(values)
 
     def _enter(self, micro: Micro, received: torch.Tensor | None) -> tuple[list[torch.Tensor], Any]:
@@ -215,7 +229,11 @@ class Stage:
     def passed(self, outputs: Any, targets: Any) -> Passed:
         """The job's loss of outputs; the last stage's to compute."""
         here = self.here(targets)
-        loss, weight = self._weighting.watched(lambda: cast("Any", self._job.loss)(outputs, here))
+        with autocast(self._precision, self._device):
+            loss, weight = self._weighting.watched(
+                lambda: cast("Any", self._job.loss)(outputs, here)
+            )
+        loss = loss if self._precision == FP32 else loss.float()
         return Passed(loss, outputs, here, weight)
 
     def here(self, values: Any) -> Any:

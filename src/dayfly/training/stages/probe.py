@@ -17,6 +17,9 @@ from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
+from dayfly.training.devices import CPU
+from dayfly.training.precision import autocast
+from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seeded
 from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
 from dayfly.training.stages.layers import (
@@ -149,7 +152,11 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def check_stages(
-    job: Job, model: nn.Module, cut: Sequence[int], samples: Sequence[Any]
+    job: Job,
+    model: nn.Module,
+    cut: Sequence[int],
+    samples: Sequence[Any],
+    precision: str = FP32,
 ) -> tuple[Form, ...]:
     """What passes each boundary between two stages of the job's model.
 
@@ -165,25 +172,28 @@ def check_stages(
     check_tied(model, layers, cut)
     check_skeleton(job, model)
     several = list(samples) if len(samples) > 1 else list(samples) * 2
-    with _as_it_was(model):
+    with as_it_was(model):
         model.eval()
-        passed = _evaluated(job, model, layers, cut, several)
-        fewer = _evaluated(job, model, layers, cut, several[:-1])
+        with autocast(precision, CPU):
+            passed = _evaluated(job, model, layers, cut, several)
+        with autocast(precision, CPU):
+            fewer = _evaluated(job, model, layers, cut, several[:-1])
         counts = len(several), len(several) - 1
         forms = [
             Form(_form(pair, counts, number - 1))
             for number, *pair in zip(cut, passed[1:-1], fewer[1:-1], strict=True)
         ]
         built = [stage_alone(job, model, cut, stage) for stage in range(len(cut) + 1)]
-        check_evaluation(job, built, passed)
-        return trained(job, model, built, forms, default_collate(several))
+        check_evaluation(job, built, passed, precision)
+        return trained(job, model, built, forms, default_collate(several), precision)
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
+def as_it_was(model: nn.Module) -> Iterator[None]:
+    """Gives back modes and buffers, which training mode changes."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [
-        (module, name, buffer, buffer.clone())
+        (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
         for name, buffer in module._buffers.items()
         if buffer is not None
@@ -193,8 +203,9 @@ def _as_it_was(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-        for module, name, buffer, kept in buffers:
-            module._buffers[name] = buffer.copy_(kept)  # forward may have put another there
+        with torch.no_grad():
+            for module, name, buffer, kept in buffers:
+                module._buffers[name] = buffer.copy_(kept)  # forward may have put another there
 
 
 def _evaluated(

@@ -12,6 +12,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
+from dayfly.training.devices import CPU
+from dayfly.training.precision import autocast
+from dayfly.training.precisions import FP32
 from dayfly.training.randomness import DROPOUT, EVALUATE, seeded
 from dayfly.training.stages.forms import Form, Node, TensorForm, Values
 from dayfly.training.stages.layers import StageModel, build_stage
@@ -33,10 +36,12 @@ def stage_alone(job: Job, model: nn.Module, cut: Sequence[int], stage: int) -> S
     return built
 
 
-def check_evaluation(job: Job, built: Sequence[StageModel], passed: Sequence[Values]) -> None:
+def check_evaluation(
+    job: Job, built: Sequence[StageModel], passed: Sequence[Values], precision: str = FP32
+) -> None:
     """Refuse stages that give another result than the whole model's layers."""
     x = copied(passed[0])
-    with torch.no_grad(), seeded(EVALUATE, job.seed):
+    with torch.no_grad(), seeded(EVALUATE, job.seed), autocast(precision, CPU):
         for stage, one in enumerate(built):
             one.model.eval()
             x = _forward(one, stage, x)
@@ -48,14 +53,19 @@ def check_evaluation(job: Job, built: Sequence[StageModel], passed: Sequence[Val
 
 
 def trained(
-    job: Job, model: nn.Module, built: Sequence[StageModel], forms: Sequence[Form], batch: Any
+    job: Job,
+    model: nn.Module,
+    built: Sequence[StageModel],
+    forms: Sequence[Form],
+    batch: Any,
+    precision: str = FP32,
 ) -> tuple[Form, ...]:
     """Take one step by the stages and by the whole model, and compare.
 
     Returns the forms with whether gradients come back.
     """
     (x, y), samples = batch, _samples(batch)
-    expected, gradients = _whole(job, model, copied(x), y)
+    expected, gradients = _whole(job, model, copied(x), y, precision)
     found: list[Form] = []
     entered: list[list[torch.Tensor]] = []
     left: list[Values] = []
@@ -68,14 +78,15 @@ def trained(
                 leaves, x = found[-1].enter(found[-1].unpack(message, samples))
                 entered.append(leaves)
             one.model.train()
-            left.append(_forward(one, stage, x))
+            with autocast(precision, CPU):
+                left.append(_forward(one, stage, x))
     if not same(left[-1], expected):
         raise RequestError(
             "the job's model cannot be cut, as its layers applied one after another give another "
             "result in training mode than its forward: let forward do the same in both modes, but "
             "for what its layers do"
         )
-    _backward(len(found), [_loss(job, left[-1], y)], [None])
+    _backward(len(found), [_loss(job, left[-1], y, precision)], [None])
     for stage in reversed(range(len(found))):
         form = found[stage]
         message = form.pack_gradients([leaf.grad for leaf in entered[stage]], samples)
@@ -86,22 +97,23 @@ def trained(
 
 
 def _whole(
-    job: Job, model: nn.Module, x: Any, y: Any
+    job: Job, model: nn.Module, x: Any, y: Any, precision: str
 ) -> tuple[Any, dict[str, torch.Tensor | None]]:
     """The whole model's output in training mode, and its gradients by name."""
     model.train()
     model.zero_grad()
-    with seeded(DROPOUT, job.seed, 0):
+    with seeded(DROPOUT, job.seed, 0), autocast(precision, CPU):
         outputs = attempt("its model fails", lambda: model(x))
     kept = copied(outputs)
-    attempt("its backward pass fails", _loss(job, outputs, y).backward)
+    attempt("its backward pass fails", _loss(job, outputs, y, precision).backward)
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad()
     return kept, gradients
 
 
-def _loss(job: Job, outputs: Any, y: Any) -> torch.Tensor:
-    loss = attempt("its loss fails", lambda: cast("Any", job.loss)(outputs, y))
+def _loss(job: Job, outputs: Any, y: Any, precision: str) -> torch.Tensor:
+    with autocast(precision, CPU):
+        loss = attempt("its loss fails", lambda: cast("Any", job.loss)(outputs, y))
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0 or not loss.requires_grad:
         raise RequestError(
             "the job's loss gives no number that depends on the parameters: take the mean over "

@@ -106,7 +106,7 @@ class URLPlace(ChannelPlace):
 def connecting(place: ChannelPlace) -> Iterator[Connect]:
     """Opens channels at a place: `connect(reader=1, namespace=...)`, made if it was not yet.
 
-    They are closed at the end. again: whether to make it anew, after it was destroyed.
+    They are closed at the end. With `again=True` a place is made anew after it was destroyed.
     """
     made: set[Namespace] = set()
     with ExitStack() as stack:

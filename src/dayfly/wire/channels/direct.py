@@ -52,7 +52,15 @@ _REMEMBERED = 2**12
 
 
 class DirectChannel(SocketChannel):
-    """The end of `rank` (or the coordinator). server: of its outbox, closed with it if `owned`."""
+    """The end of one party.
+
+    Args:
+        site: where the run's addresses and token are.
+        rank: a worker's rank, or COORDINATOR.
+        world_size: number of workers.
+        server: serves its outbox; None: in this process it has none.
+        owned: whether the server is closed with the channel.
+    """
 
     abilities = Direct.abilities
 

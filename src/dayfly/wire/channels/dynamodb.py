@@ -106,10 +106,10 @@ class DynamoChannel(PolledChannel):
         size = HEADER_BYTES + payload.nbytes
         small = payload.nbytes <= INLINE_BYTES
         parts = [] if small else _parts(payload)
-        box, name = self._address(key)
+        mailbox, name = self._address(key)
         for start in range(0, len(parts), PARTS):
             some = range(start, min(start + PARTS, len(parts)))
-            at = [self._part((box, name), nonce, number) for number in some]
+            at = [self._part((mailbox, name), nonce, number) for number in some]
             self._write(
                 key,
                 [
@@ -117,7 +117,7 @@ class DynamoChannel(PolledChannel):
                     for one, number in zip(at, some, strict=True)
                 ],
             )
-        item = self._item((box, name), data=head + bytes(payload) if small else head)
+        item = self._item((mailbox, name), data=head + bytes(payload) if small else head)
         item |= {
             "bytes": {"N": str(size)},
             "parts": {"N": str(len(parts))},
@@ -126,10 +126,10 @@ class DynamoChannel(PolledChannel):
         won = self._insist(key, lambda: self._table.put_new(item))
         if not won:
             # It may be this very message, whose answer was lost.
-            there = self._insist(key, lambda: self._table.get((box, name)))
+            there = self._insist(key, lambda: self._table.get((mailbox, name)))
             won = there is not None and there.get("nonce") == item["nonce"]
         if not won:
-            self._erase([self._part((box, name), nonce, one) for one in range(len(parts))])
+            self._erase([self._part((mailbox, name), nonce, one) for one in range(len(parts))])
         return won, 1 + len(parts)
 
     def _fetch(self, key: Key) -> Incoming | None:
@@ -185,8 +185,8 @@ class DynamoChannel(PolledChannel):
         for marker in markers:
             senders = self._table.number(marker, "senders")
             for reader in (*range(senders), EVERYONE, COORDINATOR, SERVER):
-                box = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).mailbox}"
-                while found := [address_of(item) for item in self._table.query(box, ["name"])]:
+                mailbox = f"{run}/{marker['name']['S']}/{Key(0, 'a', 0, reader).mailbox}"
+                while found := [address_of(item) for item in self._table.query(mailbox, ["name"])]:
                     self._delete_at(found)
         self._erase([address_of(marker) for marker in markers])
 
@@ -257,9 +257,9 @@ class DynamoChannel(PolledChannel):
         return named | self._expiring(MESSAGE_S)
 
     def _marker_item(self) -> Item:
-        box, name = self._marker
+        mailbox, name = self._marker
         item: Item = {
-            "box": {"S": box},
+            "box": {"S": mailbox},
             "name": {"S": name},
             "senders": {"N": str(self._senders)},
             "open": {"BOOL": True},

@@ -35,7 +35,14 @@ MEET_S = 30.0
 
 
 class ParameterServerChannel(SocketChannel):
-    """Messages in a server's memory. process: the server, for the coordinator that started it."""
+    """Messages in a server's memory.
+
+    Args:
+        site: where the run's addresses and token are.
+        address: of the server.
+        reader: a worker's rank, or COORDINATOR.
+        process: the server's, for the coordinator that started it.
+    """
 
     abilities = ParameterServer.abilities
 

@@ -54,9 +54,15 @@ def names() -> tuple[str, ...]:
 
 
 def collective(name: str, aggregators: int | None, world_size: int) -> Collective:
-    """The all-reduce algorithm of this name for so many ranks.
+    """Returns the all-reduce algorithm of a name.
 
-    aggregators: K of k-reduce; None for all others. Raises RequestError, in one sentence.
+    Args:
+        name: see `COLLECTIVES`.
+        world_size: number of ranks.
+        aggregators: K of k-reduce; None for all others.
+
+    Raises:
+        RequestError: there is none, or it has no such K.
     """
     if name != K_REDUCE:
         if name not in COLLECTIVES:
@@ -81,10 +87,12 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
 
 
 def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:
-    """The name of the algorithm that suits a channel best.
+    """Returns the name of the algorithm that suits a channel best.
 
-    sums, direct: as `Abilities` has them. immediate: as `Channel` has it; chunks would be work and
-    gain nothing there, as there is no link to keep busy.
+    Args:
+        immediate: as `Channel` has it. Chunks gain nothing there, as no link has to be kept busy.
+        direct: as `Abilities` has it.
+        sums: as `Abilities` has it.
     """
     if sums:
         return "push-pull"

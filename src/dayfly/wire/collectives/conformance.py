@@ -44,7 +44,7 @@ Buffer = list[Terms]
 
 
 class Stuck(Exception):
-    """Nothing can be done, and not all is. waiting: the first operation of each rank with any."""
+    """Nothing can be done, and not all is; `waiting` has the first operation left of each rank."""
 
     def __init__(self, waiting: Sequence[Op]) -> None:
         super().__init__(*waiting)
@@ -57,10 +57,14 @@ def play(
     random: Random | None = None,
     stored: Mapping[Name, Buffer] | None = None,
 ) -> dict[Name, Buffer]:
-    """Run all schedules on the buffers, in place; returns the messages that are left.
+    """Runs all schedules on the buffers, in place; returns the messages that are left.
 
-    random: what is done next is drawn from all that may be; None: each rank does an operation at
-    a time in the order of its list, as over a channel in memory. stored: messages there before.
+    Args:
+        schedules: one a rank.
+        buffers: one a rank.
+        random: draws the next operation from all that may be done; None: the ranks take turns, each
+            in the order of its list, as over a channel in memory.
+        stored: messages that are there before.
     """
     there = {name: list(held) for name, held in (stored or {}).items()}
     held: list[dict[Name, Buffer]] = [{} for _ in schedules]

@@ -35,7 +35,12 @@ class LinkedChannel(FileChannel):
 class World:
     """Ranks 0 to n-1. Every all-reduce is a new step unless one is given.
 
-    chunk: four-byte elements that are worth a message.
+    Args:
+        root: of the channel.
+        collective: to be run.
+        size: number of ranks.
+        stack: closes what is opened.
+        chunk: four-byte elements that are worth a message.
     """
 
     def __init__(
@@ -119,8 +124,8 @@ class World:
 
     def left(self) -> set[Name]:
         """The messages of the latest step that are in the channel."""
-        boxes = (*range(self.size), EVERYONE, SERVER)
-        keys = [key for box in boxes for key in self.channels[0].waiting(box)]
+        mailboxes = (*range(self.size), EVERYONE, SERVER)
+        keys = [key for mailbox in mailboxes for key in self.channels[0].waiting(mailbox)]
         return {_name(key) for key in keys if key.step == self.step}
 
     def drop(self, names: Set[Name]) -> None:

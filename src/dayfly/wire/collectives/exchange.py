@@ -54,11 +54,18 @@ def exchange(
     *,
     chunk: int = 1,
 ) -> Schedule:
-    """What `rank` does to send to, and to receive from, each rank that is named.
+    """Returns what `rank` does to send to, and to receive from, each rank that is named.
 
-    sends, receives: where in the buffer each peer's elements are; as long at either end. Raises
-    ValueError for ranks outside the world, for `rank` itself, and if what is received would be
-    written over something else.
+    Args:
+        rank: 0 to world_size - 1.
+        world_size: number of ranks.
+        sends: where in the buffer the elements for each peer are.
+        receives: where in the buffer the elements from each peer belong, as long as there.
+        chunk: elements that are worth a message.
+
+    Raises:
+        ValueError: ranks outside the world, or `rank` itself; or what is received would overwrite
+            something else.
     """
     check_rank(rank, world_size)
     for peer in (*sends, *receives):
@@ -114,9 +121,13 @@ def _broadcast(rank: int, world_size: int, length: int, *, chunk: int = 1, root:
 
 
 def hand_in(rank: int, root: int, length: int, *, chunk: int = 1) -> Schedule:
-    """What a rank does with its part, a buffer of `length` elements; none if it is empty.
+    """Returns what a rank does to send its part to the root; nothing if it is empty.
 
-    chunk: elements that are worth a message, the same at every rank.
+    Args:
+        rank: whose part.
+        root: who collects.
+        length: elements of the part, which is the rank's whole buffer.
+        chunk: elements that are worth a message, the same at every rank.
     """
     draft = Draft()
     for number, span in enumerate(_chunks(Span(0, length), chunk)):
@@ -125,7 +136,13 @@ def hand_in(rank: int, root: int, length: int, *, chunk: int = 1) -> Schedule:
 
 
 def collect(root: int, parts: Mapping[int, Span], *, chunk: int = 1) -> Schedule:
-    """What the root does to get others' parts into its buffer. parts: where each rank's belongs."""
+    """Returns what the root does to get others' parts into its buffer.
+
+    Args:
+        root: who collects.
+        parts: where each rank's part belongs.
+        chunk: elements that are worth a message, the same at every rank.
+    """
     draft = Draft()
     for rank, part in parts.items():
         for number, span in enumerate(_chunks(part, chunk)):

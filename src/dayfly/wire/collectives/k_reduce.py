@@ -48,7 +48,7 @@ def k_reduce(aggregators: int) -> Collective:
 def sums_at(
     world_size: int, length: int, chunk: int, *, aggregators: int | None = None
 ) -> tuple[Name, ...]:
-    """The messages that hold the result. aggregators: as for `reduce_at`."""
+    """Returns the messages that hold the result, with so many `aggregators` (see `reduce_at`)."""
     owners = world_size if aggregators is None else aggregators
     return tuple(Name(SUM, owner) for owner in range(owners)) if world_size > 1 else ()
 
@@ -62,7 +62,11 @@ def reduce_at(
     chunk: int = 1,
     aggregators: int | None = None,
 ) -> Schedule:
-    """What `rank` does; see `MakeSchedule`. aggregators: K, 1 to n; None: n. No chunks."""
+    """Returns what `rank` does; see `MakeSchedule`. It makes no chunks.
+
+    Args:
+        aggregators: K, from 1 to n; None: n.
+    """
     check_rank(rank, world_size)
     owners = world_size if aggregators is None else aggregators
     if not 1 <= owners <= world_size:
@@ -101,7 +105,7 @@ def reduce_at(
 
 
 def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
-    """Returns the cost with K aggregators: `k_reduce_s` with an uplink and a downlink of their own.
+    """Returns the cost with K aggregators: FasDL equation 1, with links of two directions.
 
     With u and v the time of a shard up and down: who is no aggregator has uploaded after K u, an
     aggregator after (K-1) u. It has summed up (n-1) v later, uploads the sum in u, and reads K-1
@@ -146,24 +150,6 @@ def traffic(one: AllReduce, parts: int, sums: int) -> tuple[MessageCount, Messag
     )
 
 
-def k_reduce_s(
-    size_bytes: float, world_size: int, aggregators: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds by FasDL equation 1 (a to c), corrected, with the latencies that it leaves out.
-
-    FasDL: S/w + (W-1)/K S/w + S/(Kw) + S/w, where S = size_bytes, W = world_size, K = aggregators,
-    w = bytes_per_s of a worker, each way. It lets an aggregator upload its own shard to itself, and
-    download its own sum: for K > 1 the upload of the aggregators, which decides when they begin to
-    aggregate, is S/(Kw) shorter; for K = W, where nobody is anything else, so is the last download.
-    Four phases pay latency_s each. Exact in virtual time if K divides the buffer.
-    """
-    s, n, k, w = size_bytes, world_size, aggregators, bytes_per_s
-    if n == 1:
-        return 0.0
-    spared = (k > 1) + (k == n)
-    return 2 * s / w + (n - spared) * s / (k * w) + 4 * latency_s
-
-
 def k_reduce_requests(world_size: int, aggregators: int) -> tuple[int, int]:
     """Puts and gets of all ranks: K W and 2K(W-1), FasDL section V-B. Exact."""
     n, k = world_size, aggregators
@@ -182,30 +168,10 @@ def k_reduce_bytes(size_bytes: int, world_size: int) -> tuple[int, int]:
 ALL_REDUCE = k_reduce(1)
 
 
-def all_reduce_s(size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float) -> float:
-    """Seconds by FasDL equation 1 with K = 1: (W + 2) S/w, and four latencies.
-
-    S = size_bytes, W = world_size, w = bytes_per_s of a worker, each way. Exact in virtual time.
-    """
-    return (world_size + 2) * size_bytes / bytes_per_s + 4 * latency_s
-
-
 #: n aggregators of n.
 scatter_reduce = reduce_at
 sums = sums_at
 SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums, cost=reduce_cost)
-
-
-def scatter_reduce_s(
-    size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float
-) -> float:
-    """Seconds by FuncPipe equation 1: 3s/w - 2s/(nw) + 4 t_lat.
-
-    s = size_bytes, n = world_size, w = bytes_per_s of a worker, each way; t_lat = latency_s. Exact
-    in virtual time if n divides the buffer.
-    """
-    s, n, w = size_bytes, world_size, bytes_per_s
-    return 3 * s / w - 2 * s / (n * w) + 4 * latency_s
 
 
 def at_everyone(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:

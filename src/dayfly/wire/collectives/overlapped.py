@@ -86,7 +86,10 @@ def lag(count: int) -> int:
 class _Overlapped:
     """The schedule of one rank, being written down.
 
-    pieces: the chunks of every split; those of the first splits may be one more.
+    Args:
+        rank: whose.
+        pieces: the chunks of every split; the first splits may have one more than the others.
+        stored: sums that are in the channel already.
     """
 
     def __init__(self, rank: int, pieces: list[tuple[Span, ...]], stored: Set[Name]) -> None:

@@ -99,13 +99,3 @@ def cost(one: AllReduce) -> Cost:
 
 
 PIPELINED = Collective(schedule=pipelined, sums=sums_at, cost=cost)
-
-
-def pipelined_s(size_bytes: float, world_size: int, bytes_per_s: float, latency_s: float) -> float:
-    """Seconds by FuncPipe equation 2: 2s/w + (2 + n) t_lat.
-
-    s = size_bytes, n = world_size, w = bytes_per_s of a worker, each way; t_lat = latency_s. Exact
-    in virtual time if n divides the buffer. Requests and bytes are those of scatter-reduce:
-    `k_reduce_requests` and `k_reduce_bytes` with n aggregators.
-    """
-    return 2 * size_bytes / bytes_per_s + (2 + world_size) * latency_s

@@ -73,7 +73,7 @@ def serve(world_size: int, length: int, *, chunk: int = 1) -> Schedule:
 
 
 def cost(one: AllReduce) -> Cost:
-    """Returns the cost: `push_pull_s`, with an uplink and a downlink of their own.
+    """Returns the cost, over an uplink and a downlink of their own.
 
     The server's link is the store's, if that is limited, and a member's own link does not share it.
     Large messages share a link in pieces with those that are in flight beside them, so the first is
@@ -108,26 +108,3 @@ def _first_s(line: DirectionModel, chunk_bytes: float, count: int) -> float:
 
 
 PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, cost=cost, server=True)
-
-
-def push_pull_s(
-    size_bytes: float,
-    world_size: int,
-    chunk_bytes: float,
-    bytes_per_s: float,
-    latency_s: float,
-    server_bytes_per_s: float = float("inf"),
-) -> float:
-    """Seconds: max(s/w, q + n(s - c)/W) + 2nc/W + q + 2 t_lat.
-
-    s = size_bytes, n = world_size, c = chunk_bytes, w = bytes_per_s of a worker and
-    W = server_bytes_per_s of the server, each way; q = c/w, t_lat = latency_s of a worker's
-    requests. The workers' uplinks or the server's link, whichever takes longer, are busy
-    throughout; the last chunk passes the server twice, n times each, and the worker's downlink.
-    Exact in virtual time if the chunks are equal.
-    """
-    s, n, c, w = size_bytes, world_size, chunk_bytes, bytes_per_s
-    if n == 1:
-        return 0.0
-    q, at_server = c / w, n / server_bytes_per_s
-    return max(s / w, q + (s - c) * at_server) + 2 * c * at_server + q + 2 * latency_s

@@ -130,7 +130,12 @@ _SUSPECT_AFTER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """plan: of a schedule. left: which of this member's messages stay, as all are to read them."""
+    """A schedule that is ready to run.
+
+    Attributes:
+        plan: the compiled schedule.
+        left: this member's messages that stay, as all members read them.
+    """
 
     plan: CompiledSchedule
     left: tuple[Name, ...]
@@ -191,7 +196,7 @@ class Collectives(Closing):
         self._run(number, "broadcast", flat_P, broadcast(root), (root,), meet=False)
 
     def reduce_scatter(self, blocks: JoinedBuffer, number: int, fold: Fold) -> None:
-        """Reduce `size` equal blocks; this member's own is the result, others stay as they were."""
+        """Reduces `size` equal blocks; only this member's own block changes."""
         self._run(number, "reduce-scatter", blocks, reduce_scatter, fold=fold)
 
     def all_gather(self, blocks: Buffer, number: int) -> None:

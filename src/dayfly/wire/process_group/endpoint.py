@@ -16,10 +16,12 @@ from dayfly.wire.process_group.member import Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """channel: open, and behind its shaped way if it has one; its ranks are the world's.
+    """A process's end of the wire.
 
-    wait_timeout_s: longest wait for a message, whatever timeout a group asks for; None: the
-    group's alone.
+    Attributes:
+        channel: open, shaped if the function's link is limited; its ranks are the world's.
+        wait_timeout_s: longest wait for a message, whatever timeout a group asks for; None: the
+            group's timeout alone counts.
     """
 
     channel: Channel

@@ -290,7 +290,7 @@ class DayflyGroup(dist.ProcessGroup):
         return self._member.collective(f"all-reduce {how.name}", staged, tensors, run)
 
     def _gather_all(self, outs: list[Tensor], own: Tensor, value: list[Tensor]) -> DayflyWork:
-        """outs: of each member, or one for all."""
+        """Gathers `own` of all members into `outs`: one tensor a member, or one for all."""
         given = Staged(own, write=False)
         staged = [Staged(out, read=False) for out in outs]
 
@@ -303,7 +303,7 @@ class DayflyGroup(dist.ProcessGroup):
         return self._member.collective("all-gather", [given, *staged], value, run)
 
     def _scatter_reduced(self, output: Tensor, blocks: list[Tensor], opts: Any) -> DayflyWork:
-        """blocks: for each member, or one for all."""
+        """Reduces `blocks`, one a member or one for all, and keeps this member's in `output`."""
         how = reduction(opts.reduceOp, self._size)
         how.check(output.dtype)
         out = Staged(output, read=False)
@@ -331,7 +331,7 @@ class DayflyGroup(dist.ProcessGroup):
         *,
         meet: bool,
     ) -> DayflyWork:
-        """sends, receives: what goes to each member, and comes from it. meet: whether all do."""
+        """Exchanges `sends` for `receives` with each member; `meet`: all take part."""
         to = {m: Staged(t, write=False) for m, t in enumerate(sends) if t is not None}
         of = {m: Staged(t, read=False) for m, t in enumerate(receives) if t is not None}
 

@@ -128,7 +128,13 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """name: such as SUM. fold: two terms become one. finish: on the result, in place."""
+    """A way to combine the terms of all members.
+
+    Attributes:
+        name: such as SUM.
+        fold: combines two terms.
+        finish: applied to the result, in place.
+    """
 
     name: str
     fold: Fold

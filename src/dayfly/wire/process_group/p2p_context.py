@@ -174,7 +174,13 @@ Done = Callable[[BaseException | None], None]
 
 
 class P2PContext(Closing):
-    """check: called while a message is waited for; may raise. timeout_s: how long that may take."""
+    """What sending and receiving have in common.
+
+    Args:
+        channel: the group's.
+        check: called while a message is waited for; may raise.
+        timeout_s: longest wait.
+    """
 
     def __init__(
         self, channel: Messages, rank: int, *, timeout_s: float, check: Callable[[], None]

@@ -50,9 +50,13 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Message:
-    """asked: None until somebody does. own_P: where it is read to before; begun: whether it came.
+    """A message that is read.
 
-    over: whether all of it is there, or an `error`.
+    Attributes:
+        asked: who wants it; None: nobody yet.
+        own_P: memory into which it is read until somebody asks.
+        begun: whether its first chunk came.
+        over: whether all of it is there, or an `error`.
     """
 
     number: int

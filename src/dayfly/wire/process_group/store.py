@@ -170,7 +170,7 @@ class ChannelStore(dist.Store):  # type: ignore[name-defined,misc]  # torch type
         self._channel, self._rank = channel, rank
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Store a value, in place of what was there."""
+        """Stores a value, in place of an earlier one."""
         self._asker.ask("set", [key.encode(), _raw(value)])
 
     def get(self, key: str) -> bytes:

@@ -236,10 +236,13 @@ class Sink(ABC):
 
     @abstractmethod
     def begin(self, raw: bytes, pieces: int) -> tuple[Header, memoryview]:
-        """Look at the header; returns what is expected to follow, in so many pieces, and where it
-        belongs.
+        """Reads the header of a message.
 
-        Raises WireError, saying what was expected and found.
+        Returns:
+            What is to follow in so many pieces: the header of it, and memory for its bytes.
+
+        Raises:
+            WireError: the header is not as expected; says what was expected and found.
         """
 
 

@@ -90,10 +90,13 @@ def read_info(text: str) -> dict[str, str]:
 
 
 def check_server(address: Address, info: Mapping[str, str], budget_bytes: int) -> None:
-    """Raise WireError unless the server can hold so many bytes of messages until they are dropped.
+    """Checks that the server can hold so many bytes of messages until they are dropped.
 
-    A memory limit with an eviction policy is refused: under it Redis throws away what it likes
-    (our keys among the first, as they expire), and a message that is lost ends the run.
+    A memory limit with an eviction policy is refused. Redis would remove keys as it likes, ours
+    among the first, as they expire, and a message that is lost ends the run.
+
+    Raises:
+        WireError: the server cannot.
     """
     version = info.get("redis_version", "")
     numbers = re.match(r"(\d+)\.(\d+)", version)

@@ -85,7 +85,7 @@ def make_segments(place: Path, senders: int, budget_bytes: int) -> None:
 
 
 def mark_gone(place: Path) -> None:
-    """Tell whoever has a segment of `place` open that the messages are removed."""
+    """Tells every process that has a segment of `place` open that the messages are removed."""
     for path in place.glob("from-*"):
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

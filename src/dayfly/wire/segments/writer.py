@@ -129,10 +129,18 @@ class Writer:
         self._bytes_since = self._messages_since = 0
 
     def put(self, address: bytes, digest: int, size: int, copy: Callable[[int], None]) -> bool:
-        """Store a message of `size` bytes, which `copy` copies to its place in the file.
+        """Stores a message.
 
-        Returns False if the address is taken. Raises NoRoom if there is room only once messages are
-        dropped, and WireError if there is none at all.
+        Args:
+            size: of the message, in bytes.
+            copy: copies it to its place in the file.
+
+        Returns:
+            False if the address is taken.
+
+        Raises:
+            NoRoom: there is room only once messages are dropped.
+            WireError: there is no room at all.
         """
         if os.getpid() != self._pid:
             raise WireError(f"the channel was opened by process {self._pid}: open it in this one")

@@ -23,7 +23,13 @@ CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a server listens. audience: who it is; see `protocol`."""
+    """Where a server listens.
+
+    Attributes:
+        host: its name or number.
+        port: its number.
+        audience: who the server is; see `protocol`.
+    """
 
     host: str
     port: int

@@ -176,10 +176,18 @@ def patience(sock: socket.socket, seconds: float) -> None:
 
 
 def receive(sock: socket.socket, into: memoryview, *, idle: bool = False) -> bool:
-    """Fill `into`. Raises Unreachable if the other end hangs up or falls silent before.
+    """Fills `into`.
 
-    idle: it may be silent before the first byte, for as long as it likes, and hang up there: then
-    nothing was received, and the answer is False.
+    Args:
+        sock: the connection.
+        into: to be filled.
+        idle: whether the other end may be silent before the first byte, for as long as it likes.
+
+    Returns:
+        False if the other end hung up before the first byte of an idle connection.
+
+    Raises:
+        Unreachable: the other end hung up or fell silent before.
     """
     done = 0
     while done < into.nbytes:

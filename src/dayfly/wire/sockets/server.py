@@ -31,11 +31,18 @@ _JOIN_S = 10.0
 
 
 class Server(Closing):
-    """Serves `table` from now on.
+    """Serves a table of messages from now on.
 
-    host, port: where to listen; 0: a free port. token, audience: see `protocol`. sums: for what is
-    pushed; without them, pushes are refused. Raises WireError, in one sentence, if it cannot
-    listen there.
+    Args:
+        table: the messages.
+        host: where to listen.
+        port: where to listen; 0: a free port.
+        token: see `protocol`.
+        audience: see `protocol`.
+        sums: adds what is pushed; None: pushes are refused.
+
+    Raises:
+        WireError: it cannot listen there.
     """
 
     def __init__(

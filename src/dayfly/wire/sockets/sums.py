@@ -70,9 +70,12 @@ def sum_key(part: Key) -> Key:
 
 @dataclass(slots=True)
 class _Sum:
-    """One sum that is not whole yet: of ranks 0 to `following - 1`; `early`: who is not yet due.
+    """One sum that is not whole yet: of ranks 0 to `following - 1`.
 
-    layout: type and shape, as `first` pushed them. adding: whether a thread is at it.
+    Attributes:
+        layout: type and shape, as `first` pushed them.
+        early: contributions whose turn has not come.
+        adding: whether a thread is adding.
     """
 
     layout: tuple[int, tuple[int, ...]]
@@ -85,9 +88,12 @@ class _Sum:
 
 
 class Sums:
-    """Adds contributions of `world_size` ranks, and stores the sums in `table`.
+    """Adds contributions, and stores the sums.
 
-    by: checks the contributions, and seals the sums.
+    Args:
+        table: stores the sums.
+        world_size: number of ranks that contribute.
+        by: checks the contributions, and seals the sums.
     """
 
     def __init__(self, table: Table, world_size: int, by: Authenticator) -> None:
@@ -99,10 +105,18 @@ class Sums:
         self._finished: OrderedDict[Key, None] = OrderedDict()
 
     def push(self, key: Key, blob: memoryview) -> bool:
-        """Take a contribution, in the room that was reserved for it; False if it came before.
+        """Takes a contribution, in the room that was reserved for it.
 
-        blob: header and payload; it becomes the server's. Raises WireError if it is damaged, or
-        differs in type or shape from what another rank pushed; then that sum fails for all ranks.
+        Args:
+            key: of the contribution.
+            blob: header and payload; it becomes the server's.
+
+        Returns:
+            False if it came before.
+
+        Raises:
+            WireError: it is damaged, or differs in type or shape from what another rank pushed;
+                then that sum fails for all ranks.
         """
         kept = False
         try:

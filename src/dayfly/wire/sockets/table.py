@@ -24,7 +24,12 @@ Readers = Callable[[Key], set[int] | None]
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """Header and payload; unread: ranks that are still to read it, None if nobody counts."""
+    """One message.
+
+    Attributes:
+        blob: header and payload.
+        unread: ranks that are still to read it; None: nobody counts.
+    """
 
     blob: memoryview
     unread: set[int] | None
@@ -55,7 +60,7 @@ class Table(Mailboxes):
         self._readers = readers
         self._patience_s = patience_s
         self._full = full
-        self._boxes: dict[int, dict[Key, Message]] = {}
+        self._mailboxes: dict[int, dict[Key, Message]] = {}
         self._waiters: dict[Key, list[SimpleQueue[Message | WireError]]] = {}
         self._failures: dict[Key, str] = {}
         self._bytes = 0
@@ -105,12 +110,12 @@ class Table(Mailboxes):
     def keep(self, key: Key, blob: memoryview) -> bool:
         """Store a message in the room that was reserved for it, unless the key is there."""
         with self._changed:
-            if self._gone or key in self._boxes.get(key.destination, ()):
+            if self._gone or key in self._mailboxes.get(key.destination, ()):
                 self._free(blob.nbytes)
                 self._check()
                 return False
             message = Message(blob, self._readers(key) or None)
-            self._boxes.setdefault(key.destination, {})[key] = message
+            self._mailboxes.setdefault(key.destination, {})[key] = message
             for waiter in self._waiters.pop(key, ()):
                 waiter.put(message)
             return True
@@ -172,7 +177,7 @@ class Table(Mailboxes):
     def waiting(self, destination: int) -> list[Key]:
         with self._changed:
             self._check()
-            return sorted(self._boxes.get(destination, ()))
+            return sorted(self._mailboxes.get(destination, ()))
 
     def drop(self, keys: Iterable[Key]) -> None:
         with self._changed:
@@ -185,9 +190,9 @@ class Table(Mailboxes):
         before_step = min(before_step, FOREVER)
         with self._changed:
             self._check()
-            for destination, box in self._boxes.items():
+            for destination, mailbox in self._mailboxes.items():
                 if destination != COORDINATOR:
-                    for key in [key for key in box if key.step < before_step]:
+                    for key in [key for key in mailbox if key.step < before_step]:
                         self._remove(key)
             for key in [key for key in self._failures if key.step < before_step]:
                 del self._failures[key]
@@ -200,7 +205,7 @@ class Table(Mailboxes):
     def destroy(self) -> None:
         with self._changed:
             self._gone = True
-            self._boxes.clear()
+            self._mailboxes.clear()
             for waiters in self._waiters.values():
                 for waiter in waiters:
                     waiter.put(_gone())
@@ -214,13 +219,15 @@ class Table(Mailboxes):
             return self._changed.wait_for(lambda: self._gone or not self._unread(), timeout_s)
 
     def _unread(self) -> bool:
-        return any(message.unread for box in self._boxes.values() for message in box.values())
+        return any(
+            message.unread for mailbox in self._mailboxes.values() for message in mailbox.values()
+        )
 
     def _find(self, key: Key) -> Message | None:
-        return self._boxes.get(key.destination, {}).get(key)
+        return self._mailboxes.get(key.destination, {}).get(key)
 
     def _remove(self, key: Key) -> None:
-        self._free(self._boxes[key.destination].pop(key).blob.nbytes)
+        self._free(self._mailboxes[key.destination].pop(key).blob.nbytes)
 
     def _free(self, nbytes: int) -> None:
         if not self._gone:
@@ -235,8 +242,8 @@ class Table(Mailboxes):
         mib, waited = 2**20, f" after {self._patience_s:g} s" if self._patience_s else ""
         unread = [
             f"{key}, by {', '.join(map(str, sorted(message.unread)))}"
-            for box in self._boxes.values()
-            for key, message in box.items()
+            for mailbox in self._mailboxes.values()
+            for key, message in mailbox.items()
             if message.unread
         ]
         oldest = f"; not read: {min(unread)}" if unread and self._patience_s else ""

@@ -65,13 +65,13 @@ _ERRORS = {
 
 
 class ObjectStore(Store):
-    """Objects below a place, in a folder of it.
+    """Objects in a folder of a bucket.
 
     Args:
-        client: of the place.
-        folder: below the place; "": the place itself.
-        traffic: where it counts; None: counters of its own.
-        outage_s: for how long a store that does not answer is asked again.
+        client: of the bucket, or of a prefix in it.
+        folder: below that; "": the bucket or prefix itself.
+        traffic: counts requests and bytes; None: counters of its own.
+        outage_s: seconds for which a store that does not answer is asked again.
     """
 
     def __init__(

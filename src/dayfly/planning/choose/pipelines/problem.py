@@ -53,7 +53,8 @@ class MemoryOption:
     """Functions, or containers, that a stage may have.
 
     forward_s, backward_s: of a micro-batch, for each layer. bytes_per_s: W_j. base_bytes: s_0.
-    usd_per_s, vcpus: of one function.
+    usd_per_s, vcpus: of one function. room_bytes: of the memory that s_0, a and s are in, such as a
+    GPU's; None: memory_mib.
     """
 
     memory_mib: int
@@ -63,6 +64,7 @@ class MemoryOption:
     base_bytes: float
     usd_per_s: float
     vcpus: float = 1.0
+    room_bytes: float | None = None
 
     def __post_init__(self) -> None:
         if min((*self.forward_s, *self.backward_s, self.base_bytes), default=0.0) < 0:
@@ -77,8 +79,8 @@ class MemoryOption:
 
     @property
     def memory_bytes(self) -> float:
-        """What its functions have."""
-        return float(self.memory_mib * 2**20)
+        """What its functions have for a, s and s_0."""
+        return float(self.memory_mib * 2**20) if self.room_bytes is None else self.room_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,63 @@
+"""What a person sees: the bar, the line of an epoch, and the dollars so far."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dayfly.catalogue.metering import MeteredInvocation, bill
+from dayfly.runs.display import Bar, epoch_line
+from dayfly.runs.following import Teller
+from dayfly.runs.functions import catalogue
+from dayfly.runs.settings import Settings
+from dayfly.runs.spending import Spending
+from dayfly.specs.events import Ended, Invoked
+
+PLATFORM = catalogue(Settings()).platform("aws-lambda")
+
+
+def used(function: str, run_s: float) -> MeteredInvocation:
+    return MeteredInvocation(
+        function=function, attempt=0, memory_mib=1024, init_s=0.0, run_s=run_s, outcome="returned"
+    )
+
+
+def invoked(function: str, at: float) -> Invoked:
+    return Invoked(at=at, function=function, attempt=0, memory_mib=1024)
+
+
+def test_what_is_spent_so_far_is_what_the_bill_will_say_of_it() -> None:
+    spending = Spending(lambda some: bill(some, PLATFORM).cost_usd, [used("worker-9", 5.0)])
+    spending.hear(invoked("worker-0", 100.0))
+    spending.hear(invoked("worker-1", 110.0))
+    now = [used("worker-9", 5.0), used("worker-0", 30.0), used("worker-1", 20.0)]
+    assert spending.usd(130.0) == pytest.approx(bill(now, PLATFORM).cost_usd)
+    assert spending.workers == 2
+    spending.hear(Ended(at=140.0, used=used("worker-0", 40.0), death=True))
+    then = [used("worker-9", 5.0), used("worker-0", 40.0), used("worker-1", 50.0)]
+    assert spending.usd(160.0) == pytest.approx(bill(then, PLATFORM).cost_usd)
+    assert spending.workers == 1
+
+
+def test_the_bar_says_epoch_rate_rest_workers_and_dollars() -> None:
+    seen = io.StringIO()
+    bar = Bar(Console(file=seen, force_terminal=True, width=100, color_system=None))
+    teller = Teller(bar, spending=Spending(lambda some: 0.00125 * len(some)))
+    bar.preparing()
+    bar.started(0, 30, 10)
+    teller.tell("coordinator", invoked("worker-0", 1.0))
+    for step in range(8):
+        bar.step(step, 0.5)
+    bar._progress.refresh()
+    bar.finished()
+    last = seen.getvalue().replace("\r", "\n").splitlines()
+    line = next(one for one in reversed(last) if "epoch 3/10" in one)
+    for words in ("27%", " steps/s ETA 0:00:0", "1 worker $0.0013", "loss 0.5000"):
+        assert words in line
+
+
+def test_an_epoch_is_a_line() -> None:
+    record = {"epoch": 3, "train_loss": 0.5, "val_loss": None, "val_accuracy": 0.25, "lr": 1e-6}
+    assert epoch_line(record) == "epoch 3: loss 0.5000, accuracy 25.0%, lr 1e-06"
