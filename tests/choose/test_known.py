@@ -11,7 +11,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import DataParallelProblem, all_data_parallel
 from dayfly.planning.choose.from_profile import summed_bytes
-from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.whole_runs import least_run
 
@@ -21,8 +21,9 @@ LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")
 def test_what_is_better_in_both_goals_beats() -> None:
     known = Known(slack=0.1)
     assert not known.beats(1e9, 1e9)
-    known.add([Point(10.0, 4.0, "fast"), Point(20.0, 2.0, "cheap")])
-    known.add([Point(21.0, 3.0, "neither")])
+    known.add([10.0, 20.0], [4.0, 2.0])  # a fast one and a cheap one
+    known.add([21.0], [3.0])  # neither
+    known.add([], [])
     assert known.beats(11.1, 4.5)
     assert not known.beats(10.9, 4.5)  # as fast, within the slack
     assert not known.beats(11.1, 4.3)  # as cheap

@@ -15,6 +15,7 @@ the channel, it repeats less than that: T' is an upper bound there.
 from __future__ import annotations
 
 from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.elementwise import largest, least
 from dayfly.errors import RequestError
 
 #: 730 hours, as prices by the month count it.
@@ -34,7 +35,7 @@ def interrupted_s(
     start_s: float,
     checkpoint_every_s: float,
 ) -> float:
-    """Returns the seconds of a run with the interruptions that are to be expected.
+    """Returns the seconds of a run with the interruptions that are to be expected; elementwise.
 
     Args:
         run_s: of the run if nothing happens.
@@ -47,11 +48,11 @@ def interrupted_s(
         RequestError: there is no end to be expected, as workers are interrupted faster than they
             start again.
     """
-    delay_s = start_s + min(checkpoint_every_s, run_s) / 2
-    lost = workers * per_s(platform) * delay_s
-    if lost >= 1:
+    delay_s: float = start_s + least(checkpoint_every_s, run_s) / 2
+    lost: float = workers * per_s(platform) * delay_s
+    if largest(lost) >= 1:
         raise RequestError(
             f"{workers} workers on {platform.name} are interrupted faster than they start again, "
-            f"which takes {delay_s:.0f} s: take fewer"
+            f"which takes {largest(delay_s):.0f} s: take fewer"
         )
     return run_s / (1 - lost)

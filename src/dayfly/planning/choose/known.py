@@ -8,12 +8,12 @@ the front of all places together stays what enumeration would make it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from dayfly.planning.choose.front import Front, Point
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dayfly.planning.choose.arrays import Array, undominated
 
 
 @dataclass(slots=True)
@@ -25,14 +25,20 @@ class Known:
     """
 
     slack: float = 0.0
-    _front: tuple[Point[Any], ...] = ()
-    _seconds: list[float] = field(default_factory=list)
+    _seconds: Array = field(default_factory=lambda: np.empty(0))
+    _usd: Array = field(default_factory=lambda: np.empty(0))
 
-    def add(self, points: Iterable[Point[Any]]) -> None:
-        """Adds plans."""
-        every = [*self._front, *points]
-        self._front = Front.of(every).points if every else ()
-        self._seconds = [one.seconds for one in self._front]
+    def add(self, seconds: ArrayLike, usd: ArrayLike) -> None:
+        """Adds plans.
+
+        Args:
+            seconds: of each, (plans,).
+            usd: of each, (plans,).
+        """
+        every_s, every_usd = np.append(self._seconds, seconds), np.append(self._usd, usd)
+        if len(every_s):
+            front = undominated(every_s, every_usd)
+            self._seconds, self._usd = every_s[front], every_usd[front]
 
     def beats(self, seconds: float, usd: float) -> bool:
         """Returns whether a known plan is better in both goals by more than the slack.
@@ -41,5 +47,5 @@ class Known:
             seconds: that a plan takes at least.
             usd: that it costs at least.
         """
-        at = bisect_left(self._seconds, seconds / (1 + self.slack))
-        return at > 0 and self._front[at - 1].usd * (1 + self.slack) < usd
+        at = int(np.searchsorted(self._seconds, seconds / (1 + self.slack)))
+        return at > 0 and bool(self._usd[at - 1] * (1 + self.slack) < usd)

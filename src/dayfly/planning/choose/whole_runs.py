@@ -8,12 +8,12 @@ least run     with start, validation and end; all its workers for that long, at 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from dayfly.batches import Batches
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
+from dayfly.elementwise import ceiling, most
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S
 from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import passed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run_of(
     p: DataParallelProblem, size: SizeProfile, workers: int, step_s: float, summed_s: float
 ) -> tuple[float, int]:
-    """Returns the seconds of a run, and the lives of each of its functions.
+    """Returns the seconds of a run, and the lives of each of its functions; elementwise.
 
     Args:
         p: the problem.
@@ -60,7 +60,8 @@ def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> 
     if platform.lifetime_max_s is None:
         return 1
     room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
-    return max(1, math.ceil(training_s / max(room_s, 1.0)))
+    lives: int = most(1, ceiling(training_s / max(room_s, 1.0)))
+    return lives
 
 
 def least_run(
