@@ -163,9 +163,8 @@ def test_a_price_list_that_is_no_file_is_refused(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(site)
-    monkeypatch.setattr(
-        lookup, "_BROUGHT", {"platforms": Registry("price list", "dayfly.prices", {})}
-    )
+    fresh = {"platforms": Registry("price list", "dayfly.prices", {})}
+    monkeypatch.setattr(lookup, "_BROUGHT", {**lookup._BROUGHT, **fresh})
     points = {"aws-lambda": "theirs.prices:BASEMENT", "wrong": "theirs.shelf_channel:KIND"}
     install(site, {"dayfly.prices": points})
     known = lookup.Catalogue()

@@ -86,6 +86,22 @@ def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tupl
     return tuple(MicroBatch(number, size) for number, size in enumerate(sizes) if size)
 
 
+def validates(epoch: int, epochs: int, every: int) -> bool:
+    """Whether an epoch ends with a validation.
+
+    Args:
+        epoch: from 0.
+        epochs: of the run, whose last one is validated, too.
+        every: epochs between validations; 0: there is none.
+    """
+    return every > 0 and ((epoch + 1) % every == 0 or epoch + 1 == epochs)
+
+
+def validations(epochs: int, every: int) -> int:
+    """Returns the validations of a run; see `validates`."""
+    return -(-epochs // every) if every else 0
+
+
 #: Least samples of a block of validation, unless the batch is smaller.
 _BLOCK_SAMPLES = 16
 #: How many values validation sums for each block; see `training.evaluation`.

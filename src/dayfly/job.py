@@ -28,6 +28,7 @@ Metric = Callable[[Any, Any], "torch.Tensor | float"]  # or an object of torchme
 Transform = Callable[[Any], Any]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
+Infer = Callable[[nn.Module, Any], Any]
 
 #: Fields that may be dicts, with a value for each phase of a step.
 _BY_PHASE = ("optimizer", "step", "scheduler", "clip_norm")
@@ -66,7 +67,7 @@ class Job:
         init: weights to start from: a `.safetensors` file, or a state dict.
         seed: everything random follows from it: weights, order, augmentation, dropout.
         accumulate: pieces in which a worker computes its share of a batch, to save memory.
-        validate_every: epochs between validations; the last epoch is always validated.
+        validate_every: epochs between validations; the last epoch is validated, too. 0: none is.
         transform: sample x to sample x, in training; images come as PIL has them. A random one
             draws from the generators of torch, numpy or random: these are seeded for each sample.
         eval_transform: the same in validation.
@@ -77,6 +78,8 @@ class Job:
             the phases of a step in their order. Each computes the gradient of its optimizer's
             parameters alone, and the next one begins with what that changed; losses are the sums of
             the phases' losses, outputs and targets those of the last phase that has some.
+        infer: `infer(model, batch)`, the outputs that `run.predict` returns, of such a batch, or of
+            x alone where samples have no targets. None: `model(x)`, or the outputs of `step`.
         ema: decay of a moving average of the parameters to train, such as 0.999, which begins with
             the first weights and moves after every step. Validation measures it.
         compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
@@ -116,6 +119,7 @@ class Job:
     transform: Transform | None = None
     eval_transform: Transform | None = None
     step: Step | Mapping[str, Step] | None = None
+    infer: Infer | None = None
     ema: float | None = None
     compile: bool = False
     callbacks: Sequence[Callback] = ()
@@ -134,6 +138,7 @@ class Job:
         self._callable("loss", "a function loss(outputs, targets)")
         self._check_phases()
         self._callable("step", "a function step(model, batch)")
+        self._callable("infer", "a function infer(model, batch)")
         self._callable("transform", "a function of one sample")
         self._callable("eval_transform", "a function of one sample")
         if isinstance(self.optimizer, torch.optim.Optimizer):
@@ -159,8 +164,9 @@ class Job:
                     f"the job's {name} is for arrays, and its data is a function: let its Datasets "
                     "transform their samples"
                 )
-        for name in ("batch_size", "epochs", "accumulate", "validate_every"):
+        for name in ("batch_size", "epochs", "accumulate"):
             self._whole(name, least=1)
+        self._whole("validate_every", least=0)
         self._whole("seed", least=0)
         for phase in self.phases:
             norm = self.of_phase("clip_norm", phase)

@@ -97,7 +97,7 @@ def test_a_signal_leaves_nothing(
     number: signal.Signals, code: int, tmp_path: Path, temporary: Path
 ) -> None:
     with started(tmp_path) as (process, session):
-        assert len(scratch(temporary)) == 1
+        command.eventually("the first run's files", lambda: len(scratch(temporary)) == 1)
         process.send_signal(number)
         _, errors = process.communicate(timeout=command.WAIT_S)
         assert process.returncode == code, errors

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from dayfly.batches import validates, validations
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from tests.job.asked import given, refusal
 
-NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
+NUMBERS = ("batch_size", "epochs", "accumulate")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ NUMBERS = ("batch_size", "epochs", "accumulate", "validate_every")
             for name in NUMBERS
             for bad in (0, -1, 1.5, "8", None, True)
         ),
+        ({"validate_every": -1}, "the job's validate_every is -1: give a whole number from 0"),
         ({"seed": -1}, "the job's seed is -1: give a whole number from 0"),
         ({"seed": 0.5}, "the job's seed is 0.5: give a whole number from 0"),
         *(
@@ -124,3 +126,11 @@ def test_a_batch_smaller_than_the_workers_is_refused() -> None:
 def test_a_job_cannot_be_changed_afterwards() -> None:
     with pytest.raises(AttributeError):
         Job(**given()).seed = 1  # type: ignore[misc]
+
+
+def test_epochs_are_validated_every_so_often_and_at_the_end_or_never() -> None:
+    found = {
+        every: [epoch for epoch in range(5) if validates(epoch, 5, every)] for every in range(4)
+    }
+    assert found == {0: [], 1: [0, 1, 2, 3, 4], 2: [1, 3, 4], 3: [2, 4]}
+    assert [validations(5, every) for every in range(4)] == [len(of) for of in found.values()]

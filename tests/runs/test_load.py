@@ -35,3 +35,19 @@ def test_one_that_has_no_result_yet_is_running(undisturbed: Undisturbed, tmp_pat
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(dayfly.RequestError, match="holds no run"):
         dayfly.load(tmp_path)
+
+
+@pytest.mark.long
+def test_a_job_that_never_validates(data: Path, tmp_path: Path) -> None:
+    job = small.job(data, validate_every=0, epochs=2)
+    run = dayfly.train(job, run_dir=tmp_path / "run", progress=False)
+    assert [record["val_loss"] for record in run.history] == [None, None]
+    with pytest.raises(dayfly.RequestError, match="target-accuracy goes by validations"):
+        dayfly.train(job, run_dir=tmp_path / "two", progress=False, target_accuracy=0.9)
+
+
+def test_a_run_is_shown_in_a_line(undisturbed: Undisturbed) -> None:
+    shown = repr(undisturbed(2))
+    assert len(shown) < 200
+    assert "done" in shown
+    assert str(undisturbed(2).directory) in shown

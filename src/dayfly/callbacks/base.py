@@ -24,7 +24,6 @@ class RunView(Protocol):
         run_id: the run's.
         directory: of the run's files.
         job: what is trained; `job.epochs` is the epoch to which it goes.
-        history: one dict an epoch that is done, as of `Run.history`: copies.
         result: in `on_run_end`, how the run ended, as `Run.result` is; None before.
     """
 
@@ -35,7 +34,7 @@ class RunView(Protocol):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The epochs that are done, in order."""
+        """One dict an epoch that is done, in order, as of `Run.history`: copies."""
         ...
 
     def stop(self, reason: str = "callback") -> None:

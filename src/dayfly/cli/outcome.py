@@ -115,7 +115,7 @@ def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
     run = attempt(action)
     if isinstance(run, Failure):
         if as_json:
-            _say(Result(run_id=None, status=run.status, error=run.error).line())
+            say(Result(run_id=None, status=run.status, error=run.error).line())
         return run.code
     result = run.result
     if result.status == "failed":
@@ -124,9 +124,9 @@ def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
         tell(run.to_go_on)
     if as_json:
         _print_compared(run, StandardError())
-        _say(result.line())
+        say(result.line())
     else:
-        _say(_summary(run))
+        say(_summary(run))
         _print_compared(run, Console())
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
@@ -142,7 +142,7 @@ def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
     if failure is None:
         return DONE
     if as_json:
-        _say(json.dumps({"error": failure.error}))
+        say(json.dumps({"error": failure.error}))
     return failure.code
 
 
@@ -154,7 +154,7 @@ def _print_compared(run: Run | ScriptRun, console: Console) -> None:
         print_compared(run, console)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """On standard output; that nobody reads it any more changes nothing of what came of a run."""
     try:
         print(text, flush=True)

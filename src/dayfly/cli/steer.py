@@ -1,14 +1,12 @@
-"""`dayfly follow` and `dayfly runs`: show a run from another terminal, and list runs."""
+"""`dayfly follow` and `dayfly runs`: runs that were begun in another terminal, or are over."""
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from dayfly.errors import RequestError, in_short
 from dayfly.life.leadership import HEAD
@@ -51,41 +49,11 @@ def follow(run: str) -> str:
         time.sleep(kept.look_s)
 
 
-def list_runs(place: str, *, as_json: bool) -> None:
-    """Print the runs right below a directory or a store's URL, the latest last.
+def rows_of(place: str) -> list[dict[str, Any]]:
+    """What is known of the runs right below a directory or a store's URL, one dict a run.
 
     Raises RequestError if it cannot be read.
     """
-    rows = sorted(_rows(place), key=lambda row: row["began_at"])
-    if as_json:
-        print(json.dumps(rows))
-        return
-    console = Console()
-    if not rows:
-        console.print(f"no runs in {_full(place)}", highlight=False, soft_wrap=True)
-        return
-    # An id is to be copied, so it is never shortened.
-    name = Column("run", no_wrap=True, min_width=max(len(row["run_id"]) for row in rows))
-    table = Table(name, "status", "epochs", "val_loss", "USD", "began", box=None)
-    for row in rows:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"]))
-        loss, cost = row["val_loss"], row["cost_usd"]
-        table.add_row(
-            row["run_id"],
-            row["status"],
-            str(row["epochs"]),
-            "" if loss is None else f"{loss:.4f}",
-            "" if cost is None else f"{cost:.6f}",
-            began,
-        )
-    console.print(table)
-
-
-def _full(place: str) -> str:
-    return place if "://" in place else str(Path(place).absolute())
-
-
-def _rows(place: str) -> list[dict[str, Any]]:
     if "://" in place:
         store = open_store(place.rstrip("/"))
         return [_row(f"{store.url}/{folder}") for folder in store.folders()]

@@ -17,8 +17,10 @@ from dayfly.cli.flags import (
     takes,
     training_settings,
 )
+from dayfly.cli.runs import runs
 
 steering = typer.Typer()
+steering.add_typer(runs, name="runs")
 
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's directory, its URL in a store, or its id.")
@@ -84,20 +86,6 @@ def follow(run: AnyRun) -> None:
 
     code = shown(action)
     raise typer.Exit(code or (DONE if ended[0] in ("done", "stopped") else FAILED))
-
-
-@steering.command()
-def runs(
-    place: Annotated[
-        str, typer.Argument(metavar="PLACE", help="Where the runs are: a directory, or a URL.")
-    ] = "runs",
-    as_json: AsJson = False,
-) -> None:
-    """List runs: what became of them, and which go on."""
-    from dayfly.cli import steer
-    from dayfly.cli.outcome import shown
-
-    raise typer.Exit(shown(lambda: steer.list_runs(place, as_json=as_json)))
 
 
 @steering.command()

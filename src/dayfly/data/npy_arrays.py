@@ -35,6 +35,17 @@ class ArrayFiles(DataSource):
         return Samples(load_arrays(self.place))
 
 
+def load_array(path: Path) -> NDArray[Any]:
+    """Returns the array of a `.npy` file, mapped into memory. Raises RequestError."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RequestError(f"data {str(path)!r} cannot be read: {in_short(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise RequestError(f"data {str(path)!r} is no array: save it by numpy.save")
+    return array
+
+
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a directory of `.npy` files or of one `.npz`. Raises RequestError."""
     try:

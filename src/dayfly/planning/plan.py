@@ -14,10 +14,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from dayfly import dataclass_json, json_files
-from dayfly.dataclass_json import Count
+from dayfly.dataclass_json import Count, Range
 from dayfly.planning.profile import Profile, dump_profile, load_profile
 
 
@@ -117,7 +117,7 @@ class PlannedJob:
 
     batch_size: Count
     epochs: Count
-    validate_every: Count | None = None
+    validate_every: Annotated[int, Range(0)] | None = None
     clips: bool | None = None
 
 

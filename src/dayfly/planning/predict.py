@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dayfly import batches
 from dayfly.batches import Batches, Rounds
 from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.catalogue.platform import FunctionPlatform
@@ -201,7 +202,7 @@ class Lives:
 
 def validations(c: Configuration) -> int:
     """Of a run: every so many epochs, and after the last."""
-    return c.epochs // c.validate_every + bool(c.epochs % c.validate_every)
+    return batches.validations(c.epochs, c.validate_every)
 
 
 def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Lives:

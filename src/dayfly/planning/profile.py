@@ -275,7 +275,7 @@ class Profile:
     batch_size: Count | None = None
     epochs: Count = 1
     accumulate: Count = 1
-    validate_every: Count = 1
+    validate_every: Annotated[int, Range(0)] = 1
     clips: bool = False
 
     @property

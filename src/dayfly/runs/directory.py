@@ -106,7 +106,7 @@ def _unmake(directory: Path, made: Sequence[Path], keep: Collection[str] = ()) -
         if fd is not None:
             # The marker goes last: if this is killed, the next one goes on with it.
             for name in sorted(os.listdir(fd), key=MARKER.__eq__):
-                if _is_ours(name) and name not in keep:
+                if is_ours(name) and name not in keep:
                     owned.remove_entry(name, fd)
     _remove_empty(made)
 
@@ -117,7 +117,8 @@ def _remove_empty(made: Sequence[Path]) -> None:
             path.rmdir()
 
 
-def _is_ours(name: str) -> bool:
+def is_ours(name: str) -> bool:
+    """Whether a run makes files of this name before its record is there."""
     return any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS)
 
 
@@ -148,7 +149,7 @@ def _refuse_if_taken(directory: Path) -> None:
     names = set(os.listdir(directory))
     left = _says(directory / MARKER) if MARKER in names else ""
     if left == _PREPARING:
-        taken = RECORD in names or not all(map(_is_ours, names))
+        taken = RECORD in names or not all(map(is_ours, names))
     else:  # it was killed while it wrote the marker, or before that
         taken = bool(left) or not names <= {MARKER}
     if taken:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 #: Of a job's functions.
 JOB = ("dayfly.runs.worker", "dayfly.wire.channels.all_ends")
+#: Of those that evaluate what it made.
+EVALUATION = (*JOB, "dayfly.runs.evaluating.worker")
 #: Of the functions that measure a job.
 PROFILE = (*JOB, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", "neighbours")))
 #: Of a script's: what one of torch.distributed imports itself, and what torch imports when an

@@ -168,6 +168,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
             _check_accuracy(job, replica, data.unseen, "--target-accuracy")
+        _check_validates(job, settings)
         for flag, name in watched(job, settings):
             if name == "val_accuracy":
                 _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
@@ -209,6 +210,22 @@ def _check_phases(job: Job, settings: Settings) -> None:
                 f"a job with several optimizers cannot have {flag}: each of its phases sums "
                 "gradients of the whole model's functions: leave it out"
             )
+
+
+def _check_validates(job: Job, settings: Settings) -> None:
+    """Raise RequestError if something goes by validations, and there are none."""
+    if job.validate_every:
+        return
+    targets = {
+        "--target-accuracy": settings.target_accuracy is not None,
+        "--target-loss": settings.target_loss is not None,
+    }
+    watching = [flag for flag, name in watched(job, settings) if name != "train_loss"]
+    for flag in (*(one for one, given in targets.items() if given), *watching):
+        raise RequestError(
+            f"{flag} goes by validations, and the job's validate_every is 0: give a number from "
+            "1, or leave it out"
+        )
 
 
 def _check_accuracy(job: Job, replica: Replica, samples: list[Any], flag: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -12,15 +13,18 @@ from torch import nn
 
 from dayfly.catalogue.metering import Bill, bill, with_vcpus
 from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
+from dayfly.life.faults import Fault
 from dayfly.runs.directory import RECORD
 from dayfly.runs.home import AVERAGED, BEST, WEIGHTS, Home
-from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
+from dayfly.runs.keywords import ChangeKeywords, SettingKeywords, check_keywords, shows
 from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
+from dayfly.runs.settings import Settings
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
@@ -29,6 +33,7 @@ from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
 if TYPE_CHECKING:
+    from dayfly.runs.evaluating.coordinator import Evaluation
     from dayfly.runs.report.comparison import Comparison
 
 
@@ -52,6 +57,12 @@ class Run:
     result: Result
     stopped_by: int | None = None
     sure_to_fail: bool = False
+
+    def __repr__(self) -> str:
+        losses = {"loss": self.result.train_loss, "val_loss": self.result.val_loss}
+        known = [f"{name} {value:.4g}" for name, value in losses.items() if value is not None]
+        what = [self.result.status, f"{self.result.epochs} epochs", *known]
+        return f"<Run {str(self.directory)!r}: {', '.join(what)}>"
 
     @property
     def lives(self) -> int | None:
@@ -146,17 +157,136 @@ class Run:
 
         return stop(str(self.directory), timeout_s)
 
+    @property
+    def weights(self) -> Path:
+        """The file of the weights that count: the best if kept, else the last, or their average.
+
+        Raises:
+            RequestError: the run has none yet.
+        """
+        last = WEIGHTS if self.job.ema is None else AVERAGED
+        best = self.directory / BEST
+        file = best if best.is_file() else self.directory / last
+        if not file.is_file():
+            raise RequestError(
+                f"the run in {str(self.directory)!r} is {self.result.status} and has no weights "
+                f"yet: go on with it by dayfly train --resume {self.directory}"
+            )
+        return file
+
     def model(self) -> nn.Module:
         """The job's model in evaluation mode: with the best weights if kept, else the last.
 
         Of a job with `ema` their moving average, which validation measured.
+
+        Raises:
+            RequestError: the run has no weights yet.
         """
         model = build_model(self.job)
-        last = WEIGHTS if self.job.ema is None else AVERAGED
-        best = self.directory / BEST
-        weights = best if best.is_file() else self.directory / last
-        safetensors.torch.load_model(model, str(weights))
+        safetensors.torch.load_model(model, str(self.weights))
         return model.eval()
+
+    def export(self, file: str | Path, *, sample: Any = None) -> Path:
+        """Writes the model into a file for other programs, in the form that its ending says.
+
+        Args:
+            file: `.safetensors` or `.pt` (a state_dict) for the weights; with the computation:
+                `.onnx`, for any number of samples (`pip install 'dayfly[export]'`), or `.ts`, which
+                is TorchScript.
+            sample: of `.onnx` and `.ts`: the model's arguments for a batch of two samples, a tensor
+                or a tuple. None: x of the job's validation data.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            RequestError: another ending, or the model cannot be written so; nothing was written.
+        """
+        from dayfly.runs.exporting import export
+
+        return export(self.job, self.model(), file, sample)
+
+    @shows(SettingKeywords)
+    def test(
+        self,
+        data: Any = None,
+        *,
+        progress: bool = True,
+        faults: Sequence[Fault] = (),
+        **settings: Unpack[SettingKeywords],
+    ) -> dict[str, float | None]:
+        """Measures the model on data, by functions as the run had them.
+
+        Args:
+            data: what a Job takes, of which the validation half counts; or one torch Dataset,
+                whose samples are (x, y) or what the job's step takes; or a pair (x, y) of arrays.
+                None: the job's own data.
+            progress: say on standard error what happens, and what it cost.
+            faults: for tests.
+            settings: in place of the run's, such as `workers`.
+
+        Returns:
+            `loss`, `accuracy` if it is measured, and each metric by its name: the same to the last
+            bit for any number of workers.
+
+        Raises:
+            RequestError: the run has no weights yet, or the data does not fit; nothing was started.
+            RunFailed: the functions failed; with the cause.
+        """
+        return self._evaluation(progress, faults, settings).test(data)
+
+    @shows(SettingKeywords)
+    def predict(
+        self,
+        data: Any = None,
+        *,
+        progress: bool = True,
+        faults: Sequence[Fault] = (),
+        **settings: Unpack[SettingKeywords],
+    ) -> Any:
+        """Computes the model's outputs, by functions as the run had them.
+
+        Args:
+            data: as of `test`; samples need no targets: x alone, an array or an `.npy` file.
+            progress: as of `test`.
+            faults: for tests.
+            settings: as of `test`.
+
+        Returns:
+            What the model (or the job's `infer`, or its step) gives, with one row a sample in the
+            order of the samples: on the CPU, floats as float32, nested as the model gives it.
+
+        Raises:
+            RequestError: as of `test`, or one function has no memory for all outputs.
+            RunFailed: as of `test`.
+        """
+        return self._evaluation(progress, faults, settings).predict(data)
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What tests and predictions of this run found, took and cost; the latest last."""
+        from dayfly.runs.evaluating.records import read_evaluations
+
+        return read_evaluations(self.directory)
+
+    def _evaluation(
+        self, progress: bool, faults: Sequence[Fault], settings: SettingKeywords
+    ) -> Evaluation:
+        from dayfly.runs.evaluating.coordinator import Evaluation
+
+        check_keywords(settings, Settings, beside=Run.test)
+        changes = {name: value for name, value in settings.items() if value is not None}
+        for name in ("sync", "k", "compress", "target_accuracy", "checkpoint_every_s"):
+            if name in changes:
+                raise RequestError(f"{name} is for training: leave it out")
+        return Evaluation(
+            directory=self.directory,
+            weights=self.weights,
+            job=self.job,
+            changes=changes,
+            progress=progress,
+            faults=faults,
+        )
 
 
 def write_results(

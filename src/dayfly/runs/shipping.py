@@ -202,6 +202,11 @@ def shipped_sources(shipped: Shipped, store: Store) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
 
 
+def take_code(shipped: Shipped, from_store: Store, store: Store) -> None:
+    """Puts the code of a shipped job into another store, in the usual folder."""
+    store.put(f"job/{_CODE}", from_store.get(f"{shipped.folder}/{_CODE}"))
+
+
 def receive(shipped: Shipped, store: Store, scratch: Path | None) -> Job:
     """Load a shipped job; its code is unpacked and made importable.
 
@@ -308,7 +313,7 @@ def _files(directory: Path, left_out: Set[Path]) -> Iterator[Path]:
 
 def _modules_of(job: Job) -> list[ModuleType]:
     parts: list[Any] = [job.model, job.data, job.loss, job.optimizer, job.scheduler, job.transform]
-    parts += [job.eval_transform, job.step, *job.metrics.values()]
+    parts += [job.eval_transform, job.step, job.infer, *job.metrics.values()]
     each = [one for x in parts for one in (x.values() if isinstance(x, Mapping) else (x,))]
     functions: list[Callable[..., Any]] = [part for part in each if callable(part)]
     names = {getattr(function, "__module__", None) for function in functions}

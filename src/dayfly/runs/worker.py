@@ -22,6 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from dayfly.batches import validates
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
@@ -281,7 +282,7 @@ class Worker:
         began, at = time.monotonic(), time.time()
         epoch = self._epochs.epoch(step)
         measured: dict[str, float | None] = {}
-        if step + 1 == self._task.steps or (epoch + 1) % self._job.validate_every == 0:
+        if validates(epoch, self._task.steps // self._epochs.steps, self._job.validate_every):
             measured = self._protocol.validate(step)
         self._watch.after_validation(step, measured.get("val_loss"))
         measured |= self._replica.learning_rates()

@@ -134,6 +134,27 @@ def place(
     return ArraySplit(x, y, x.rows - cut, seed, cut), ArraySplit(x, y, cut, seed, 0)
 
 
+def place_split(
+    x: NDArray[Any] | Encoded,
+    y: NDArray[Any] | Encoded,
+    store: Store,
+    note: Callable[[str], None] | None,
+) -> ArraySplit:
+    """Puts one pair of checked arrays into the store, as samples that all belong together.
+
+    Args:
+        x: rows of the inputs.
+        y: rows of the targets, as many.
+        store: of the run.
+        note: told of NaN and infinity among the elements; None: they are refused.
+
+    Raises:
+        RequestError: an element is NaN or infinite.
+    """
+    placed = _place(x, "x_val", store, note)
+    return ArraySplit(placed, _place(y, "y_val", store, note), placed.rows)
+
+
 def validation_samples(rows: int) -> int:
     """How many of the rows are split off for validation."""
     return max(1, rows // VALIDATION_SHARE)

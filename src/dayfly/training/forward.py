@@ -270,7 +270,7 @@ def _pass(job: Job, model: nn.Module, batch: Any, weighting: Weighting) -> Passe
         return Passed(loss, outputs, y, weight)
     step = cast("Step", job.step)
     result, weight = weighting.watched(lambda: step(model, batch))
-    return _of_step(result, targets_of(batch), weight)
+    return of_step(result, targets_of(batch), weight)
 
 
 def _of_phases(passed: Sequence[Passed]) -> Passed:
@@ -307,7 +307,17 @@ def targets_of(batch: Any) -> Any:
     return batch[1] if isinstance(batch, (tuple, list)) and len(batch) == 2 else None
 
 
-def _of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+def of_step(result: Any, targets: Any, weight: float | None) -> Passed:
+    """Returns what a job's step means by its result.
+
+    Args:
+        result: a loss, (loss, outputs), or a mapping.
+        targets: of the batch, unless the result has its own.
+        weight: the loss's denominator, unless the result has its own.
+
+    Raises:
+        RequestError: it is none of these.
+    """
     if isinstance(result, Mapping) and "loss" in result and LOGITS in result:
         return Passed(result["loss"], result[LOGITS], targets, weight)
     if isinstance(result, Mapping):

@@ -63,9 +63,7 @@ def probe(
         # torch broadcasts (N, 1) against (N,) with only this warning, and trains on nonsense.
         warnings.filterwarnings("error", message=r"Using a target size .*", category=UserWarning)
         batch = _try("its samples do not form a batch", lambda: default_collate(samples))
-        unseen = _try(
-            "its validation samples do not form a batch", lambda: default_collate(validation)
-        )
+        unseen = collated(validation)
         pair = isinstance(batch, (tuple, list)) and len(batch) == 2
         named = isinstance(batch, Mapping) and targets_of(batch) is not None
         if job.step is None and not (pair or named):
@@ -78,7 +76,7 @@ def probe(
         if alone:
             _try_alone(job, replica, default_collate(samples[:1]))
         weighting = weighting_of(job, replica.model, samples)
-        row_bytes = _try_validation(job, replica, unseen, len(validation), weighting)
+        row_bytes = try_validation(job, replica, unseen, len(validation), weighting)
         replica.state()
         return Tried(weighting, row_bytes)
 
@@ -191,10 +189,22 @@ def _try_alone(job: Job, replica: Replica, batch: Any) -> None:
         ) from error
 
 
-def _try_validation(
+def collated(samples: list[Any]) -> Any:
+    """Returns the batch of samples to validate on. Raises RequestError if they form none."""
+    return _try("its validation samples do not form a batch", lambda: default_collate(samples))
+
+
+def try_validation(
     job: Job, replica: Replica, batch: Any, samples: int, weighting: Weighting
 ) -> int:
-    """Validates a batch; returns the bytes of a sample's outputs and targets, 0 without metrics."""
+    """Validates a batch of so many samples, as a worker does.
+
+    Returns:
+        Bytes of a sample's outputs and targets as metrics need them; 0 without metrics.
+
+    Raises:
+        RequestError: the model, the loss or a metric fails.
+    """
     evaluation = Evaluation(job, samples, weighting)
     replica.model.eval()
     with torch.no_grad():

@@ -29,6 +29,11 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
     Raises:
         RequestError: it fails, or takes the learning rate to what is no number.
     """
+    if isinstance(scheduler, ReduceLROnPlateau) and not job.validate_every:
+        raise RequestError(
+            "the job's scheduler goes by the validation loss, and validate_every is 0: give a "
+            "number from 1, or another scheduler"
+        )
     by_steps = job.scheduler_every == "step"
     times = steps * job.epochs if by_steps else job.epochs
     done = 0

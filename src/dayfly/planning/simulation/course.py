@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.batches import Batches
+from dayfly.batches import Batches, validates
 from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
@@ -210,8 +210,7 @@ class _Builder:
         if not self._batches.ends_epoch(steps[-1]):
             return Turn(first, kind.rounds, kind.moved)
         epoch = self._batches.epoch(steps[-1])
-        last = epoch + 1 == self._c.epochs
-        if not (last or (epoch + 1) % self._c.validate_every == 0):
+        if not validates(epoch, self._c.epochs, self._c.validate_every):
             return Turn(first, kind.rounds, kind.moved, epoch)
         sum_s = 0.0
         if self._validation is not None and self._validating_N is not None:

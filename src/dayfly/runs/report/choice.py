@@ -56,7 +56,7 @@ def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     """All of it, in the reader's light or dark. papers: what the papers' methods choose."""
     return Template(_asset("choice.html")).substitute(
         title=text(f"{choice.job}: how to run it"),
-        style=_style(),
+        style=style(),
         lead=text(f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}"),
         words=text(f"{choice.words} {choice.store_words}".strip()),
         tiles=_tiles(choice),
@@ -237,7 +237,7 @@ def _clock(value_s: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _style() -> str:
+def style() -> str:
     """The report's, with its dark colours for readers who like them: a page without script cannot
     be told by a button."""
     style = _asset("style.css")

@@ -1,0 +1,173 @@
+"""`dayfly runs`: lists runs, compares some of them, or removes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import webbrowser
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from dayfly.cli.outcome import narrow_table, say
+from dayfly.cli.steer import rows_of, to_read
+from dayfly.errors import RequestError
+from dayfly.runs.removing import removable, remove_run
+from dayfly.runs.report.markup import shown, spoken
+from dayfly.runs.report.reading import read_history
+from dayfly.runs.report.side_by_side import compared, differing, measured, write_page
+from dayfly.runs.steering import directory_of
+
+#: Columns by which runs can be sorted, beside metrics.
+_COLUMNS = (
+    *("began_at", "run_id", "status", "epochs", "steps"),
+    *("val_loss", "val_accuracy", "cost_usd"),
+)
+
+
+def selected(
+    place: str, status: str | None, name: str | None, metrics: Sequence[str], sort: str
+) -> list[dict[str, Any]]:
+    """The runs below a place, some of them, in order.
+
+    Args:
+        place: a directory, or a store's URL.
+        status: that they have; None: any.
+        name: pattern of their ids; None: any.
+        metrics: whose values of the last epoch are added.
+        sort: a column or a metric, least first; with a minus before it, greatest first. Runs
+            without a value are last.
+
+    Raises:
+        RequestError: the place cannot be read, or there is no such column.
+    """
+    column, reverse = sort.removeprefix("-"), sort.startswith("-")
+    if column not in (*_COLUMNS, *metrics):
+        known = ", ".join(_COLUMNS)
+        raise RequestError(f"--sort {sort}: give one of {known}, or a metric that --metric names")
+    rows = [
+        row | _metrics(row, metrics)
+        for row in rows_of(place)
+        if (status is None or row["status"] == status)
+        and (name is None or fnmatchcase(row["run_id"], name))
+    ]
+    known_rows = [row for row in rows if row[column] is not None]
+    known_rows.sort(key=lambda row: row[column], reverse=reverse)
+    return [*known_rows, *(row for row in rows if row[column] is None)]
+
+
+def _metrics(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Of the last epoch in a directory; None of a run in a store, or one without an epoch."""
+    place = row["directory"]
+    if not names or "://" in place or row["status"] == "damaged":
+        return dict.fromkeys(names)
+    history = read_history(Path(place))
+    last: Mapping[str, Any] = history.epochs[-1] if history and history.epochs else {}
+    return {name: last.get(name) for name in names}
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], place: str, metrics: Sequence[str], *, as_json: bool
+) -> None:
+    """Prints runs as a table, or as a list in JSON."""
+    if as_json:
+        say(json.dumps(rows))
+        return
+    console = Console()
+    if not rows:
+        full = place if "://" in place else str(Path(place).absolute())
+        console.print(f"no runs in {full}", highlight=False, soft_wrap=True)
+        return
+    # An id is to be copied, so it is never shortened.
+    name = Column("run", no_wrap=True, min_width=max(len(row["run_id"]) for row in rows))
+    table = Table(name, "status", "epochs", "val_loss", *metrics, "USD", "began", box=None)
+    for row in rows:
+        table.add_row(
+            row["run_id"],
+            row["status"],
+            str(row["epochs"]),
+            *(_number(row[one], 4) for one in ("val_loss", *metrics)),
+            _number(row["cost_usd"], 6),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"])),
+        )
+    console.print(table)
+
+
+def _number(value: Any, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def compare(
+    names: Sequence[str], output: Path | None, *, browse: bool = False, as_json: bool = False
+) -> None:
+    """Prints runs side by side, and writes their page.
+
+    Args:
+        names: of the runs.
+        output: file of the page; None: none is written.
+        browse: show the page in a browser.
+        as_json: print an object in place of tables.
+
+    Raises:
+        RequestError: there is no such run, or the page cannot be written or shown.
+    """
+    if browse and output is None:
+        raise RequestError("--open shows the page: give --output FILE.html, too")
+    runs = compared([to_read(name) for name in names])
+    page = None if output is None else write_page(runs, output)
+    differ = differing(runs)
+    if as_json:
+        whole = {"runs": [run.json() for run in runs], "differing": differ}
+        say(json.dumps(whole | {"page": None if page is None else str(page)}))
+    else:
+        console, width = Console(), max(len(run.run_id) for run in runs)
+        heads = [Column(run.run_id, justify="right", overflow="fold") for run in runs]
+        results = narrow_table()
+        for head in (Column("", min_width=min(width, 16)), *heads):
+            results.add_column(head.header, justify=head.justify, overflow=head.overflow)
+        for name in measured(runs):
+            results.add_row(spoken(name), *(shown(run.results.get(name)) for run in runs))
+        for name, values in differ.items():
+            results.add_row(f"setting {spoken(name)}", *map(shown, values))
+        console.print(results)
+        if page is not None:
+            print(f"page: {page}")
+    if page is not None and browse and not webbrowser.open(page.resolve().as_uri()):
+        raise RequestError(f"--open: no browser was found; open {page} yourself")
+
+
+def remove(names: Sequence[str], *, yes: bool, as_json: bool) -> None:
+    """Removes runs, after asking; all are checked before the first is removed.
+
+    Args:
+        names: of the runs.
+        yes: do not ask.
+        as_json: print an object when they are removed.
+
+    Raises:
+        RequestError: a run is not there, goes on, or is not provably dayfly's; or nobody can be
+            asked.
+    """
+    places: list[str | Path] = [name if "://" in name else directory_of(name) for name in names]
+    found = {place: removable(place) for place in places}
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise RequestError("nobody can be asked here: add --yes to remove the runs")
+        for place, run_id in found.items():
+            print(f"{run_id}  {place}")
+        if not typer.confirm(f"remove {len(found)} run{'s' * (len(found) > 1)} for good?"):
+            raise RequestError("nothing was removed")
+    kept = {str(place): remove_run(place) for place in found}
+    if as_json:
+        say(json.dumps({"removed": list(found.values()), "kept": kept}))
+        return
+    for place, run_id in found.items():
+        left = kept[str(place)]
+        stays = f"; {place} stays, with {', '.join(left)}" if left else ""
+        print(f"removed {run_id}{stays}")

@@ -1,0 +1,1 @@
+"""`run.test` and `run.predict`: a trained model on other data, measured by functions."""

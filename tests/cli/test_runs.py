@@ -1,0 +1,108 @@
+"""`dayfly runs list`, `compare` and `rm`, on the files of runs that are over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dayfly.cli.app import app
+from dayfly.runs.directory import locked
+from dayfly.runs.report.side_by_side import ticks
+from tests.runs.small import change_record
+
+RECORDED = Path(__file__).parents[1] / "reading" / "recorded" / "job"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the runs a, b and c."""
+    losses = {"a": 0.5, "b": 0.2, "c": None}
+    for name, loss in losses.items():
+        directory = tmp_path / "runs" / name
+        shutil.copytree(RECORDED, directory)
+        record = json.loads((directory / "run.json").read_text())
+        result = record["result"] | {"val_loss": loss}
+        workers = record["settings"]["workers"] + (name == "b")
+        settings = record["settings"] | {"workers": workers}
+        status = "failed" if name == "c" else "done"
+        change_record(
+            directory, run_id=f"job-{name}", result=result, settings=settings, status=status
+        )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(*arguments: str, code: int = 0, **more: Any) -> str:
+    done = CliRunner().invoke(app, ["runs", *arguments], **more)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def ids(*arguments: str) -> list[str]:
+    return [row["run_id"] for row in json.loads(told(*arguments, "--json"))]
+
+
+def test_runs_are_filtered_and_sorted(here: Path) -> None:
+    assert ids() == ids("list", "runs") == ["job-a", "job-b", "job-c"]
+    assert ids("--status", "done", "--sort", "val_loss") == ["job-b", "job-a"]
+    assert ids("--sort", "-val_loss") == ["job-a", "job-b", "job-c"]
+    assert ids("--name", "*-[bc]") == ["job-b", "job-c"]
+    metric = json.loads(told("--metric", "train_loss", "--sort", "train_loss", "--json"))
+    history = json.loads((RECORDED / "history.json").read_text())
+    assert metric[0]["train_loss"] == history["epochs"][-1]["train_loss"]
+    assert "one of began_at, run_id" in told("--sort", "nothing", code=2)
+
+
+def test_runs_are_compared_in_a_table_and_on_a_page(here: Path) -> None:
+    found = json.loads(told("compare", "runs/a", "job-b", "--output", "both.html", "--json"))
+    assert [run["run_id"] for run in found["runs"]] == ["job-a", "job-b"]
+    assert found["differing"].keys() == {"workers"}
+    page = (here / "both.html").read_text()
+    assert "<script" not in page
+    assert page.count('<path class="run run-1"') > 1  # a line a chart, and the legend's
+    assert "Settings that differ" in told("compare", "job-a", "job-b", "--output", "x.html") + page
+    assert "two or more" in told("compare", "job-a", code=2)
+    assert "each once" in told("compare", "job-a", "runs/a", code=2)
+    assert "give --output" in told("compare", "job-a", "job-b", "--open", code=2)
+
+
+def test_a_run_is_removed_after_asking(here: Path) -> None:
+    runs = here / "runs"
+    (runs / "a" / "report.html").write_text("page")
+    assert "add --yes" in told("rm", "job-a", "--json", code=2)
+    assert "there is no run" in told("rm", "job-a", "none", "--yes", code=2)
+    assert (runs / "a" / "run.json").is_file()
+    assert json.loads(told("rm", "job-a", "--yes", "--json"))["removed"] == ["job-a"]
+    assert not (runs / "a").exists()
+
+
+def test_what_is_not_the_runs_stays(here: Path) -> None:
+    run, outside = here / "runs" / "b", here / "outside"
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    (run / "notes.txt").write_text("mine")
+    shutil.rmtree(run / "checkpoint")
+    (run / "checkpoint").symlink_to(outside)
+    assert "stays, with notes.txt" in told("rm", "job-b", "--yes")
+    assert os.listdir(run) == ["notes.txt"]
+    assert (outside / "mine").read_text() == "mine"
+
+
+def test_one_that_goes_on_or_is_a_link_is_refused(here: Path) -> None:
+    run = here / "runs" / "a"
+    with locked(run):
+        assert "is being run by process" in told("rm", "job-a", "--yes", code=2)
+    (here / "link").symlink_to(run)
+    assert "or a link" in told("rm", "link", "--yes", code=2)
+    assert (run / "history.json").is_file()
+
+
+def test_ticks_are_round() -> None:
+    assert ticks(0.03, 0.31) == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
+    assert ticks(-7, 4) == [-6, -4, -2, 0, 2, 4]
