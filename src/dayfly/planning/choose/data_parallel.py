@@ -22,7 +22,7 @@ from typing import cast
 
 import numpy as np
 
-from dayfly.batches import Batches, share
+from dayfly.batches import Batches, share, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value
@@ -202,7 +202,7 @@ def _made(
     whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
-    validations = -(-p.epochs // p.validate_every)
+    validated = validations(p.epochs, p.validate_every)
     validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
@@ -210,11 +210,11 @@ def _made(
 
     reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
     step_s = reduced_s.max(axis=1) + apply_s
-    training_s = steps * step_s + validations * (validation_s + among.measured_s[rows])
+    training_s = steps * step_s + validated * (validation_s + among.measured_s[rows])
     lives = _lives(p.platform, size, training_s)
     run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
     usd = workers * (run_s * own_usd + lives * request_usd)
-    usd = usd + (steps * among.step_usd[rows] + validations * among.measured_usd[rows])
+    usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
     if p.store is not None:
         usd = usd + by_value(p.store.servers_usd, cast("float", run_s))
