@@ -26,6 +26,7 @@ import runpy
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Mapping, Sequence
@@ -259,6 +260,7 @@ def _take_signals(ignored: Sequence[int]) -> None:
 def _take_environment(environment: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # what is imported may have looked already, by another TMPDIR
     # Fields of /proc/PID/stat behind the name: env_start and env_end are 50 and 51 of all.
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start, end = int(fields[50 - 3]), int(fields[51 - 3])

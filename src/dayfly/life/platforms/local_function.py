@@ -24,6 +24,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -80,6 +81,7 @@ def live(control_fd: int, request_fd: int, log_fd: int, lifeline_fd: int, zygote
         _move_in(log_fd)
         os.environ.clear()
         os.environ.update(request["environment"])
+        tempfile.tempdir = None  # what is imported may have looked already, by another TMPDIR
         sys.path[:] = request["path"]
         importlib.invalidate_caches()  # the zygote may have looked there before
         exit_code = _run(request, started_at, connection)

@@ -22,7 +22,7 @@ from typing import cast
 
 import numpy as np
 
-from dayfly.batches import Batches, share
+from dayfly.batches import Batches, share, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value
@@ -215,7 +215,7 @@ def _made(
     whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
-    validations = -(-p.epochs // p.validate_every)
+    validated = validations(p.epochs, p.validate_every)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
@@ -225,7 +225,7 @@ def _made(
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
     usd = workers * (run_s * own_usd + lives * request_usd)
-    usd = usd + (steps * among.step_usd[rows] + validations * among.measured_usd[rows])
+    usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
     if p.store is not None:
         usd = usd + by_value(p.store.servers_usd, cast("float", run_s))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dayfly.batches import Batches
+from dayfly.batches import Batches, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import ceiling, most
@@ -40,9 +40,9 @@ def run_of(
         RequestError: interruptions of spot machines leave no time to train.
     """
     steps = Batches(p.profile.samples, p.batch_size).steps * p.epochs
-    validations = -(-p.epochs // p.validate_every)
     validation_s = validating_s(size, p.profile.validation_samples, p.batch_size, workers)
-    training_s = steps * step_s + validations * (validation_s + summed_s)
+    validated = validations(p.epochs, p.validate_every)
+    training_s = steps * step_s + validated * (validation_s + summed_s)
     lives = _lives(p.platform, size, training_s)
     start_s = size.init_s.value + size.start_s.value
     run_s = interrupted_s(
