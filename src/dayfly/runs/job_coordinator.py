@@ -257,11 +257,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         following, self._next = self._next, None
         if following is None:
             return
-        self._record = replace(
-            following.record,
-            generation=self._record.generation + 1,
-            rollbacks=self._record.rollbacks,  # there may have been some since it was asked for
-        )
+        self._record = self._record.changed_to(following.record)
         self._setup = following.setup
         self._plan, self._carried_out = following.plan, following.change
         self.policy = self._policy()

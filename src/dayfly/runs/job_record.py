@@ -38,6 +38,15 @@ class Record(JobFacts):
         """The record of the next generation of the same life."""
         return replace(self, generation=self.generation + 1, rollbacks=self.rollbacks + 1)
 
+    def changed_to(self, other: Self) -> Self:
+        """Another plan's record, as that of the next generation of the same life."""
+        return replace(
+            other,
+            generation=self.generation + 1,
+            rollbacks=self.rollbacks,
+            changes=self.changes + 1,
+        )
+
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:
         """The settings of the next life. Raises RequestError for what the checkpoint depends on."""
         for name in ("sync", "k", "compress"):

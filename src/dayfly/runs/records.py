@@ -22,9 +22,12 @@ from dayfly.runs.settings import Settings
 class JobFacts(RunRecord):
     """A job's, without what only workers need: see `job_record.Record`.
 
-    samples: that it trains on. round_bytes: of the messages of a round. Generations are of other
-    lives, and of rollbacks, of which there were so many. planned: of a run by a plan, which is
-    beside it.
+    Args:
+        samples: that it trains on.
+        round_bytes: of the messages of a round.
+        rollbacks: generations that began as all workers went back.
+        changes: generations that began with another plan; the others began with a life.
+        planned: of a run by a plan, which is beside it.
     """
 
     kind: ClassVar[str] = JOB
@@ -34,6 +37,7 @@ class JobFacts(RunRecord):
     samples: int | None = None
     round_bytes: RoundBytes | None = None
     rollbacks: int = 0
+    changes: int = 0
     planned: Planned | None = None
 
 
@@ -63,6 +67,7 @@ class SimulationRecord(RunRecord):
     scenario: Mapping[str, bool | int | Real | tuple[tuple[Real, Real], ...] | None]
     scenario_words: str
     rollbacks: int = 0
+    changes: ClassVar[int] = 0
     deaths: int = 0
     hand_overs: int = 0
     store: str | None = None

@@ -195,7 +195,7 @@ def _differences(
     deaths = sum(one.death for one in coordinator if isinstance(one, Ended))
     invoked = sum(isinstance(one, Invoked) for one in coordinator)
     backs = [one for one in coordinator if isinstance(one, RolledBack)]
-    resumed = record.generation - record.rollbacks
+    resumed = record.generation - record.rollbacks - record.changes
     result = record.result
     said = list(planned.overridden)
     said += [f"since a resume, {change}" for change in planned.changed]

@@ -126,6 +126,7 @@ def tree(timeline: Timeline, detail: Detail, stages: Stages | None = None) -> di
         "rollbacks": [
             [_units(one.at), one.to_step, one.redone_steps, one.cause] for one in timeline.rollbacks
         ],
+        "changes": [[_units(one.at), one.first_step, one.changes] for one in timeline.changes],
         "bands": bands,
         **groups,
     }

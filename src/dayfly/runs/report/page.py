@@ -305,7 +305,7 @@ def _facts(
     if record.made_with:
         parts.append(tables.facts("Made with", record.made_with))
     columns = "".join(f"<div>{part}</div>" for part in parts)
-    return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_rollbacks(times)}'
+    return f'<div class="columns">{columns}</div>{_checkpoints(times)}{_marks(times)}'
 
 
 def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict[str, Any]:
@@ -314,11 +314,12 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
     what = {
         "samples": record.samples,
         "round_bytes": dump(record.round_bytes) if isinstance(record, JobFacts) else None,
-        "lives": record.generation - record.rollbacks + 1,
+        "lives": record.generation - record.rollbacks - record.changes + 1,
         "total_s": record.wall_s,
         "deaths": times.ends("death"),
         "hand_overs": times.ends("hand-over"),
         "rollbacks": len(times.rollbacks),
+        "changes": len(times.changes),
         "redone_steps": history.redone_steps,
         "checkpoints": len(times.checkpoints),
     }
@@ -343,15 +344,23 @@ def _checkpoints(times: Timeline) -> str:
     return folded("All checkpoints", tables.long_table("Checkpoints", ("at (s)", "step"), rows))
 
 
-def _rollbacks(times: Timeline) -> str:
-    if not times.rollbacks:
-        return ""
-    heads = ("at (s)", "from step", "to step", "done again", "cause")
-    rows = [
-        (f"{one.at:.2f}", one.from_step, one.to_step, one.redone_steps, one.cause)
-        for one in times.rollbacks
-    ]
-    return folded("All rollbacks", tables.long_table("Rollbacks of all workers", heads, rows))
+def _marks(times: Timeline) -> str:
+    """Rollbacks and changes of the plan, in a table each."""
+    found = ""
+    if times.rollbacks:
+        heads = ("at (s)", "from step", "to step", "done again", "cause")
+        rows = [
+            (f"{one.at:.2f}", one.from_step, one.to_step, one.redone_steps, one.cause)
+            for one in times.rollbacks
+        ]
+        found += folded("All rollbacks", tables.long_table("Rollbacks of all workers", heads, rows))
+    if times.changes:
+        names = ("at (s)", "from step", "workers", "changes")
+        plans = [
+            (f"{one.at:.2f}", one.first_step, one.workers, one.changes) for one in times.changes
+        ]
+        found += folded("All changes", tables.long_table("Changes of the plan", names, plans))
+    return found
 
 
 def _policy(script: str) -> str:

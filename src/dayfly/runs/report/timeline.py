@@ -19,6 +19,7 @@ from dayfly.specs.events import (
     Committed,
     Ended,
     Event,
+    GenerationBegun,
     Invoked,
     RolledBack,
     StepTold,
@@ -97,6 +98,7 @@ class Timeline:
     checkpoints: tuple[tuple[float, int], ...] = ()
     stops: tuple[float, ...] = ()
     rollbacks: tuple[RolledBack, ...] = ()
+    changes: tuple[GenerationBegun, ...] = ()
 
     def ends(self, kind: str) -> int:
         """How many attempts ended so."""
@@ -130,6 +132,11 @@ def timeline(
         stops=tuple(clock(record.at) for record in coordinator if isinstance(record, Stopping)),
         rollbacks=tuple(
             replace(one, at=clock(one.at)) for one in coordinator if isinstance(one, RolledBack)
+        ),
+        changes=tuple(
+            replace(one, at=clock(one.at))
+            for one in coordinator
+            if isinstance(one, GenerationBegun) and one.changes is not None
         ),
     )
 

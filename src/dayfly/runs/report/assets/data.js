@@ -59,6 +59,7 @@ function decodeTimeline(tree, rows) {
     checkpoints: tree.checkpoints.map(([at, step]) => ({ at: at * unit, step })),
     stops: tree.stops.map((at) => at * unit),
     rollbacks: tree.rollbacks.map(([at, step, again, cause]) => ({ at: at * unit, step, again, cause })),
+    changes: tree.changes.map(([at, step, words]) => ({ at: at * unit, step, words })),
   };
 }
 

@@ -100,6 +100,8 @@ function told(figure, band, time, lane) {
   if (checkpoint) lines.push([`checkpoint of step ${checkpoint.step} counts from here`, "checkpoint"]);
   const back = timeline.rollbacks.find(({ at }) => Math.abs(at - time) <= reach);
   if (back) lines.push([`all go back to step ${back.step}, ${back.again} again: ${back.cause}`]);
+  const change = timeline.changes.find(({ at }) => Math.abs(at - time) <= reach);
+  if (change) lines.push([`from step ${change.step} on: ${change.words}`]);
   const lanes = LANES[figure.apart ? "apart" : "joined"][Math.max(0, lane)] ?? ["down"];
   const shown = timeline.kinds.filter((k) => !figure.hidden.has(k) && lanes.includes(timeline.rowOf(k)));
   const hits = shown.flatMap((kind) => hit(band.spans.get(kind), time, reach / 3, kind));

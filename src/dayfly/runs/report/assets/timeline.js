@@ -137,9 +137,10 @@ class TimelineFigure {
     }
     this.dashes(context, "checkpoints", "--k-checkpoint");
     this.dashes(context, "rollbacks", "--bad");
+    this.dashes(context, "changes", "--ink");
   }
 
-  /** A dashed line through all bands at each checkpoint or rollback. */
+  /** A dashed line through all bands at each checkpoint, rollback or change of plan. */
   dashes(context, kind, colour) {
     if (this.hidden.has(kind)) return;
     context.fillStyle = this.colours.of(colour);
@@ -271,12 +272,14 @@ class TimelineFigure {
       ...(ends.has("hand-over") ? [["hand-over", "hand-over"]] : []),
       ...(this.timeline.checkpoints.length ? [["checkpoints", "checkpoint counts"]] : []),
       ...(this.timeline.rollbacks.length ? [["rollbacks", "all go back"]] : []),
+      ...(this.timeline.changes.length ? [["changes", "the plan changes"]] : []),
     ];
     const draws = {
       death: '<path d="M2 2 11 11M11 2 2 11" stroke="var(--bad)" stroke-width="2.2"/>',
       "hand-over": '<path d="M3 1 12 6.5 3 12z" fill="var(--ink)"/>',
       checkpoints: '<path d="M1 3H12L6.5 12z" fill="var(--k-checkpoint)"/>',
       rollbacks: '<path d="M6.5 0V13" stroke="var(--bad)" stroke-width="2" stroke-dasharray="3"/>',
+      changes: '<path d="M6.5 0V13" stroke="var(--ink)" stroke-width="2" stroke-dasharray="3"/>',
     };
     draws.lost = draws.death;
     draws.lifetime = draws["hand-over"];
