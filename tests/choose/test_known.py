@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from benchmarks.parts.enumerated import gpus
 from benchmarks.parts.enumerated.problems import job
 
 from dayfly.catalogue.lookup import Catalogue
@@ -31,41 +32,45 @@ def test_what_is_better_in_both_goals_beats() -> None:
     assert not known.beats(21.9, 3.0)  # one is not dearer by enough, the other not slower
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_no_plan_is_below_its_least_and_none_of_the_front_is_spared(seed: int) -> None:
+@pytest.mark.parametrize("on_gpus", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_is_below_its_least_and_none_of_the_front_is_spared(
+    seed: int, on_gpus: bool
+) -> None:
     chance = Random(seed)
-    profiles, fronts = [], []
-    while len(profiles) < 2:
-        made = job(chance)
+    asked, found = [], []
+    while len(asked) < 2:
+        problem = _problem(chance, on_gpus=on_gpus)
         try:
-            fronts.append(all_data_parallel(_problem(made)))
+            found.append(all_data_parallel(problem))
         except RequestError:  # it fits nowhere
             continue
-        profiles.append(made)
-    for made, points in zip(profiles, fronts, strict=True):
-        summed = summed_bytes(made)
+        asked.append(problem)
+    for problem, points in zip(asked, found, strict=True):
+        summed = summed_bytes(problem.profile)
         for point in points:
-            size = made.size(point.plan.memory_mib)
-            least_s, least_usd = least_run(
-                _problem(made), point.plan.memory_mib, size, point.plan.workers, summed
-            )
+            plan, share = point.plan, point.plan.has.gpu_share
+            size = problem.profile.size(plan.memory_mib, None, share)
+            assert (share is not None) == on_gpus
+            least_s, least_usd = least_run(problem, plan.memory_mib, size, plan.workers, summed)
             assert least_s <= point.seconds * (1 + 1e-9)
             assert least_usd <= point.usd * (1 + 1e-9)
     known = Known(slack=0.1)
-    found = [point for made in profiles for point in all_data_parallel(_problem(made), known)]
-    whole = Front.of([*fronts[0], *fronts[1]])
-    assert [(one.seconds, one.usd) for one in Front.of(found).points] == [
-        (one.seconds, one.usd) for one in whole.points
+    looked_at = [point for problem in asked for point in all_data_parallel(problem, known)]
+    assert [(one.seconds, one.usd) for one in Front.of(looked_at).points] == [
+        (one.seconds, one.usd) for one in Front.of([*found[0], *found[1]]).points
     ]
 
 
-def _problem(made: object) -> DataParallelProblem:
+def _problem(chance: Random, *, on_gpus: bool) -> DataParallelProblem:
+    where = gpus.random_problem(chance) if on_gpus else None
+    made = job(chance) if where is None else where.profile
     return DataParallelProblem(
-        profile=made,  # type: ignore[arg-type]
-        platform=LAMBDA,
+        profile=made,
+        platform=LAMBDA if where is None else where.platform,
         store=S3,
         workers=(1, 2, 3, 4),
         collectives=("scatter-reduce", "pipelined", "k-reduce", "ring"),
         micro_batches=(1, 2, 4, 8, 16, 32),
-        batch_size=made.batch_size,  # type: ignore[attr-defined]
+        batch_size=made.batch_size or 1,
     )

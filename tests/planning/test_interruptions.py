@@ -27,6 +27,7 @@ def test_a_spot_machine_is_cheaper_and_taken_away() -> None:
     assert per_s(SPOT) == 0.2 / (730 * 3600)
     assert "vm-m5-large:spot" in KNOWN.spot_machines()
     assert "vm-nc6:spot" not in KNOWN.spot_machines()
+    assert {"vm-p3-2xlarge", "vm-p3-2xlarge:spot"} <= set(KNOWN.with_gpu("V100"))
     assert (
         replace(PLAIN, name=SPOT.name, prices=SPOT.prices, spot_interruptions_per_month=0.2) == SPOT
     )
