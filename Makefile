@@ -32,6 +32,10 @@ MADE := $(VENV)/.made
 TORCH_MADE := $(VENV)/.torch
 DEMO_MADE := $(VENV)/.demo
 TEST_MADE := $(VENV)/.test
+FAST_MADE := $(VENV)/.fast
+
+# What numba compiles.
+COMPILED := src/dayfly/planning/choose/pipelines/kernels.py
 
 # Commands that the tests run, each with the Debian package that it comes with.
 PROGRAMS := chromium:chromium tc:iproute2 redis-server:redis-server openssl:openssl
@@ -59,17 +63,17 @@ PYTEST = $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*##  */  make \1	/p' $(MAKEFILE_LIST)
 
-venv: $(DEMO_MADE)  ## .venv with dayfly and what the demo needs
+venv: $(DEMO_MADE) $(FAST_MADE)  ## .venv with dayfly, what the demo needs, and a planner that is compiled
 	@echo "dayfly is installed: $(BIN)/dayfly"
 
 demo: $(DEMO_MADE)  ## train a small CNN on handwritten digits, on four local functions
 	@$(BIN)/dayfly demo
 
 test: TESTS = 4  # of the whole suite half are waiting for something
-test: $(TEST_MADE) programs  ## the test suite, lint and type checks included
+test: $(TEST_MADE) $(FAST_MADE) programs  ## the test suite, lint and type checks included
 	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
 
-quick: $(TEST_MADE)  ## its pure tests, and a few runs that pass through each room
+quick: $(TEST_MADE) $(FAST_MADE)  ## its pure tests, and a few runs that pass through each room
 	@$(PYTEST) -m 'quick or not (slow or long)' $(PYTEST_ARGS)
 
 slow: $(TEST_MADE) programs  ## what is too slow for `make test`, or statistical; PART=2/7 of it
@@ -150,3 +154,9 @@ $(TEST_MADE): $(TORCH_MADE)
 	@echo "installing dayfly and its test tools"
 	@$(PIP) install -e '.[digits,dev]'
 	@touch $(DEMO_MADE) $@
+
+# numba keeps what it compiled beside the loops, for this CPU: no plan has to wait for it.
+$(FAST_MADE): $(DEMO_MADE) $(COMPILED)
+	@$(PIP) install -e '.[digits,fast]'
+	@$(BIN)/python -m dayfly.planning.choose.pipelines.compiled
+	@touch $@

@@ -46,6 +46,7 @@ EVERYBODY = {
     "uncompiled",
     "garbage",
     "registry",
+    "elementwise",
     *_READING,
 }
 WIRE = {*EVERYBODY, "catalogue"}
@@ -66,11 +67,12 @@ ALLOWED: dict[str, set[str]] = {
     "uncompiled": set(),
     "garbage": set(),
     "registry": {"errors"},
+    "elementwise": set(),
     "callbacks": {*SPECS, "specs", "job"},
     "data": {"errors", "registry"},
     "job": {"errors", "callbacks", "data"},
     "models": set(),
-    "catalogue": {"errors", "registry", *_READING},
+    "catalogue": {"errors", "registry", "elementwise", *_READING},
     "wire": WIRE,
     "specs": SPECS,
     "life": LIFE,

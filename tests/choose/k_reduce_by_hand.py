@@ -96,4 +96,5 @@ def problems(draw: st.DrawFn) -> KReduceProblem:
         store=draw(st.sampled_from([None, S3, DEAR])),
         usd_per_invocation=draw(st.sampled_from([0.0, 1e-6])),
         epochs=draw(st.sampled_from([1.0, 3.0])),
+        store_bytes_per_s=draw(st.sampled_from([float("inf"), float("inf"), 200.0])),
     )

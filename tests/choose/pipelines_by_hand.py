@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
         "pipelined": draw(st.sampled_from([(True,), (False,), (True, False)])),
         "functions_at_once": draw(st.sampled_from([None, None, 1, 2, 3, 5])),
         "vcpus_at_once": draw(st.sampled_from([None, None, 0.3, 1.5, 4.0])),
+        "store_bytes_per_s": draw(st.sampled_from([math.inf, math.inf, 1e6, 6e7])),
     }
     return StagesOverStore(**{**values, **fixed})
 

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
@@ -64,11 +64,17 @@ def configuration(plan: DataParallelPlan, batch_size: int = 64) -> Configuration
     layers=st.integers(1, 4),
     megabytes=st.floats(0.5, 60.0),
     epochs=st.integers(1, 3),
+    every=st.integers(0, 3),
 )
-def test_a_plan_takes_what_closed_forms_predict(layers: int, megabytes: float, epochs: int) -> None:
-    made = job(layers, megabytes, epochs=epochs)
-    for point in plan_data_parallel(problem(made, epochs=epochs)).points:
-        asked = replace(configuration(point.plan), epochs=epochs)
+@example(layers=2, megabytes=5.0, epochs=3, every=0)
+@example(layers=2, megabytes=5.0, epochs=3, every=2)
+def test_a_plan_takes_what_closed_forms_predict(
+    layers: int, megabytes: float, epochs: int, every: int
+) -> None:
+    """Validated every so many epochs; 0: never."""
+    made = replace(job(layers, megabytes, epochs=epochs), validation_samples=2_000)
+    for point in plan_data_parallel(problem(made, epochs=epochs, validate_every=every)).points:
+        asked = replace(configuration(point.plan), epochs=epochs, validate_every=every)
         said = predict(made, asked, LAMBDA, S3, most_simulated=1)
         assert point.seconds == pytest.approx(said.run_s, rel=0.02)
         assert point.usd == pytest.approx(said.cost_usd, rel=0.03)

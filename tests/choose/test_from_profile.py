@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
-from dayfly.planning.choose.from_profile import stages_problems
+from dayfly.planning.choose.from_profile import k_reduce_problem, stages_problems
 from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
 from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Figure
@@ -90,3 +91,16 @@ def test_over_another_store_a_start_reads_as_many_bytes() -> None:
     made = over_store(replace(known, sizes=sizes), LAMBDA, QUICK)
     for size in made.sizes:
         assert size.start_s.value == pytest.approx(0.001 + 7e8 / 35e6)
+
+
+def test_planners_share_what_the_store_carries_for_all() -> None:
+    made = job(batch_size=32)
+    shared = replace(made, store_bytes_per_s=1e8)
+    for one, whole in ((made, math.inf), (shared, 1e8)):
+        (cut,) = stages_problems(
+            one, LAMBDA, batch_size=64, micro_batches=(16,), functions_at_once=8
+        )
+        assert isinstance(cut, StagesOverStore)
+        assert cut.store_bytes_per_s == whole
+        whole_models = k_reduce_problem(one, LAMBDA, workers=(1, 2), most_global_samples=32)
+        assert whole_models.store_bytes_per_s == whole

@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import (
-    Front,
-    Point,
-    dominated,
-    explained,
-    number,
-    per_cent,
-    undominated,
-)
+from dayfly.planning.choose.arrays import dominated, undominated
+from dayfly.planning.choose.front import Front, Point, explained, number, per_cent
 
 pytestmark = pytest.mark.long
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.parts.enumerated.k_reduce import every_plan
@@ -13,7 +15,7 @@ from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_bounds import Array, _bounds
 from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem, Rounds, Tables
 from dayfly.planning.profile import Affine
-from tests.choose.k_reduce_by_hand import problem, problems, size, way
+from tests.choose.k_reduce_by_hand import DEAR, problem, problems, size, way
 
 
 def assert_is_the_front(found: Front[KReducePlan], p: KReduceProblem) -> None:
@@ -156,3 +158,28 @@ def test_the_bound_of_dollars_has_each_workers_invocation() -> None:
     workers = Tables.of(problem()).grid.workers
     assert max(workers) > 1
     assert least_usd(0.5) - least_usd(0.0) == pytest.approx(0.5 * 3.0 * workers, rel=1e-6)
+
+
+def test_the_bytes_of_the_data_are_billed_each_epoch() -> None:
+    """Equation 10: E 2 S_d, here at $30 and $10 a GB in and out; they do not change the step."""
+    gb = 2.0**30
+    p = problem(
+        size(usd_per_s=0.0), workers=(2,), epochs=3.0, store=replace(DEAR, usd_per_gb_hour=0)
+    )
+    plans = [
+        {one.plan: one for one in plan_k_reduce(q).points} for q in (p, replace(p, data_bytes=gb))
+    ]
+    both = set(plans[0]) & set(plans[1])
+    assert both
+    for plan in both:
+        assert plans[1][plan].usd - plans[0][plan].usd == pytest.approx(3 * (30 + 10))
+
+
+def test_functions_share_what_a_store_carries_for_all() -> None:
+    """Four of 1000 bytes/s each over a store of 2000: as if each had 500."""
+    half = size(up=way(500.0), down=way(500.0))
+    (shared,) = plan_k_reduce(
+        problem(workers=(4,), aggregators=(4,), store_bytes_per_s=2000.0)
+    ).points[:1]
+    (narrow,) = plan_k_reduce(problem(half, workers=(4,), aggregators=(4,))).points[:1]
+    assert (shared.seconds, shared.plan) == (narrow.seconds, narrow.plan)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.parts.enumerated.stages import over_store as every_plan
 from benchmarks.parts.papers.formulas import funcpipe
 
 from dayfly.planning.choose.pipelines.bounds import seconds
+from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.model import over_store
 from dayfly.planning.choose.pipelines.problem import (
     PipelinePlan,
@@ -141,3 +144,18 @@ def pipeline_of(problem: StagesOverStore, plan: PipelinePlan) -> funcpipe.Pipeli
         beta=problem.beta,
         pipelined=plan.pipelined,
     )
+
+
+def test_replicas_of_a_stage_share_the_store() -> None:
+    """Four replicas of W each over a store of 2 W have W/2 each, as if their links had no more; one
+    replica has all of W."""
+    problem = random_problem(7, layers=5, options=2)
+    rate = problem.options[0].bytes_per_s
+    shared = replace(problem, store_bytes_per_s=2 * rate)
+    narrow = replace(
+        problem, options=tuple(replace(one, bytes_per_s=rate / 2) for one in problem.options)
+    )
+    for plan in every_plan(problem):
+        expected = {1: problem, 2: problem, 4: narrow}[plan.replicas[0]]
+        assert step_s(shared, plan) == step_s(expected, plan)
+    assert choose(shared).front.fastest.seconds > choose(problem).front.fastest.seconds

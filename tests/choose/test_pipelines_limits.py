@@ -179,36 +179,33 @@ def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch)
         engine(True)
 
 
-def test_numba_is_loaded_for_large_problems_and_compiles_only_if_there_is_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """100 layers x 3 sizes x 3 degrees are 900; 20 layers are 180. A minute is enough."""
+def test_numba_is_loaded_for_large_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 layers x 3 sizes x 3 degrees are 900; 20 layers are 180."""
     numba = object()
     monkeypatch.setattr(compiled, "find_spec", lambda name: numba)
     monkeypatch.setattr(compiled, "_compiled", lambda: numba)
     monkeypatch.setattr(compiled, "is_loaded", lambda: False)
     large = [random_problem(1, layers=100, options=3)]
     small = [random_problem(1, layers=20, options=3)]
-    for cached in (False, True):
-        monkeypatch.setattr(compiled, "is_cached", lambda cached=cached: cached)
-        assert engine(problems=small) is engine(problems=small, time_limit_s=9.0) is engine(False)
-        assert engine(problems=large) is engine(problems=large, time_limit_s=60.0) is numba
-        limited = engine(problems=large, time_limit_s=9.0)
-        assert (limited is numba) == cached
-        assert cached or (limited.instead and limited.tables is engine(False).tables)
-    assert engine(problems=small * 4) is numba
+    assert engine(problems=small) is engine(False)
+    assert engine(problems=large) is engine(problems=small * 4) is numba
     monkeypatch.setattr(compiled, "is_loaded", lambda: True)
-    assert engine(problems=small, time_limit_s=0.1) is numba
+    assert engine(problems=small) is numba
 
 
-def test_a_choice_says_that_numba_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = random_problem(5, layers=6, options=3)
-    assert not choose(problem, time_limit_s=1000.0, compiled=False).instead
+def test_loops_are_compiled_once_before_the_clock_begins_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done, told = [], []
     monkeypatch.setattr(compiled, "find_spec", lambda name: object())
-    monkeypatch.setattr(compiled, "_WORTH_LOADING", 1)
-    monkeypatch.setattr(compiled, "is_loaded", lambda: False)
-    monkeypatch.setattr(compiled, "is_cached", lambda: False)
-    assert choose(problem, time_limit_s=50.0).instead
+    monkeypatch.setattr(compiled, "is_loaded", lambda: bool(done))
+    monkeypatch.setattr(compiled, "loops", lambda: done.append("compiled"))
+    for cached, work, times in ((True, 10**6, 0), (False, 10, 0), (False, 600, 1), (False, 600, 1)):
+        monkeypatch.setattr(compiled, "is_cached", lambda cached=cached: cached)
+        compiled.make_ready(work, told.append)
+        assert len(done) == times
+    assert "compiles the search for cuts, once on this machine" in told[0]
+    assert len(told) == 2
 
 
 @pytest.mark.slow

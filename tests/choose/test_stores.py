@@ -97,6 +97,18 @@ def test_the_limit_of_functions_at_once() -> None:
         plan_stores(problem(stores=(server(),), at_once=6)).cheapest_within(1.0)
 
 
+def test_a_batch_of_31_samples_is_for_31_functions() -> None:
+    """Though as floats (31 s)/s is less."""
+    s = 2.6251833548202748
+    assert (31 * s) / s < 31
+    p = problem(
+        workers=(31,), sample_bytes=s, batch_bytes=31 * s, data_bytes=3100 * s, shared_batch=True
+    )
+    assert plan_stores(p).fastest.plan.workers == 31
+    with pytest.raises(RequestError, match="32 functions are more than a batch has samples, 31"):
+        plan_stores(replace(p, workers=(32,)))
+
+
 def test_sizes_of_which_few_may_be_there_at_once() -> None:
     """The larger ones are faster, but three are all that there may be."""
     large = size(2048, compute_s_per_byte=5e-4, usd_per_s=2e-5)

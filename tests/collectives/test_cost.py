@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from dayfly.errors import RequestError
 from dayfly.planning.ranks import left_of_bandwidth
+from dayfly.wire.channels import CHANNELS
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
+from dayfly.wire.collectives.k_reduce import reduce_cost
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
 from tests.collectives.timing import direction
 
@@ -81,3 +85,41 @@ def test_without_a_stated_cost_the_schedule_says_it_of_few_members() -> None:
     many = AllReduce(members=65, length=4000, link=link)
     with pytest.raises(RequestError, match="--collective mine: it states no cost, and 65 workers"):
         cost_of("mine", silent, many)
+
+
+@pytest.mark.parametrize("store", [math.inf, 150e6])
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_many_costs_at_once_are_those_one_by_one(store: float, direct: bool, alone: bool) -> None:
+    up, down = (replace(line(rate, store=store), in_flight=8) for rate in (UP, DOWN))
+    dynamodb = CHANNELS["dynamodb"]
+    link = LinkModel(
+        up=up,
+        down=down,
+        direct=direct,
+        alone=alone,
+        begin_s=1e-3,
+        message=dynamodb.cost,
+    )
+    pairs = [(n, k) for n in (2, 3, 7) for k in range(1, n + 1)]
+    n, k = (np.array(one)[:, None] for one in zip(*pairs, strict=True))
+    lengths = np.array([1, 1000, 4_000_001])
+    every = reduce_cost(
+        AllReduce(members=cast("int", n), length=cast("int", lengths), link=link, groups=2),
+        aggregators=cast("int", k),
+    )
+    for what in ("seconds", "carried_s", "puts", "gets", "bytes_up", "bytes_down", "memory_bytes"):
+        found = np.broadcast_to(getattr(every, what), (len(pairs), len(lengths)))
+        expected = [
+            [
+                getattr(
+                    reduce_cost(
+                        AllReduce(members=n, length=length, link=link, groups=2), aggregators=k
+                    ),
+                    what,
+                )
+                for length in lengths.tolist()
+            ]
+            for n, k in pairs
+        ]
+        assert found.tolist() == expected, what

@@ -13,12 +13,13 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.pipelines import compiled
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
+from dayfly.runs.choosing import candidates as candidates_module
+from dayfly.runs.choosing import choice as choosing
 from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
-from dayfly.runs.choosing.choice import Choice, choice_of, tree
+from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
 from dayfly.runs.choosing.targets import Target, targets_of_profiles, usual_sizes
@@ -133,16 +134,28 @@ def test_too_little_time_for_messages_is_said() -> None:
     assert quick.chosen in quick.front.points
 
 
-def test_a_search_that_numba_has_not_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "find_spec", lambda name: object())
-    monkeypatch.setattr(compiled, "_WORTH_LOADING", 1)
-    monkeypatch.setattr(compiled, "is_loaded", lambda: False)
-    monkeypatch.setattr(compiled, "is_cached", lambda: False)
-    found = choice_of([OVER_S3], replace(SMALL, micro_batches=(4,)))
-    assert len([note for note in found.notes if f"`{compiled.COMMAND}`" in note]) == 1
-    monkeypatch.setattr(compiled, "is_cached", lambda: True)
-    monkeypatch.setattr(compiled, "_compiled", lambda: compiled.engine(False))
-    assert not any(compiled.COMMAND in note for note in choice_of([OVER_S3], SMALL).notes)
+def test_the_first_plan_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(choosing, "make_ready", lambda work, told: (asked.append(work), told("-")))
+    told: list[str] = []
+    choice_of([OVER_S3], SMALL, told.append)
+    # Layers, sizes, and divisors of 4 and of 8 micro-batches.
+    assert asked == [6 * len(SIZES) * (3 + 4)]
+    assert told == ["-"]
+
+
+def test_a_search_that_a_time_limit_ends_shows_its_certified_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No clock is waited for: the first look at a search is its last."""
+    real = candidates_module.choose
+    monkeypatch.setattr(
+        candidates_module, "choose", lambda *p, time_limit_s: real(*p, time_limit_s=0.0)
+    )
+    found = choice_of([OVER_S3], SMALL)
+    assert found.gap > 0
+    assert f"Within {found.gap:.1%} of the optimum of the planners' models" in certainty(found)
+    assert tree(found)["gap"] == found.gap
 
 
 def test_a_free_batch() -> None:

@@ -56,7 +56,8 @@ def rates(p: KReduceProblem, size: FunctionSize, aggregators: int) -> tuple[floa
 def _line(
     p: KReduceProblem, size: FunctionSize, workers: int, aggregators: int
 ) -> tuple[float, int, int, float, float, float]:
-    up, down = rates(p, size, aggregators)
+    share = p.store_bytes_per_s / workers
+    up, down = (min(share, rate) for rate in rates(p, size, aggregators))
     return p.size_bytes, workers, aggregators, up, down, size.latency_s
 
 
@@ -70,7 +71,7 @@ def _whole(
     step_s: Any,
 ) -> tuple[Any, Any]:
     """Of the run. most: samples of who has most; samples: B^g."""
-    peak = size.down.peak_bytes_per_s.value
+    peak = min(p.store_bytes_per_s / workers, size.down.peak_bytes_per_s.value)
     load_s = size.start_s + loading_s(p.size_bytes, p.data_bytes, most, samples, peak)
     steps = p.samples / samples
     seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)
@@ -81,6 +82,7 @@ def _whole(
         shard, moved = -(-whole // aggregators), k_reduce_bytes(whole, workers)
         put_usd, get_usd = p.store.puts_usd(1, shard), p.store.gets_usd(1, shard)
         usd = usd + requests_usd(put_usd, get_usd, workers, aggregators, steps, p.epochs)
+        usd = usd + p.epochs * p.data_usd
         usd = usd + p.epochs * steps * p.store.transfer_usd(*moved)
         usd = usd + p.store.storage_usd(moved[0], 1.0) * seconds
     return seconds, usd

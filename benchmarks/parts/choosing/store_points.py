@@ -6,7 +6,8 @@ import numpy as np
 
 from benchmarks.parts.choosing.store_problem import MemorySize, StoreOption, StorePlan, StoreProblem
 from benchmarks.parts.choosing.stores import Sizes, run_of
-from dayfly.planning.choose.front import Point, undominated
+from dayfly.planning.choose.arrays import undominated
+from dayfly.planning.choose.front import Point
 
 
 def fits(problem: StoreProblem, size: MemorySize, workers: int) -> bool:

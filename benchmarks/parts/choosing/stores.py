@@ -32,7 +32,8 @@ from benchmarks.parts.papers.formulas.ce_scaling import (
     steps,
 )
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Array, Front, Ints, Point, on_arrays, undominated
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays, undominated
+from dayfly.planning.choose.front import Front, Point
 
 
 def sync_s(
@@ -159,9 +160,9 @@ def allowed_workers(problem: StoreProblem) -> Ints:
     """All n that the limits allow, rising. Raises RequestError if there is none."""
     p = problem
     if p.shared_batch:
-        most = p.batch_bytes / p.sample_bytes if p.sample_bytes else np.inf
+        most = _times(p.batch_bytes, p.sample_bytes) if p.sample_bytes else np.inf
     else:
-        most = p.data_bytes / p.batch_bytes
+        most = _times(p.data_bytes, p.batch_bytes)
     workers = np.unique(np.array(p.workers, dtype=np.int64))
     found = workers[(workers <= most) & (workers <= (p.at_once or np.inf))]
     if not len(found):
@@ -171,6 +172,11 @@ def allowed_workers(problem: StoreProblem) -> Ints:
             f"take {int(most)} functions at most"
         )
     return found
+
+
+def _times(whole: float, part: float) -> float:
+    """How many parts a whole has: of 31 s there are 31, though (31 s)/s is less for some floats."""
+    return math.floor(whole / part * (1 + 1e-12))
 
 
 def _fits_nowhere(problem: StoreProblem, workers: Ints) -> RequestError:

@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
-from dayfly.planning.choose.front import Array, Point
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
 
 

@@ -22,8 +22,9 @@ import numpy as np
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.k_reduce_costs import hybrid, rates, synchronous
 from benchmarks.parts.papers.formulas.fasdl import others_batch
+from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.formulas import aggregate_s
-from dayfly.planning.choose.front import Array, Ints, Point
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
 
 #: Reduction factors.

@@ -25,7 +25,8 @@ import numpy as np
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, point
-from dayfly.planning.choose.front import Array, Ints, Point
+from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.problem import MicroBatches, PipelinePlan, StagesOverLinks
 
 #: Of the paper.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from benchmarks.parts.papers.formulas.fasdl import others_batch
@@ -43,7 +44,7 @@ def every_plan(p: KReduceProblem) -> Iterator[tuple[float, float, KReducePlan]]:
 def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> range:
     if w == k:
         return range(own, own + 1)
-    up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    up, down = _rates(p, one, w, k)
     most = others_batch(
         one.train,
         own,
@@ -56,11 +57,18 @@ def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> r
     return range(own, most + 1)
 
 
+def _rates(p: KReduceProblem, one: FunctionSize, w: int, k: int) -> tuple[float, float]:
+    """Bytes a second of a shard, up and down: of the store each has a W-th."""
+    share = p.store_bytes_per_s / w
+    own = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    return min(share, own[0]), min(share, own[1])
+
+
 def taken(
     p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int, others: int
 ) -> tuple[float, float]:
     """Seconds and dollars of one plan."""
-    up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    up, down = _rates(p, one, w, k)
     latency_s = max(one.up.latency_s.value, one.down.latency_s.value)
     line = (p.size_bytes, w, k, up, down, latency_s)
     if w == k:
@@ -68,15 +76,17 @@ def taken(
     else:
         step_s = hybrid_step_s(one.train(own), one.train(others), *line)
     all_samples = global_batch(w, k, own, others)
-    peak = one.down.peak_bytes_per_s.value
+    peak = min(p.store_bytes_per_s / w, one.down.peak_bytes_per_s.value)
     load_s = one.start_s + loading_s(p.size_bytes, p.data_bytes, others, all_samples, peak)
     steps = p.samples / all_samples
     seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)
     usd = functions_usd(one.usd_per_s, seconds, 1.0, w) + p.epochs * w * p.usd_per_invocation
     if p.store is not None:
-        shard, moved = -(-int(p.size_bytes) // k), k_reduce_bytes(int(p.size_bytes), w)
+        shard, moved = -(-math.ceil(p.size_bytes) // k), k_reduce_bytes(math.ceil(p.size_bytes), w)
         put, get = p.store.puts_usd(1, shard), p.store.gets_usd(1, shard)
         usd += requests_usd(put, get, w, k, steps, p.epochs)
+        # Equation 10: E (2 S_d + I S_m (3W - 2)), at what bytes cost each way.
+        usd += p.epochs * p.store.transfer_usd(math.ceil(p.data_bytes), math.ceil(p.data_bytes))
         usd += p.epochs * steps * p.store.transfer_usd(*moved)
         usd += p.store.storage_usd(moved[0], seconds)
     return seconds, usd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -34,6 +35,7 @@ def stages(chance: Random) -> StagesOverStore:
         beta=chance.choice((1.0, 1.2)),
         pipelined=chance.choice(((True,), (True, False))),
         functions_at_once=chance.choice((None, None, 4, 8)),
+        store_bytes_per_s=chance.choice((math.inf, 4e7, 3e8)),
     )
 
 
@@ -75,7 +77,8 @@ def k_reduce(chance: Random) -> KReduceProblem:
         workers=tuple(range(1, chance.randint(4, 12) + 1)),
         aggregators_samples=tuple(sorted(chance.sample(range(1, 40), 6))),
         most_global_samples=chance.randint(100, 600),
-        store=chance.choice((None, _S3)),
+        store=chance.choice((None, _S3, replace(_S3, usd_per_gb_up=1.0, usd_per_gb_down=3.0))),
+        store_bytes_per_s=chance.choice((math.inf, 5e7, 3e8)),
     )
 
 

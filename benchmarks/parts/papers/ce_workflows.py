@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks.parts.choosing.answer import cheapest_within, fastest_within
 from benchmarks.parts.choosing.store_problem import StoreProblem
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, percent, span, times
-from dayfly.planning.choose.front import Array, Front
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.front import Front
 
 LIMITS = (1.05, 1.5, 2.0, 4.0, 8.0)
 _LARGE = ("MobileNet", "ResNet50", "BERT-base")

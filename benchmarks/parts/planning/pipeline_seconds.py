@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.planning.choose.front import Array
+from dayfly.planning.choose.arrays import Array
 from dayfly.planning.choose.pipelines.choose import Choice, choose
 from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
 

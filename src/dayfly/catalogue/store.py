@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+from dayfly.elementwise import ceiling, most
 from dayfly.errors import RequestError
 
 _GB = 2**30
@@ -140,7 +141,8 @@ class StoreFacts:
         Exact for requests of equal size. Items that are too large are sent as several.
         """
         if self.item_max_bytes is not None:
-            requests = max(requests, math.ceil(size_bytes / self.item_max_bytes))
-        if unit_bytes is None or requests == 0:
+            requests = most(requests, ceiling(size_bytes / self.item_max_bytes))
+        if unit_bytes is None:
             return requests
-        return requests * max(1, math.ceil(size_bytes / requests / unit_bytes))
+        units: int = requests * most(1, ceiling(size_bytes / most(1, requests) / unit_bytes))
+        return units

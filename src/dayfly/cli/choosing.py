@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def plan(
         from dayfly.runs.report.choice import check_plot, write_plot
 
         check_plot(plot)
-    choice = choice_of(_targets(files, flags, asked), asked)
+    choice = choice_of(_targets(files, flags, asked), asked, _told)
     if output is not None:
         write_plan(choice.chosen.plan.plan, output)
     written = [] if plot is None else write_plot(choice, plot, _papers(choice))
@@ -67,6 +68,10 @@ def plan(
     for name, file in (("plan", output), *(("plot", one) for one in written)):
         if file is not None:
             print(f"{name:<12}{file}")
+
+
+def _told(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _papers(choice: Choice) -> list[PaperChoice]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, interpolated
@@ -103,6 +105,11 @@ def flat(
     listed: layers are single ones, whose gradients come together; those of a whole model come as
     its backward pass goes through it.
     """
+    return _flat(tuple(layers), tail, apart, listed)
+
+
+@lru_cache(maxsize=256)
+def _flat(layers: tuple[LayerBytes, ...], tail: int, apart: bool, listed: bool) -> Flat:
     tensors = [(size, at) for at, layer in enumerate(layers) for size in elements(layer)][::-1]
     sizes = [size for size, _ in tensors]
     whole = sum(sizes) + sum(map(moving, layers)) + len(sizes) + tail
@@ -110,10 +117,12 @@ def flat(
     _, spans = bucket_spans(sizes, ends, whole, apart=apart)
     after = []
     of_layer = [sum(elements(layer)) for layer in layers]
+    up_to = [0, *accumulate(sizes)]
+    behind = [0, *accumulate(reversed(of_layer))]  # of so many last layers
     for end in ends[: len(spans) - 1]:
         layer = tensors[end - 1][1] if end else len(layers) - 1
         passed = len(layers) - 1 - layer
-        done = sum(size for size, at in tensors[:end] if at == layer)
+        done = up_to[end] - behind[passed] if end else 0
         part = 1.0 if listed or not of_layer[layer] else done / of_layer[layer]
         after.append(passed + part)
     return Flat(buckets=tuple(map(len, spans)), whole_after=tuple(after), trained=sum(sizes))

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dayfly.batches import Batches, block_samples
+from dayfly.elementwise import most
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
@@ -134,7 +135,8 @@ class Peak:
 
     def mib(self, wire_bytes: float) -> float:
         """Returns the peak, in MiB, with so many bytes of contributions beside the buffers."""
-        return max(self.other_mib, self.step_mib + wire_bytes / _MIB)
+        peak: float = most(self.other_mib, self.step_mib + wire_bytes / _MIB)
+        return peak
 
 
 def peak_mib(

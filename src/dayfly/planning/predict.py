@@ -16,6 +16,7 @@ from dayfly.batches import Batches, Rounds
 from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
+from dayfly.elementwise import least, rounded
 from dayfly.planning import data_parallel, staged
 from dayfly.planning.closed_form import MOST_SIMULATED, many_moved, many_step, many_validation
 from dayfly.planning.configuration import (
@@ -263,9 +264,9 @@ def told_by(
     """Of one worker, about: a report every so often, and at once when it started and at its end,
     of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
     steps = c.epochs * epoch_steps
-    puts = min(steps, round(run_s / pace.report_s)) + _URGENT * lives
+    puts = least(steps, rounded(run_s / pace.report_s)) + _URGENT * lives
     puts += c.epochs if rank == 0 else 0
-    looks = min(steps, round(run_s / pace.look_s)) if rank < pace.lookers else 0
+    looks = least(steps, rounded(run_s / pace.look_s)) if rank < pace.lookers else 0
     nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
     return StoreTraffic(puts=puts, requests=puts + looks, bytes_up=nbytes)
 

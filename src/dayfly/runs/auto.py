@@ -111,7 +111,7 @@ def auto_plan(
     query = PlanQuery(goal=goal, batch_size=job.batch_size, epochs=job.epochs)
     if given.get("workers") is not None:
         query = replace(query, workers=given["workers"])
-    choice = choice_of((Target.of(profile, known),), query)
+    choice = choice_of((Target.of(profile, known),), query, note)
     return AutoPlan(choice=choice, profile=file, measured_s=measured_s)
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from dayfly.elementwise import least, most
 from dayfly.wire.keys import EVERYONE
 
 
@@ -193,8 +194,9 @@ def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
         in_flight, chunk_bytes: the channel's abilities.
         largest_bytes: of a message of the schedule.
     """
-    enough = _FULL_CHUNKS * in_flight * chunk_bytes // max(1, largest_bytes)
-    return min(in_flight, max(2, enough))
+    enough = _FULL_CHUNKS * in_flight * chunk_bytes // most(1, largest_bytes)
+    found: int = least(in_flight, most(2, enough))
+    return found
 
 
 class CompiledSchedule:

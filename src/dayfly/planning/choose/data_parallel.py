@@ -14,21 +14,25 @@ schedules take, and is asked about all that is within the closed forms' error of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
+from typing import cast
 
 import numpy as np
 
-from dayfly.batches import Batches, share
+from dayfly.batches import Batches, share, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
+from dayfly.elementwise import by_value
 from dayfly.errors import RequestError
+from dayfly.planning.choose.arrays import Array, Ints, nearest
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
-from dayfly.planning.choose.front import Array, Front, Point, counted
-from dayfly.planning.closed_form import sum_of
-from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration, Flat, flat
-from dayfly.planning.data_parallel import TAIL, summed_numbers, validating_s
+from dayfly.planning.choose.front import Front, Point, counted
+from dayfly.planning.choose.sums import SumTable, link_of
+from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
+from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.gpus import gpu_room_mib
@@ -38,7 +42,6 @@ from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.servers import held_bytes, holds
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
-from dayfly.wire.collectives.cost import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,184 +118,151 @@ def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPl
 
     Raises RequestError, with what is missing, if the whole model fits into no function.
     """
+    return [point for rows in _rows(problem) for point in rows.points(range(len(rows.ways)))]
+
+
+def near_data_parallel(
+    problem: DataParallelProblem, slack: float, most: int
+) -> list[Point[DataParallelPlan]]:
+    """Those of `all_data_parallel` that are as near to the front as `Front.near` has it."""
+    rows = _rows(problem)
+    seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
+    ends = np.cumsum([len(one.ways) for one in rows])
+    found = []
+    for at in nearest(seconds, usd, slack, most).tolist():
+        number = int(np.searchsorted(ends, at, side="right"))
+        found += rows[number].points([at - int(ends[number])])  # counted from the end
+    return found
+
+
+def _sums(p: DataParallelProblem, size: SizeProfile) -> SumTable:
+    return SumTable(p.profile, size, p.store, p.collectives, p.allowed, p.batch_size)
+
+
+def _rows(problem: DataParallelProblem) -> list[_Rows]:
     p = problem
     sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
-    points = []
-    ways: dict[object, _Ways] = {}
+    numbers = [n for n in p.allowed if holds(p.store, held_bytes(p.profile, n))]
+    found: list[_Rows] = []
+    tables: dict[object, SumTable] = {}
     for memory_mib, size in sizes:
-        link = _link_of(size)
-        if link not in ways:
-            ways[link] = _Ways(p, size)
+        link = link_of(size)
+        if link not in tables:
+            tables[link] = _sums(p, size)
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
-        for workers in (one for one in p.allowed if one <= most):
-            if not holds(p.store, held_bytes(p.profile, workers)):
-                continue
-            # By micro-batches, and the seconds up to which a run has memory for so few.
-            alike: dict[tuple[int, float], list[_Way]] = {}
-            for way in ways[link].of(workers):
-                asked = (memory_mib, size, workers, way.held_bytes)
-                micro = room.least_micro_batches(*asked)
-                if micro is not None:
-                    alike.setdefault((micro, math.inf), []).append(way)
-                fewer = room.least_micro_batches(*asked, short=True)
-                if fewer is not None and fewer != micro:
-                    alike.setdefault((fewer, CHECKPOINT_EVERY_S), []).append(way)
-            for (micro, most_s), these in alike.items():
-                found = _points(p, ways[link], these, memory_mib, size, workers, micro)
-                points += [point for point in found if point.seconds <= most_s]
-    if not points:
+        for workers in (one for one in numbers if one <= most):
+            of = tables[link].of(workers)
+            made = partial(_made, p, tables[link], memory_mib, size, workers)
+            for rows in room.alike(memory_mib, size, workers, of.held_bytes):
+                found += made(*rows)
+    if not found:
         raise _fits_nowhere(p, sizes, room)
-    return points
-
-
-def _link_of(size: SizeProfile) -> object:
-    """What the time of a sum depends on; not on the CPU, where messages take no time of it."""
-    up, down = size.up, size.down
-    works = up.cpu_s or down.cpu_s or up.cpu_s_per_byte or down.cpu_s_per_byte
-    works = works or size.sum_cpu_s or size.reduce_s_per_byte
-    return up, down, *((size.speed, size.sum_cpu_s, size.reduce_s_per_byte) if works else ())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """One algorithm with its K. seconds, carried_s: of each bucket's sum alone, and of it and all
-    later ones without latencies. step_usd: the store's. measured_s, measured_usd: of what a
-    validation sums. held_bytes: contributions in memory, of sums under way at once."""
+class _Rows:
+    """Plans alike but for how they sum. ways: algorithm and K of each. s, usd: of each run."""
 
-    collective: str
-    aggregators: int | None
-    seconds: Array
-    carried_s: Array
-    step_usd: float
-    measured_s: float
-    measured_usd: float
-    held_bytes: float
+    ways: Sequence[tuple[str, int | None]]
+    s: Array
+    usd: Array
+    alike: DataParallelPlan
+    limits: tuple[str, ...]
 
-
-class _Ways:
-    """All ways to sum over one kind of link, by workers; they do not depend on memory."""
-
-    def __init__(self, problem: DataParallelProblem, size: SizeProfile) -> None:
-        self.flat: Flat = flat(problem.profile.layers, tail=TAIL, listed=problem.profile.listed)
-        self._problem, self._size = problem, size
-        self._means = ChannelModel.of(problem.profile)
-        self._found: dict[int, list[_Way]] = {}
-
-    def of(self, workers: int) -> list[_Way]:
-        """Those of so many workers; a lone one sums nothing."""
-        if workers not in self._found:
-            self._found[workers] = [
-                self._way(name, k, workers)
-                for name in (self._problem.collectives if workers > 1 else ("scatter-reduce",))
-                for k in (range(1, workers + 1) if name == K_REDUCE else (None,))
-            ]
-        return self._found[workers]
-
-    def _way(self, name: str, k: int | None, workers: int) -> _Way:
-        each: dict[int, Cost] = {}
-        for elements in self.flat.buckets:
-            if elements not in each:
-                each[elements] = sum_of(name, k, workers, elements, self._means, self._size)
-        sums = [each[elements] for elements in self.flat.buckets]
-        later = list(accumulate(one.carried_s for one in reversed(sums)))[::-1]
-        numbers = summed_numbers(self._problem.profile, self._problem.batch_size)
-        measured = sum_of(name, k, workers, numbers, self._means, self._size, itemsize=8)
-        return _Way(
-            name,
-            k,
-            np.array([one.seconds for one in sums]),
-            np.array(later),
-            self._usd(sums),
-            measured.seconds,
-            self._usd([measured]),
-            sum(sorted((one.memory_bytes for one in sums), reverse=True)[: self._means.at_once]),
-        )
-
-    def told_usd(
-        self, workers: int, memory_mib: int, size: SizeProfile, run_s: float, lives: int
-    ) -> float:
-        """Of reports, and of looks for a wish to stop."""
-        p = self._problem
-        if p.store is None:
-            return 0.0
-        run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
-        steps = Batches(p.profile.samples, p.batch_size).steps
-        share = size.gpu_share
-        pace = pace_of(self._means, [memory_mib], p.platform, p.store, workers, share)
-        lookers = pace.lookers
-        usd = 0.0
-        for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
-            told = told_by(run, pace, run_s, lives, steps, rank)
-            asked = told.requests - told.puts
-            each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
-            usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
-        return usd
-
-    def _usd(self, sums: Sequence[Cost]) -> float:
-        store = self._problem.store
-        if store is None:
-            return 0.0
-        puts, gets = sum(one.puts for one in sums), sum(one.gets for one in sums)
-        up, down = sum(one.bytes_up for one in sums), sum(one.bytes_down for one in sums)
-        asked = store.puts_usd(puts, up) + store.gets_usd(gets, down)
-        return asked + store.transfer_usd(up, down)
+    def points(self, among: Iterable[int]) -> list[Point[DataParallelPlan]]:
+        """Returns the plans of these numbers."""
+        found = []
+        for at in among:
+            name, k = self.ways[at]
+            plan = replace(self.alike, collective=name, aggregators=k)
+            found.append(Point(float(self.s[at]), float(self.usd[at]), plan, self.limits))
+        return found
 
 
-def _points(
+def _made(
     problem: DataParallelProblem,
-    ways: _Ways,
-    among: Sequence[_Way],
+    sums: SumTable,
     memory_mib: int,
     size: SizeProfile,
     workers: int,
+    rows: Ints,
     micro_batches: int,
-) -> list[Point[DataParallelPlan]]:
-    p, profile = problem, problem.profile
+    most_s: float,
+) -> list[_Rows]:
+    """Plans of some of the ways, as far as their runs last so long at most."""
+    p, profile, among = problem, problem.profile, sums.of(workers)
     mine = -(-min(p.batch_size, profile.samples) // workers)
     counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
     computed_s = sum(
         size.data(n) + passed(size.forward, n) + passed(size.backward, n) for n in counts if n
     )
-    pieces = cut_backward(size.backward, max(counts), ways.flat.whole_after)
+    pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
     left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
-    whole_s = computed_s - np.array(left_s[: len(ways.flat.buckets)])
+    whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
-    validations = -(-p.epochs // p.validate_every)
+    validated = validations(p.epochs, p.validate_every)
     validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
+
+    reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
+    step_s = reduced_s.max(axis=1) + apply_s
+    training_s = steps * step_s + validated * (validation_s + among.measured_s[rows])
+    lives = _lives(p.platform, size, training_s)
+    run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
+    usd = workers * (run_s * own_usd + lives * request_usd)
+    usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
+    usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
+    if p.store is not None:
+        usd = usd + by_value(p.store.servers_usd, cast("float", run_s))
+    kept = np.flatnonzero(run_s <= most_s)
+    alike = DataParallelPlan(
+        workers=workers,
+        memory_mib=memory_mib,
+        collective="",
+        micro_batches=micro_batches,
+        store=profile.channel,
+        has=kind,
+    )
+    named = [among.named[at] for at in rows[kept].tolist()]
     limits = _limits(p, workers, memory_mib, size)
-    found = []
-    for way in among:
-        step_s = float(np.max(whole_s + np.maximum(way.seconds, way.carried_s))) + apply_s
-        training_s = steps * step_s + validations * (validation_s + way.measured_s)
-        lives = _lives(p.platform, size, training_s)
-        run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
-        usd = workers * (run_s * own_usd + lives * request_usd)
-        usd += steps * way.step_usd + validations * way.measured_usd
-        usd += ways.told_usd(workers, memory_mib, size, run_s, lives)
-        usd += p.store.servers_usd(run_s) if p.store is not None else 0.0
-        plan = DataParallelPlan(
-            workers=workers,
-            memory_mib=memory_mib,
-            collective=way.collective,
-            aggregators=way.aggregators,
-            micro_batches=micro_batches,
-            store=profile.channel,
-            has=kind,
-        )
-        found.append(Point(run_s, usd, plan, limits))
-    return found
+    return [_Rows(named, run_s[kept], usd[kept], alike, limits)] if named else []
 
 
-def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> int:
+def _told_usd(
+    p: DataParallelProblem,
+    workers: int,
+    memory_mib: int,
+    size: SizeProfile,
+    run_s: Array,
+    lives: Ints,
+) -> Array | float:
+    """Of reports, and of looks for a wish to stop."""
+    if p.store is None:
+        return 0.0
+    run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
+    steps = Batches(p.profile.samples, p.batch_size).steps
+    means, share = ChannelModel.of(p.profile), size.gpu_share
+    pace = pace_of(means, [memory_mib], p.platform, p.store, workers, share)
+    lookers = pace.lookers
+    usd: Array | float = 0.0
+    for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
+        told = told_by(run, pace, cast("float", run_s), cast("int", lives), steps, rank)
+        asked = told.requests - told.puts
+        each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
+        usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
+    return usd
+
+
+def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: Array) -> Ints:
     """Of a function, one after another."""
     if platform.lifetime_max_s is None:
-        return 1
+        return np.ones(len(training_s), dtype=np.int64)
     room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
-    return max(1, math.ceil(training_s / max(room_s, 1.0)))
+    return np.maximum(1, np.ceil(training_s / max(room_s, 1.0))).astype(np.int64)
 
 
 class _Room:
@@ -314,7 +284,7 @@ class _Room:
         *,
         short: bool = False,
     ) -> float:
-        """Of a function of this size at its fullest moment. held_bytes: as `_Way` has them. short:
+        """Of a function of this size at its fullest moment. held_bytes: as `Sums` has them. short:
         whether the run is over before a checkpoint is due."""
         key = (workers, micro_batches, short)
         if key not in self._found:
@@ -341,26 +311,45 @@ class _Room:
             lifetime_s=p.platform.lifetime_max_s,
         )
 
-    def least_micro_batches(
+    def alike(
+        self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: Array
+    ) -> Iterator[tuple[Ints, int, float]]:
+        """Yields ways that need as many micro-batches, how many, and the seconds up to which a run
+        has memory for so few. Arguments as of `needs_mib`."""
+        whole = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=False)
+        short = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=True)
+        for micros, most_s in (
+            (whole, math.inf),
+            (np.where(short < whole, short, _NONE), CHECKPOINT_EVERY_S),
+        ):
+            for micro in np.unique(micros[micros < _NONE]).tolist():
+                yield np.flatnonzero(micros == micro), micro, most_s
+
+    def _least_micro_batches(
         self,
         memory_mib: int,
         size: SizeProfile,
         workers: int,
-        held_bytes: float,
+        held_bytes: Array,
         *,
-        short: bool = False,
-    ) -> int | None:
-        """The fewest with which a function holds its share; None: it never does. Arguments as of
-        `needs_mib`."""
+        short: bool,
+    ) -> Ints:
+        """The fewest with which a function holds its share, of each way; `_NONE`: it never does."""
         mine = -(-self._problem.batch_size // workers)
-        fitting = (
-            micro
-            for micro in self._micro_batches
-            if micro <= mine
-            and self.holds_on_gpu(size, workers, micro)
-            and self.needs_mib(size, workers, micro, held_bytes, short=short) <= memory_mib
-        )
-        return next(fitting, None)
+        found = np.full(len(held_bytes), _NONE)
+        for micro in self._micro_batches:
+            open_ = found == _NONE
+            if micro > mine or not open_.any():
+                break
+            if not self.holds_on_gpu(size, workers, micro):
+                continue
+            needs = self.needs_mib(size, workers, micro, cast("float", held_bytes), short=short)
+            found[open_ & (needs <= memory_mib)] = micro
+        return found
+
+
+#: More micro-batches than there are.
+_NONE = np.iinfo(np.int64).max
 
 
 def _limits(
@@ -384,7 +373,7 @@ def _fits_nowhere(
     most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
     workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
-    least = min(way.held_bytes for way in _Ways(p, size).of(workers))
+    least = float(_sums(p, size).of(workers).held_bytes.min())
     needs = math.ceil(room.needs_mib(size, workers, micro, least))
     room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
     if p.profile.gpu is not None and needs <= memory_mib:

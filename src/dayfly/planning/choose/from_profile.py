@@ -88,6 +88,7 @@ def k_reduce_problem(
         most_global_samples=most_global_samples,
         store=store,
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
+        store_bytes_per_s=profile.store_bytes_per_s or math.inf,
     )
 
 
@@ -286,6 +287,7 @@ def stages_problems(
             functions_at_once=functions_at_once,
             vcpus_at_once=None if math.isinf(vcpus_at_once) else vcpus_at_once,
             store=profile.channel,
+            store_bytes_per_s=profile.store_bytes_per_s or math.inf,
         )
         for m in possible
     )

@@ -15,50 +15,16 @@ its convex hull (docs/errata.md, FuncPipe). Texts have figures of four digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context
 from itertools import pairwise
-from typing import Generic, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-def on_arrays(equation: Callable[..., float]) -> Callable[..., Array]:
-    """The same equation of `formulas`, element by element: it only adds, multiplies and divides."""
-    return cast("Callable[..., Array]", equation)
-
-
-def undominated(seconds: Array, usd: Array) -> Ints:
-    """Indices of the front: by rising seconds, falling dollars.
-
-    A candidate is dominated if another takes no longer and costs no more; of equal ones the first
-    stays. O(n log n).
-    """
-    order = np.argsort(seconds)
-    cheapest_before = np.minimum.accumulate(usd[order])
-    # Sorting by one key is quick, and leaves few: all that cost no more than anything faster. What
-    # is equal in seconds may stand in any order until they are sorted by both.
-    few = np.sort(order[usd[order] <= cheapest_before])
-    few = few[np.lexsort((usd[few], seconds[few]))]
-    cheapest_before = np.minimum.accumulate(usd[few])
-    first = np.ones(len(few), dtype=bool)
-    first[1:] = usd[few][1:] < cheapest_before[:-1]
-    return few[first].astype(np.int64)
-
-
-def dominated(seconds: Array, usd: Array, front_s: Array, front_usd: Array) -> NDArray[np.bool_]:
-    """Of each candidate, whether a front (rising seconds, falling dollars) has one no worse."""
-    at = np.searchsorted(front_s, seconds, side="right")
-    # What costs least of all that take no longer is the last of them; before the first is nothing.
-    return np.concatenate([[np.inf], front_usd])[at] <= usd
-
+from dayfly.planning.choose.arrays import near
 
 _NEAREST = Context(prec=4, rounding=ROUND_HALF_EVEN)
 _ENOUGH = Context(prec=4, rounding=ROUND_CEILING)
@@ -163,11 +129,8 @@ class Front(Generic[P]):
         """
         found = list(points)
         seconds, usd = np.array([(one.seconds, one.usd) for one in found]).T
-        excess = np.zeros(len(found))
-        for one in self.points:
-            np.maximum(excess, np.minimum(seconds / one.seconds, usd / one.usd), out=excess)
-        nearest = np.argsort(excess, kind="stable")[:most]
-        return tuple(found[at] for at in nearest if excess[at] <= 1 + slack)
+        front = np.array([(one.seconds, one.usd) for one in self.points])
+        return tuple(found[at] for at in near(seconds, usd, front, slack, most))
 
     @property
     def fastest(self) -> Point[P]:

@@ -30,7 +30,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front, Ints, Point, dominated
+from dayfly.planning.choose.arrays import Ints, dominated
+from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce_bounds import Candidates, Taken, open_candidates
 from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem, Rounds, Tables
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.planning.choose.arrays import Array, Ints, dominated, on_arrays, undominated
 from dayfly.planning.choose.formulas import functions_usd, global_batch, loading_s, run_s
-from dayfly.planning.choose.front import Array, Ints, dominated, on_arrays, undominated
 from dayfly.planning.choose.k_reduce_problem import Rounds, Tables
 
 
@@ -118,7 +118,7 @@ class Candidates:
         workers = rounds.workers
         global_ = on_arrays(global_batch)(workers, rounds.aggregators, self.samples, others)
         load_s = sizes.start_s[size] + on_arrays(loading_s)(
-            p.size_bytes, p.data_bytes, others, global_, sizes.down_bytes_per_s[size]
+            p.size_bytes, p.data_bytes, others, global_, rounds.loading_bytes_per_s
         )
         other_s = self._train_s(others) + rounds.other_s
         step_s, steps = np.maximum(self.train_s + rounds.aggregator_s, other_s), p.samples / global_
@@ -126,7 +126,8 @@ class Candidates:
         seconds = on_arrays(run_s)(load_s, step_s, 0.0, steps, p.epochs)
         usd = on_arrays(functions_usd)(sizes.usd_per_s[size], seconds, 1.0, workers)
         usd += grid.kept_usd_per_s[pair] * seconds
-        usd += p.epochs * (grid.step_usd[pair] * steps + p.usd_per_invocation * workers)
+        all_usd = p.usd_per_invocation * workers + p.data_usd
+        usd += p.epochs * (grid.step_usd[pair] * steps + all_usd)
         return Taken(size, pair, self.samples, others, seconds, usd)
 
     def _train_s(self, samples: Ints) -> Array:
@@ -287,12 +288,11 @@ def _bounds(rounds: Rounds, first: Ints, last: Ints) -> tuple[Array, Array]:
         each_s * first + rounds.aggregator_s, each_s / workers * global_ + other_s
     )
     load_s = (
-        sizes.start_s[size]
-        + (p.size_bytes + p.data_bytes / workers) / (sizes.down_bytes_per_s[size])
+        sizes.start_s[size] + (p.size_bytes + p.data_bytes / workers) / rounds.loading_bytes_per_s
     )
     steps = p.samples / global_
     least_s = (load_s + step_s * steps) * (p.epochs * (1 - _SLACK))
     least_usd = (workers * sizes.usd_per_s[size] + grid.kept_usd_per_s[rounds.pair]) * least_s
-    step_usd, all_usd = grid.step_usd[rounds.pair], p.usd_per_invocation * workers
+    step_usd, all_usd = grid.step_usd[rounds.pair], p.usd_per_invocation * workers + p.data_usd
     least_usd += (step_usd * steps + all_usd) * (p.epochs * (1 - _SLACK))
     return least_s, least_usd

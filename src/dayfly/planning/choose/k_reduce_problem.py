@@ -20,13 +20,14 @@ import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import (
     aggregate_s,
     communication_s,
     hybrid_step_s,
     requests_usd,
 )
-from dayfly.planning.choose.front import Array, Ints, counted, on_arrays
+from dayfly.planning.choose.front import counted
 from dayfly.planning.profile import Affine, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
@@ -78,8 +79,9 @@ class KReduceProblem:
     functions at once. aggregators: all K to consider; None: any. aggregators_samples: all B^a to
     consider, rising; see `batches`. most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
-    lives for an epoch. Raises RequestError for what is empty or below 1, and a store without
-    prices.
+    lives for an epoch. store_bytes_per_s: what the store carries each way for all functions, which
+    share it evenly; infinite: any. Raises RequestError for what is empty or below 1, and a store
+    without prices.
     """
 
     size_bytes: float
@@ -93,6 +95,7 @@ class KReduceProblem:
     most_global_samples: int
     store: StoreFacts | None = None
     usd_per_invocation: float = 0.0
+    store_bytes_per_s: float = math.inf
 
     def __post_init__(self) -> None:
         counts = (self.workers, self.aggregators_samples, self.aggregators or (1,))
@@ -106,8 +109,18 @@ class KReduceProblem:
                 f"{self.size_bytes:g} bytes of parameters, {self.samples} samples, {self.epochs:g} "
                 "epochs: give more than 0 of each"
             )
+        if self.store_bytes_per_s <= 0:
+            raise RequestError(
+                f"a store of {self.store_bytes_per_s:g} bytes/s for all: give more than 0"
+            )
         if self.store is not None:
             self.store.check_priced()
+
+    @property
+    def data_usd(self) -> float:
+        """Dollars an epoch for the bytes of the data, in and out of the store: 2 S_d (10)."""
+        size = math.ceil(self.data_bytes)
+        return 0.0 if self.store is None else self.store.transfer_usd(size, size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +281,10 @@ def _way(
     up_K, down_K = (
         np.array([way.throughput(one) for one in shard_bytes.tolist()]) for way in (up, down)
     )
-    up_P, down_P = up_K[grid.shard], down_K[grid.shard]
-    units_3P = (
-        (shard_bytes / up_K)[grid.shard],
-        (shard_bytes / down_K)[grid.shard],
-        np.full_like(up_P, latency_s),
-    )
+    share_P = problem.store_bytes_per_s / grid.workers
+    up_P, down_P = (np.minimum(rate_K[grid.shard], share_P) for rate_K in (up_K, down_K))
+    shard_P = shard_bytes[grid.shard]
+    units_3P = (shard_P / up_P, shard_P / down_P, np.full_like(up_P, latency_s))
     aggregated_s = on_arrays(aggregate_s)(
         problem.size_bytes, grid.workers, grid.aggregators, up_P, down_P
     )
@@ -321,6 +332,13 @@ class Rounds:
         """K."""
         return self.tables.grid.aggregators[self.pair]
 
+    @property
+    def loading_bytes_per_s(self) -> Array:
+        """Bytes a second at which a function reads model and data, as all do at once."""
+        whole = self.tables.problem.store_bytes_per_s
+        own: Array = self.tables.sizes.down_bytes_per_s[self.size]
+        return np.minimum(own, whole / self.workers)
+
 
 def rounds_of(workers: int, aggregators: int) -> tuple[Parts, Parts]:
     """What the rounds of an aggregator and of another worker have beside training.
@@ -357,7 +375,8 @@ def _rounds(workers: Ints, aggregators: Ints, shards: Ints, shard: Ints) -> tupl
 
 
 def _step_usd(problem: KReduceProblem, counts: list[int], of_each: list[Ints]) -> Array:
-    """Requests of a step (equation 9), and its bytes where they are billed (equation 10)."""
+    """Requests of a step (equation 9), and its bytes where they are billed (equation 10, with
+    `KReduceProblem.data_usd`)."""
     store, size = problem.store, math.ceil(problem.size_bytes)
     if store is None:
         return np.zeros(sum(len(one) for one in of_each))

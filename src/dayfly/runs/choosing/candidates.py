@@ -17,8 +17,8 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
-    all_data_parallel,
     collectives_of,
+    near_data_parallel,
 )
 from dayfly.planning.choose.from_profile import (
     k_reduce_problem,
@@ -67,13 +67,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner.
-    instead: as `pipelines.choose.Choice` has it."""
+    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner."""
 
     candidates: tuple[Candidate, ...]
     gap: float = 0.0
     refused: Mapping[str, str] = field(default_factory=dict)
-    instead: bool = False
 
 
 def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Proposed:
@@ -87,24 +85,24 @@ def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Propos
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
     found: list[Candidate] = []
     refused: dict[str, str] = {}
-    gap, instead = 0.0, False
+    gap = 0.0
     try:
         found += _data_parallel(target, asked, wanted)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
     if target.sums:
-        return Proposed(tuple(found), gap, refused, instead)
+        return Proposed(tuple(found), gap, refused)
     if asked.most_batch_size is not None:
         try:
             found += _k_reduce(target, asked, wanted)
         except RequestError as refusal:
             refused[K_REDUCE] = str(refusal)
     try:
-        cut, gap, instead = _pipelines(target, asked, wanted, time_limit_s)
+        cut, gap = _pipelines(target, asked, wanted, time_limit_s)
         found += cut
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
-    return Proposed(tuple(found), gap, refused, instead)
+    return Proposed(tuple(found), gap, refused)
 
 
 def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
@@ -122,8 +120,7 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
         vcpus_at_once=asked.vcpus_of(target.profile),
     )
     made = []
-    points = all_data_parallel(problem)
-    for point in Front.of(points).near(points, CLOSED_FORM_ERROR, MOST_NEAR):
+    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         own |= plan.has.settings
@@ -205,44 +202,41 @@ def with_servers(front: Front[P], store: StoreFacts | None) -> Front[P]:
 
 def _pipelines(
     target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float
-) -> tuple[list[Candidate], float, bool]:
-    """Cut models, the search's gap, and whether it went without numba for now.
+) -> tuple[list[Candidate], float]:
+    """Cut models, and the search's gap.
 
     All functions of a run are of one kind, so each is a search of its own.
     """
     until = time.monotonic() + time_limit_s
-    gap, instead = 0.0, False
-
+    gap = 0.0
     kinds = kinds_of_sizes(target.profile)
 
     def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
-        nonlocal gap, instead
+        nonlocal gap
         left_s = (until - time.monotonic()) / (len(kinds) - kinds.index(kind))
-        found, its_gap, without = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
-        gap, instead = max(gap, its_gap), instead or without
+        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
+        gap = max(gap, its_gap)
         return [Point(one.seconds, one.usd, one) for one in found]
 
     if len(kinds) == 1:
         return _pipelines_of(target, asked, wanted, time_limit_s, kinds[0])
     found = front_by_kind(target.profile, points_of)
-    return [point.plan for _, point in found], gap, instead
+    return [point.plan for _, point in found], gap
 
 
 def _pipelines_of(
     target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, kind: FunctionKind
-) -> tuple[list[Candidate], float, bool]:
+) -> tuple[list[Candidate], float]:
     """The same of functions of one kind.
 
     What the equation of memory leaves out is found afterwards, and makes the search begin again
     once with as much less.
     """
-    # A power of two has the most divisors, which are what replicas there may be.
-    usual = 2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1)
-    micro_batches = asked.micro_batches or (usual,)
+    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.monotonic() + time_limit_s
     found: dict[Settings, Candidate] = {}
-    spare_mib, gap, instead = 0.0, 0.0, False
+    spare_mib, gap = 0.0, 0.0
     for last in (False, True):
         problems = stages_problems(
             target.profile,
@@ -255,7 +249,7 @@ def _pipelines_of(
             spare_mib=spare_mib,
         )
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
-        gap, instead = max(gap, choice.gap), instead or choice.instead
+        gap = max(gap, choice.gap)
         excess = 0.0
         for point in choice.front.points:
             if not point.plan.starts:
@@ -273,7 +267,23 @@ def _pipelines_of(
         if excess <= 0 or last or time.monotonic() > until:
             break
         spare_mib += excess
-    return list(found.values()), gap, instead
+    return list(found.values()), gap
+
+
+def _usual_micro_batches(wanted: JobSpec) -> int:
+    """A power of two has the most divisors, which are what replicas there may be."""
+    return int(2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1))
+
+
+def search_work(target: Target, asked: PlanQuery) -> int:
+    """Returns layers x memory sizes x degrees of the search for cuts, about; 0: there is none."""
+    if target.sums or not target.profile.listed:
+        return 0
+    wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
+    degrees = sum(m % d == 0 for m in micro_batches for d in range(1, m + 1))
+    sizes = len(limited(target.of_sizes(asked.memory_mib).profile))
+    return len(target.profile.layers) * sizes * degrees
 
 
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:

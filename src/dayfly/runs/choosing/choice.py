@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
-from dayfly.planning.choose.pipelines.compiled import COMMAND as COMPILE
+from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
 from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
@@ -29,6 +29,7 @@ from dayfly.runs.choosing.candidates import (
     Candidate,
     over,
     proposed,
+    search_work,
 )
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (
@@ -204,11 +205,23 @@ class Choice:
         return tuple(name for name, one in of.items() if one is point)
 
 
-def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
-    """Choose. Raises RequestError, with the nearest plan, if there is none as asked for."""
-    began = time.monotonic()
+def choice_of(
+    targets: Sequence[Target], asked: PlanQuery, told: Callable[[str], None] | None = None
+) -> Choice:
+    """Choose.
+
+    Args:
+        targets: platforms and stores to choose among.
+        asked: goal and limits.
+        told: what takes long and is done once, as compiling the search; None: nobody.
+
+    Raises:
+        RequestError: there is no plan as asked for; with the nearest one.
+    """
     if not targets:
         raise RequestError("a choice needs a platform and a store: name one of each at least")
+    make_ready(max(search_work(one, asked) for one in targets), told or (lambda text: None))
+    began = time.monotonic()
     searched = sum(not target.sums for target in targets)
     each_s = _SEARCHING * asked.time_limit_s / max(1, searched)
     found = [
@@ -240,11 +253,6 @@ def choice_of(targets: Sequence[Target], asked: PlanQuery) -> Choice:
         )
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
-    if any(one.instead for one in found):
-        notes.append(
-            "cuts were searched without numba, as it has not compiled the search yet, which takes "
-            f"5 to 30 s once: let it, with `{COMPILE}`, and a search takes a fraction of the time"
-        )
     notes += [note for target in targets for note in target.notes]
     notes += [
         f"{target.profile.channel} has no prices in the catalogue: its messages count nothing"

@@ -8,7 +8,8 @@
 
 An algorithm is a function `cost(one: AllReduce) -> Cost` (`Collective.cost`). It states its phases,
 its messages and its memory. `AllReduce.costs` makes requests, bytes and CPU time from the messages,
-as they depend on the channel alone. The conformance suite holds the cost to the schedule.
+as they depend on the channel alone. The conformance suite holds the cost to the schedule. Costs of
+K-REDUCE are asked for many at once, too: members, length and K are arrays then (`elementwise`).
 
 n: members; s: bytes of the buffer; w: bytes a second of a link; t_lat: its latency.
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dayfly.elementwise import by_value, choice, least, most, rounded
 from dayfly.wire.channels.kind import MessageCost, one_request
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import MOST_CHUNKS, Span, chunks, width
@@ -58,10 +60,18 @@ class DirectionModel:
             nbytes: payload of the message; none for 0.
             at_once: members that transfer at the same time.
         """
+        alone_s: float = by_value(self._alone_s, nbytes)
+        if self.store_bytes_per_s == math.inf:
+            return alone_s
+        at_store_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
+        found: float = choice(nbytes, most(alone_s, at_store_s), 0.0)
+        return found
+
+    def _alone_s(self, nbytes: float) -> float:
         if not nbytes:
             return 0.0
-        way, whole = self.direction, HEADER_BYTES + nbytes
-        carried_s = max(way.occupied_s(whole) / self.part, whole * at_once / self.store_bytes_per_s)
+        way = self.direction
+        carried_s = way.occupied_s(HEADER_BYTES + nbytes) / self.part
         return max(carried_s, (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed)
 
     def row_s(self, nbytes: float, count: int, at_once: float = 1.0) -> float:
@@ -75,14 +85,13 @@ class DirectionModel:
             count: messages.
             at_once: members that transfer at the same time.
         """
-        if not count:
-            return 0.0
         each_s = self.occupied_s(nbytes, at_once)
-        wide = width(self.in_flight, self.chunk_bytes, round(nbytes))
-        if self.latency_s <= (wide - 1) * each_s:
-            return count * each_s
+        wide = width(self.in_flight, self.chunk_bytes, rounded(nbytes))
         full, rest = divmod(count - 1, wide)
-        return full * (each_s + self.latency_s) + (rest + 1) * each_s
+        waiting_s = full * (each_s + self.latency_s) + (rest + 1) * each_s
+        hidden = self.latency_s <= (wide - 1) * each_s
+        found: float = choice(count, choice(hidden, count * each_s, waiting_s), 0.0)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +275,7 @@ class AllReduce:
         if self.link.zero_copy:
             return 0.0
         down = self.link.down
-        wide = width(down.in_flight, down.chunk_bytes, round(message_bytes))
+        wide = width(down.in_flight, down.chunk_bytes, rounded(message_bytes))
         return message_bytes * (waiting + wide)
 
     def costs(
@@ -280,22 +289,23 @@ class AllReduce:
             memory_bytes: as `Cost` has it.
         """
         begin_s = self.link.begin_s
+        # Sums that are no arrays of the first term's shape: no `+=`.
         puts = gets = up = down = 0
         cpu_s = self.members * begin_s * self.link.up.speed
         for some in messages:
             copies = self.copies if some.everyone else 1
-            sent = self.link.message(some.bytes_up // max(1, some.puts))
-            read = self.link.message(some.bytes_down // max(1, some.gets))
+            sent = by_value(self._puts, some.bytes_up // most(1, some.puts))
+            read = by_value(self._gets, some.bytes_down // most(1, some.gets))
             # To all ranks a message for everyone is one put; to those of a group, one a reader.
-            puts += some.puts * sent.puts * (copies if self.groups > 1 else 1)
-            gets += some.gets * read.gets
-            up += copies * (some.bytes_up + some.puts * HEADER_BYTES)
-            down += some.bytes_down + some.gets * HEADER_BYTES
+            puts = puts + some.puts * sent * (copies if self.groups > 1 else 1)
+            gets = gets + some.gets * read
+            up = up + copies * (some.bytes_up + some.puts * HEADER_BYTES)
+            down = down + some.bytes_down + some.gets * HEADER_BYTES
             for way, count, nbytes in (
                 (self.link.up.direction, copies * some.puts, copies * some.bytes_up),
                 (self.link.down.direction, some.gets, some.bytes_down),
             ):
-                cpu_s += way.cpu_s * count + way.cpu_s_per_byte * nbytes
+                cpu_s = cpu_s + way.cpu_s * count + way.cpu_s_per_byte * nbytes
         adding = self.link.reduce_cpu_s_per_byte * (self.members - 1) * self.nbytes
         if self.link.alone:
             phases = [_one_at_a_time(phase) for phase in phases]
@@ -306,10 +316,16 @@ class AllReduce:
             bytes_up=up,
             bytes_down=down,
             cpu_s=cpu_s + adding,
-            memory_bytes=min(memory_bytes, float((self.members - 1) * self.nbytes)),
+            memory_bytes=least(memory_bytes, 1.0 * (self.members - 1) * self.nbytes),
         )
+
+    def _puts(self, nbytes: int) -> int:
+        return self.link.message(nbytes).puts
+
+    def _gets(self, nbytes: int) -> int:
+        return self.link.message(nbytes).gets
 
 
 def _one_at_a_time(phase: Phase) -> Phase:
     """Returns the phase with its uplink and downlink busy one after the other."""
-    return replace(phase, length_s=max(phase.length_s, phase.up_s + phase.down_s))
+    return replace(phase, length_s=most(phase.length_s, phase.up_s + phase.down_s))

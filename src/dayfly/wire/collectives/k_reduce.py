@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import partial
 
+from dayfly.elementwise import choice, least, most
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, alone, check_rank, split
@@ -112,13 +113,13 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     the n-K others, u - K v. Where messages go from member to member, a sum leaves its owner n-1
     times before the owner reads other sums.
     """
-    n, k = one.members, aggregators or one.members
+    n, k = one.members, one.members if aggregators is None else aggregators
     shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
-    alike = k == n or (one.link.direct and k > 1)
+    alike = choice(k == n, 1, (k > 1) * one.link.direct)
     others, own = one.up(shard, n, k), one.up(shard, n, k - 1)
     read_s = k * one.down(shard, k).down_s
-    later_s = max(0.0, others.length_s - own.length_s - read_s) if 1 < k < n else 0.0
-    late_s = min(later_s, others.late_s - own.late_s)
+    later_s = most(0.0, others.length_s - own.length_s - read_s) * ((k > 1) * (k < n))
+    late_s = least(later_s, others.late_s - own.late_s)
     return one.costs(
         (
             one.up(shard, n, k - (k > 1)),
@@ -129,7 +130,7 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
             one.down(shard, n, k - alike),
         ),
         traffic(one, k, k),
-        min(one.held_bytes(largest), (n - 1) * largest),
+        least(one.held_bytes(largest), (n - 1) * largest),
     )
 
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dayfly.planning.choose.front import Array, Ints
+from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 

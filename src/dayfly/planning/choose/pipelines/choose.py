@@ -125,13 +125,11 @@ class Choice:
 
     front: seconds and dollars of one step. gap: certified: for every plan that there is, the front
     has one that takes at most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars.
-    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it). instead: NumPy
-    searched, as numba would have to compile first, for longer than the time limit.
+    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it).
     """
 
     front: Front[PipelinePlan]
     gap: float = 0.0
-    instead: bool = False
 
     @property
     def exact(self) -> bool:
@@ -151,8 +149,8 @@ def choose(
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
+    loops = engine(compiled, problems=problems)
     deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
-    loops = engine(compiled, problems=problems, time_limit_s=time_limit_s)
     stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
@@ -165,4 +163,4 @@ def choose(
             points, gaps = points + found, [*gaps, gap]
     if not points:
         raise refusal(problems[0])
-    return Choice(front=Front.of(points), gap=max(gaps), instead=loops.instead)
+    return Choice(front=Front.of(points), gap=max(gaps))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,9 +19,6 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.planning.choose.pipelines import kernels, vectorised
 from dayfly.planning.choose.pipelines.problem import Problem, StagesOverStore
-
-#: In words, for who has not done so yet.
-COMMAND = f"python -m {__name__}"
 
 
 @cache
@@ -77,8 +74,6 @@ def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
 #: Layers x memory sizes x degrees from which on numba is worth being loaded, which takes 0.5 s:
 #: NumPy takes 0.8 ms for each, numba a sixth of it (FuncPipe's shapes, up to 40 layers).
 _WORTH_LOADING = 600
-#: Longer than numba compiles, even on a slow machine.
-_COMPILING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +81,7 @@ class SearchLoops:
     """The loops (`kernels` says what each does), and how finely bounds are worth making with them.
 
     columns: of tables at most. classes: of plans by their forward lag, about so many. descents:
-    plans to make of each class's table, at most. instead: of compiled loops, which were better, but
-    would have to be compiled first (`compiled`), for longer than there is time.
+    plans to make of each class's table, at most.
     """
 
     tables: Callable[..., Any]
@@ -99,30 +93,43 @@ class SearchLoops:
     columns: int
     classes: int
     descents: int
-    instead: bool = False
 
 
-def engine(
-    compiled: bool | None = None,
-    *,
-    problems: Sequence[Problem] = (),
-    time_limit_s: float | None = None,
-) -> SearchLoops:
-    """compiled: by numba; None: if it is installed, loaded already or worth it for these problems,
-    and need not compile, unless there is time. time_limit_s: of the search; None: no limit.
+def engine(compiled: bool | None = None, *, problems: Sequence[Problem] = ()) -> SearchLoops:
+    """Returns the loops to search with.
 
-    Raises RequestError if it is asked for, and not installed.
+    Args:
+        compiled: by numba; None: if it is installed, and loaded already or worth it.
+        problems: to be searched.
+
+    Raises:
+        RequestError: numba is asked for, and not installed.
     """
     if compiled is not None:
         return _compiled() if compiled else _ON_ARRAYS
     if find_spec("numba") is None:
         return _ON_ARRAYS
-    if is_loaded():
-        return _compiled()
-    if sum(map(_work, problems)) < _WORTH_LOADING:
-        return _ON_ARRAYS
-    has_time = time_limit_s is None or time_limit_s >= _COMPILING_S
-    return _compiled() if has_time or is_cached() else _INSTEAD
+    return _compiled() if is_loaded() or is_worth(sum(map(_work, problems))) else _ON_ARRAYS
+
+
+def is_worth(work: int) -> bool:
+    """Returns whether numba is worth being loaded for so many layers x memory sizes x degrees."""
+    return work >= _WORTH_LOADING
+
+
+def make_ready(work: int, told: Callable[[str], None]) -> None:
+    """Compiles the loops before a search's clock begins, if they are worth it and not there yet.
+
+    Args:
+        work: layers x memory sizes x degrees, about.
+        told: what is done, if it takes long.
+    """
+    if find_spec("numba") is None or is_loaded() or not is_worth(work) or is_cached():
+        return
+    told("numba compiles the search for cuts, once on this machine: 5 to 30 s")
+    started = time.perf_counter()
+    loops()
+    told(f"compiled in {time.perf_counter() - started:.0f} s; from now on it is read")
 
 
 def _work(problem: Problem) -> int:
@@ -143,9 +150,6 @@ _ON_ARRAYS = SearchLoops(
     classes=8,
     descents=8,
 )
-
-
-_INSTEAD = replace(_ON_ARRAYS, instead=True)
 
 
 @cache

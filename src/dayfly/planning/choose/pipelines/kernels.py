@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dayfly.planning.choose.front import Array, Ints
+from dayfly.planning.choose.arrays import Array, Ints
 
 #: Columns of a label: c, h, psi, Df, Db, its functions, its vCPUs, and what it has left (`expand`).
 FIELDS = 8

@@ -28,8 +28,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from dayfly.planning.choose.arrays import Array, on_arrays
 from dayfly.planning.choose.formulas import synchronisation_s
-from dayfly.planning.choose.front import Array, Point, on_arrays
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents
 from dayfly.planning.choose.pipelines.problem import (

@@ -41,8 +41,8 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
-from dayfly.planning.choose.front import Array, Ints, undominated
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 
 #: The least price is so many units at most, when one unit is sought that divides all prices.
@@ -155,7 +155,7 @@ def over_store(
     )
     options = [p.options[j] for j, _ in choices]
     replicas = np.array([d for _, d in choices], dtype=np.int64)
-    rate = np.array([option.bytes_per_s for option in options])
+    rate = np.array([p.bytes_per_s(p.options[j], d) for j, d in choices])
     f = p.beta * np.array([option.forward_s for option in options]).T  # (L, K)
     b = p.beta * np.array([option.backward_s for option in options]).T
     mu = p.micro_batches // replicas

@@ -21,6 +21,7 @@ sets the pace.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -90,8 +91,10 @@ class StagesOverStore:
     which scatter-reduces to consider: pipelined, plain, or both. copies: of its parameters, that a
     function holds at most, with one replica and with several. functions_at_once, vcpus_at_once: the
     platform's limits; None: no limit. mixed: whether stages may have different numbers of replicas,
-    which the paper does not allow. store: its name, for words. Raises RequestError for what is
-    empty, below its bounds, or does not fit the rest.
+    which the paper does not allow. store: its name, for words. store_bytes_per_s: what it carries
+    each way for all functions together; infinite: any. The replicas of a stage share it, as they
+    all transfer at once; that stages share it, too, is left to virtual time. Raises RequestError
+    for what is empty, below its bounds, or does not fit the rest.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -106,6 +109,7 @@ class StagesOverStore:
     vcpus_at_once: float | None = None
     mixed: bool = False
     store: str = ""
+    store_bytes_per_s: float = math.inf
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
@@ -122,6 +126,10 @@ class StagesOverStore:
                 f"degrees {self.degrees} for {self.micro_batches} micro-batches: give one that "
                 "divides them, such as 1, and a collective"
             )
+        if self.store_bytes_per_s <= 0:
+            raise RequestError(
+                f"a store of {self.store_bytes_per_s:g} bytes/s for all: give more than 0"
+            )
         if self.beta < 1 or self.latency_s < 0 or min(self.copies) < 0:
             raise RequestError(
                 f"beta is {self.beta:g}, latency {self.latency_s:g} s, copies {self.copies}: give "
@@ -132,6 +140,11 @@ class StagesOverStore:
     def divisors(self) -> tuple[int, ...]:
         """The degrees that divide M, rising."""
         return tuple(sorted({d for d in self.degrees if d > 0 and self.micro_batches % d == 0}))
+
+    def bytes_per_s(self, option: MemoryOption, replicas: int) -> float:
+        """Returns what a function of a stage of so many replicas has each way: of W_j, its share of
+        the store."""
+        return min(option.bytes_per_s, self.store_bytes_per_s / replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,10 +336,11 @@ def _over_store_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
         option = problem.options[plan.options[number]]
         stage, replicas = plan.stages[number], plan.replicas[number]
         more = plan.micro_batches // replicas - 1
+        mine = problem.bytes_per_s(option, replicas)
         f = problem.beta * sum(option.forward_s[i] for i in stage)
         b = problem.beta * sum(option.backward_s[i] for i in stage)
         if above is not None:  # the boundary behind this stage
-            rates = [(option.bytes_per_s, more), above]
+            rates = [(mine, more), above]
             for size, backward in (
                 (problem.layers[stage[-1]].output_bytes, False),
                 (problem.layers[stage[-1] + 1].gradient_bytes, True),
@@ -343,7 +357,7 @@ def _over_store_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
         if replicas > 1:
             gamma, delta = gamma_and_delta(replicas, pipelined=plan.pipelined)
             size = sum(problem.layers[i].parameter_bytes for i in stage)
-            sync_s = gamma * size / option.bytes_per_s + delta * problem.latency_s
+            sync_s = gamma * size / mine + delta * problem.latency_s
         latest_s = max(latest_s, behind_s + lag_b + sync_s)
-        above = (option.bytes_per_s, more)
+        above = (mine, more)
     return forward_s + lag_f + latest_s

@@ -39,7 +39,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.planning.choose.front import Array, Ints, Point, undominated
+from dayfly.planning.choose.arrays import Array, Ints, undominated
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, first_look, look, refine
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from dayfly.planning.choose.front import Array, Ints
+from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 
 #: Labels that are compared at once.
