@@ -32,6 +32,15 @@ def most(a: float, b: float) -> Any:
     return np.maximum(a, b)
 
 
+def largest(value: float) -> Any:
+    """Returns the largest of all elements; of a number itself."""
+    if isinstance(value, _PLAIN):
+        return value
+    import numpy as np
+
+    return float(np.max(value))
+
+
 def choice(condition: object, a: float, b: float) -> Any:
     """Returns the first where the condition holds, else the second; both are computed."""
     if isinstance(condition, _PLAIN):

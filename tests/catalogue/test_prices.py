@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.platform import FunctionPrices, PriceFigures
+from dayfly.catalogue.prices import FunctionPrices, PriceFigures
 from dayfly.errors import RequestError
 
 KNOWN = Catalogue()

@@ -18,7 +18,8 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing import candidates as candidates_module
 from dayfly.runs.choosing import choice as choosing
-from dayfly.runs.choosing.candidates import DATA_PARALLEL, K_REDUCE, PIPELINE, proposed
+from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
+from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked

@@ -41,7 +41,7 @@ from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing import query as of_runs
-from dayfly.runs.choosing.candidates import k_reduce_settings, pipeline_settings, with_settings
+from dayfly.runs.choosing.candidate import k_reduce_settings, pipeline_settings, with_settings
 from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S, predicted, shorthand

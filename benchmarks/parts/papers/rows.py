@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.platform import FunctionPlatform, FunctionPrices
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.prices import FunctionPrices
 from dayfly.catalogue.store import StoreFacts
 
 

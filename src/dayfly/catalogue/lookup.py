@@ -3,6 +3,7 @@
 platforms/aws-lambda.toml    stores/s3.toml    gpus/T4.toml    ...
 
 A machine without a GPU (`platforms/vm-*.toml`) is a store, too: a server that is rented by time.
+`vm-m5-large:spot` is the same machine, cheaper, which its owner may take away at any moment.
 
 Another package brings a price list as an entry point: its name is what `--prices` takes, its value
 where the data file is, a path or what `importlib.resources.files` gives.
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.catalogue.gpu import GpuFacts
-from dayfly.catalogue.platform import FunctionPlatform, FunctionPrices, PriceFigures
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.prices import FunctionPrices, PriceFigures
 from dayfly.catalogue.rows import Row, kinds, read_rows
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
@@ -39,6 +41,8 @@ _ONE_OF = {"platforms": "platform", "stores": "store", "gpus": "GPU"}
 
 #: How platforms that are machines begin.
 _MACHINE = "vm-"
+#: What follows the name of a machine as a spot machine.
+_SPOT = "spot"
 #: Rows of a machine, and of the store that it is.
 _OF_SERVER = {
     "machine_vcpus": "server_vcpus",
@@ -95,6 +99,13 @@ class Catalogue:
         """Names of the platforms."""
         return self._names("platforms")
 
+    def spot_machines(self) -> list[str]:
+        """Names of machines that can be had as spot machines, each with `:spot`."""
+        rows = ("usd_per_spot_hour", "spot_interruptions_per_month")
+        found = (name for name in self.platforms() if name.startswith(_MACHINE))
+        of = {name: self.rows("platforms", name) for name in found}
+        return [f"{name}:{_SPOT}" for name in of if all(row in of[name] for row in rows)]
+
     def stores(self) -> list[str]:
         """Names of the stores, types of servers included."""
         return sorted({*self._names("stores"), *self._machines()})
@@ -108,10 +119,25 @@ class Catalogue:
         return name.partition(":")[0] in self.stores()
 
     def platform(self, name: str) -> FunctionPlatform:
-        """A platform. Raises RequestError if there is none, or a data file is wrong."""
-        rows = self.rows("platforms", name)
+        """A platform, or a machine as a spot machine, as `vm-m5-large:spot`.
+
+        Raises RequestError if there is none, or a data file is wrong.
+        """
+        one, colon, kind = name.partition(":")
+        rows = self.rows("platforms", one)
         values: dict[str, Any] = {key: row.value for key, row in rows.items()}
         figures = {key: values.pop(key) for key in kinds(PriceFigures) if key in values}
+        spot_usd = figures.pop("usd_per_spot_hour", None)
+        if not colon:
+            values.pop("spot_interruptions_per_month", None)
+        elif kind == _SPOT and None not in (spot_usd, values.get("spot_interruptions_per_month")):
+            figures["usd_per_machine_hour"] = spot_usd
+        else:
+            raise RequestError(
+                f"the catalogue has no platform {name!r}: it has spot machines, as "
+                "vm-m5-large:spot, where there are usd_per_spot_hour and "
+                "spot_interruptions_per_month"
+            )
         prices = FunctionPrices.of(
             name, PriceFigures(**figures), values.get("gpus"), values.get("gpu_memory_mib")
         )
@@ -127,12 +153,12 @@ class Catalogue:
         return GpuFacts(name=name, overridden=_own(rows), **values)
 
     def with_gpu(self, name: str) -> list[str]:
-        """Names of the platforms whose functions have one GPU of a type.
+        """Names of the platforms whose functions have one GPU of a type, spot machines included.
 
         Raises RequestError if the type is not known.
         """
         self.rows("gpus", name)
-        found = map(self.platform, self.platforms())
+        found = map(self.platform, (*self.platforms(), *self.spot_machines()))
         return [one.name for one in found if one.gpu == name and (one.gpus or 1) == 1]
 
     def store(self, name: str) -> StoreFacts:

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any
 
-from dayfly.catalogue.platform import FunctionPlatform, FunctionPrices
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.prices import FunctionPrices
 from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import Matches
 from dayfly.errors import RequestError

@@ -78,6 +78,7 @@ class Prediction:
         breakdown: seconds of a step by what is waited for on the critical rank: compute, transfer,
             sync, overhead. They add up to `step_s`.
         invocations: of the run, hand-overs included.
+        interruptions: of spot machines, to be expected; their delays are in the times.
         interval: how sure it is; None: nothing says it, as the profile was not measured.
         warnings: what speaks against the profile's figures of these functions, a sentence each.
     """
@@ -97,6 +98,7 @@ class Prediction:
     breakdown: Mapping[str, float]
     invocations: int
     gpu_memory_mib: tuple[float, ...] = ()
+    interruptions: float = 0.0
     startup_s: float | None = None
     train_s: float | None = None
     total_s: float = 0.0

@@ -28,6 +28,7 @@ from dayfly.planning.configuration import (
     start_s,
 )
 from dayfly.planning.gpus import DERIVED
+from dayfly.planning.interruptions import interrupted_s, per_s
 from dayfly.planning.intervals import interval_of
 from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
@@ -306,6 +307,7 @@ def predict(
     check_servers(profile, c.replicas if c.cut else c.workers, store)
     pace = pace_of(means, c.memory_mib, platform, store, c.workers, c.gpu_share)
     lives = lives_of(profile, c, pace, epoch)
+    lives = _interrupted(lives, c, platform)
     vcpus = c.vcpus if profile.imitate is not None else None
     used, moved = [], {}
     for rank in range(c.workers):
@@ -350,10 +352,27 @@ def predict(
         run_volume=lives.volume,
         breakdown=epoch.breakdown,
         invocations=len(used),
+        interruptions=c.workers * per_s(platform) * lives.run_s,
         warnings=warnings_of(profile, c),
     )
     simulated = c.workers <= most_simulated
     return replace(said, interval=interval_of(profile, c, said, simulated=simulated))
+
+
+def _interrupted(lives: Lives, c: Configuration, platform: FunctionPlatform) -> Lives:
+    """With the interruptions of spot machines that are to be expected, in each last life."""
+    run_s = interrupted_s(
+        lives.run_s,
+        c.workers,
+        platform,
+        start_s=lives.ready_s,
+        checkpoint_every_s=c.checkpoint_every_s,
+    )
+    if run_s == lives.run_s:
+        return lives
+    longer_s = run_s - lives.run_s
+    of_stage = [[*few, replace(last, run_s=last.run_s + longer_s)] for *few, last in lives.of_stage]
+    return replace(lives, run_s=run_s, of_stage=of_stage)
 
 
 def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:

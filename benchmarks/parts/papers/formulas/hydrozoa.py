@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayfly.catalogue.platform import FunctionPrices
+from dayfly.catalogue.prices import FunctionPrices
 
 
 def boundary_s(activation_bytes: float, bytes_per_s: float) -> float:

@@ -28,11 +28,12 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, nearest
-from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, summed_bytes
 from dayfly.planning.choose.front import Front, Point, counted
+from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
+from dayfly.planning.choose.whole_runs import least_run, run_of
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
-from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.gpus import gpu_room_mib
@@ -113,19 +114,24 @@ def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
     return Front.of(all_data_parallel(problem))
 
 
-def all_data_parallel(problem: DataParallelProblem) -> list[Point[DataParallelPlan]]:
+def all_data_parallel(
+    problem: DataParallelProblem, known: Known | None = None
+) -> list[Point[DataParallelPlan]]:
     """All plans, each with the fewest micro-batches that fit.
 
-    Raises RequestError, with what is missing, if the whole model fits into no function.
+    known: gets them; what it beats before it was looked at is left out. Raises RequestError, with
+    what is missing, if the whole model fits into no function.
     """
-    return [point for rows in _rows(problem) for point in rows.points(range(len(rows.ways)))]
+    return [one for rows in _rows(problem, known) for one in rows.points(range(len(rows.ways)))]
 
 
 def near_data_parallel(
-    problem: DataParallelProblem, slack: float, most: int
+    problem: DataParallelProblem, slack: float, most: int, known: Known | None = None
 ) -> list[Point[DataParallelPlan]]:
     """Those of `all_data_parallel` that are as near to the front as `Front.near` has it."""
-    rows = _rows(problem)
+    rows = _rows(problem, known)
+    if not rows:
+        return []
     seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
     ends = np.cumsum([len(one.ways) for one in rows])
     found = []
@@ -139,8 +145,8 @@ def _sums(p: DataParallelProblem, size: SizeProfile) -> SumTable:
     return SumTable(p.profile, size, p.store, p.collectives, p.allowed, p.batch_size)
 
 
-def _rows(problem: DataParallelProblem) -> list[_Rows]:
-    p = problem
+def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
+    p, beaten, summed = problem, False, summed_bytes(problem.profile)
     sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
     numbers = [n for n in p.allowed if holds(p.store, held_bytes(p.profile, n))]
     found: list[_Rows] = []
@@ -151,11 +157,18 @@ def _rows(problem: DataParallelProblem) -> list[_Rows]:
             tables[link] = _sums(p, size)
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         for workers in (one for one in numbers if one <= most):
+            if known is not None and known.beats(*least_run(p, memory_mib, size, workers, summed)):
+                beaten = True
+                continue
             of = tables[link].of(workers)
             made = partial(_made, p, tables[link], memory_mib, size, workers)
-            for rows in room.alike(memory_mib, size, workers, of.held_bytes):
-                found += made(*rows)
-    if not found:
+            for alike in room.alike(memory_mib, size, workers, of.held_bytes):
+                rows = made(*alike)
+                found += rows
+                if known is not None:
+                    for one in rows:
+                        known.add(one.s, one.usd)
+    if not found and not beaten:
         raise _fits_nowhere(p, sizes, room)
     return found
 
@@ -203,16 +216,14 @@ def _made(
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validated = validations(p.epochs, p.validate_every)
-    validation_s = validating_s(size, profile.validation_samples, p.batch_size, workers)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
 
     reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
     step_s = reduced_s.max(axis=1) + apply_s
-    training_s = steps * step_s + validated * (validation_s + among.measured_s[rows])
-    lives = _lives(p.platform, size, training_s)
-    run_s = training_s + lives * (size.init_s.value + size.start_s.value + size.end_s.value)
+    step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
+    run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
     usd = workers * (run_s * own_usd + lives * request_usd)
     usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
@@ -255,14 +266,6 @@ def _told_usd(
         each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
         usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
     return usd
-
-
-def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: Array) -> Ints:
-    """Of a function, one after another."""
-    if platform.lifetime_max_s is None:
-        return np.ones(len(training_s), dtype=np.int64)
-    room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
-    return np.maximum(1, np.ceil(training_s / max(room_s, 1.0))).astype(np.int64)
 
 
 class _Room:

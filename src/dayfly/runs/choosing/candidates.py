@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
@@ -29,40 +28,35 @@ from dayfly.planning.choose.from_profile import (
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_problem import KReducePlan
+from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.problem import PipelinePlan
+from dayfly.planning.choose.pipelines.floors import least_steps
+from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
+from dayfly.planning.choose.whole_runs import least_run
 from dayfly.planning.function_kinds import FunctionKind
-from dayfly.planning.memory import excess_mib
 from dayfly.planning.profile import Profile
+from dayfly.runs.choosing.candidate import (
+    DATA_PARALLEL,
+    K_REDUCE,
+    PIPELINE,
+    Candidate,
+    at_target,
+    candidate_of,
+    excess_mib,
+    k_reduce_settings,
+    pipeline_settings,
+)
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
-from dayfly.runs.plans import JobSpec, configuration, profile_settings
+from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
 
 #: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
 #: front by less are candidates, too, the nearest so many of them.
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 P = TypeVar("P")
-PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. own: settings
-    that it decides. settings: of a run. wanted: of the job. limits: as `Point`'s."""
-
-    target: Target
-    kind: str
-    seconds: float
-    usd: float
-    words: str
-    own: Mapping[str, Any] = field(compare=False)
-    settings: Settings
-    wanted: JobSpec
-    limits: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.words} on {self.target.platform.name}"
+#: A run that is longer than what an interruption delays.
+_LONG_S = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +68,12 @@ class Proposed:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Proposed:
+def proposed(
+    target: Target, asked: PlanQuery, *, time_limit_s: float, known: Known | None = None
+) -> Proposed:
     """What all planners find; a parameter server does nothing but sum whole models' gradients.
 
-    time_limit_s: of the search for pipelines.
+    time_limit_s: of the search for pipelines. known: gets what is found; what it beats is left out.
 
     Raises RequestError for what no planner can be asked.
     """
@@ -87,7 +83,7 @@ def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Propos
     refused: dict[str, str] = {}
     gap = 0.0
     try:
-        found += _data_parallel(target, asked, wanted)
+        found += _data_parallel(target, asked, wanted, known)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
     if target.sums:
@@ -98,16 +94,28 @@ def proposed(target: Target, asked: PlanQuery, *, time_limit_s: float) -> Propos
         except RequestError as refusal:
             refused[K_REDUCE] = str(refusal)
     try:
-        cut, gap = _pipelines(target, asked, wanted, time_limit_s)
-        found += cut
+        if not _all_beaten(target, asked, wanted, known):
+            cut, gap = _pipelines(target, asked, wanted, time_limit_s)
+            found += cut
+            if known is not None:
+                known.add([one.seconds for one in cut], [one.usd for one in cut])
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
-    return Proposed(tuple(found), gap, refused)
+    # Interruptions make cuts of more functions a little longer than the search had them.
+    spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
+    return Proposed(tuple(found), (1 + gap) * spread - 1, refused)
 
 
-def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
+def least_usd(target: Target, asked: PlanQuery) -> float:
+    """Returns dollars that a lone function costs at least, of the cheapest size."""
+    problem = _whole(target, asked, JobSpec.profiled(target.profile, epochs=asked.epochs))
+    sizes = limited(target.profile)
+    return min(least_run(problem, memory_mib, size, 1, 0.0)[1] for memory_mib, size in sizes)
+
+
+def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelProblem:
     powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
-    problem = DataParallelProblem(
+    return DataParallelProblem(
         profile=target.profile,
         platform=target.platform,
         store=target.store,
@@ -119,8 +127,14 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
         validate_every=wanted.validate_every,
         vcpus_at_once=asked.vcpus_of(target.profile),
     )
+
+
+def _data_parallel(
+    target: Target, asked: PlanQuery, wanted: JobSpec, known: Known | None
+) -> list[Candidate]:
+    problem = _whole(target, asked, wanted)
     made = []
-    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR):
+    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, known):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         own |= plan.has.settings
@@ -128,7 +142,7 @@ def _data_parallel(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Ca
             own["micro_batches"] = plan.micro_batches
         if plan.workers > 1:
             own |= {"collective": plan.collective, "aggregators": plan.aggregators}
-        made.append(_candidate(target, DATA_PARALLEL, point, own, wanted))
+        made.append(candidate_of(target, DATA_PARALLEL, point, own, wanted))
     return made
 
 
@@ -141,7 +155,7 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
         own = k_reduce_settings(plan) | kind.settings
-        made.append(_candidate(target, K_REDUCE, point, own, batch))
+        made.append(candidate_of(target, K_REDUCE, point, own, batch))
     return made
 
 
@@ -158,7 +172,8 @@ def _k_reduce_points(
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
     )
-    return with_servers(plan_k_reduce(problem), target.store).points
+    points = plan_k_reduce(problem).points
+    return Front.of(at_target(target, point, point.plan.workers) for point in points).points
 
 
 def front_by_kind(
@@ -186,18 +201,6 @@ def front_by_kind(
     if len(refused) == len(kinds):
         raise refused[-1]
     return [point.plan for point in Front.of(found).points] if found else []
-
-
-def with_servers(front: Front[P], store: StoreFacts | None) -> Front[P]:
-    """Returns a front with the dollars of the store's servers on top.
-
-    They only rise with time, so no plan that another one dominated without them is better now.
-    """
-    if store is None or not store.rented:
-        return front
-    return Front.of(
-        replace(point, usd=point.usd + store.servers_usd(point.seconds)) for point in front.points
-    )
 
 
 def _pipelines(
@@ -232,22 +235,12 @@ def _pipelines_of(
     What the equation of memory leaves out is found afterwards, and makes the search begin again
     once with as much less.
     """
-    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.monotonic() + time_limit_s
     found: dict[Settings, Candidate] = {}
     spare_mib, gap = 0.0, 0.0
     for last in (False, True):
-        problems = stages_problems(
-            target.profile,
-            target.platform,
-            batch_size=wanted.batch_size,
-            micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
-            functions_at_once=asked.workers,
-            vcpus_at_once=asked.vcpus_of(target.profile),
-            kind=kind,
-            spare_mib=spare_mib,
-        )
+        problems = _cuts(target, asked, wanted, kind, spare_mib)
         choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
         gap = max(gap, choice.gap)
         excess = 0.0
@@ -255,12 +248,11 @@ def _pipelines_of(
             if not point.plan.starts:
                 continue  # not cut: the other planner's
             limits = point.limits or _limits(target, asked, point.plan)
-            whole_s = point.seconds * steps
-            usd = point.usd * steps + (target.store.servers_usd(whole_s) if target.store else 0.0)
-            whole = Point(whole_s, usd, point.plan, limits)
+            whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
+            whole = at_target(target, whole, point.plan.functions)
             own = pipeline_settings(point.plan) | kind.settings
-            one = _candidate(target, PIPELINE, whole, own, wanted)
-            over = _excess_mib(one)
+            one = candidate_of(target, PIPELINE, whole, own, wanted)
+            over = excess_mib(one)
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
@@ -286,6 +278,36 @@ def search_work(target: Target, asked: PlanQuery) -> int:
     return len(target.profile.layers) * sizes * degrees
 
 
+def _cuts(
+    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
+) -> tuple[Problem, ...]:
+    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
+    return stages_problems(
+        target.profile,
+        target.platform,
+        batch_size=wanted.batch_size,
+        micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
+        functions_at_once=asked.workers,
+        vcpus_at_once=asked.vcpus_of(target.profile),
+        kind=kind,
+        spare_mib=spare_mib,
+    )
+
+
+def _all_beaten(target: Target, asked: PlanQuery, wanted: JobSpec, known: Known | None) -> bool:
+    """Whether what is known beats every cut by what it takes at least."""
+    if known is None:
+        return False
+    steps = wanted.epochs * target.profile.samples / wanted.batch_size
+    for kind in kinds_of_sizes(target.profile):
+        for problem in _cuts(target, asked, wanted, kind):
+            for workers, step_s, step_usd in least_steps(problem):
+                least = at_target(target, Point(steps * step_s, steps * step_usd, None), workers)
+                if not known.beats(least.seconds, least.usd):
+                    return False
+    return True
+
+
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
     """What a cut model is at the limit of: more of it might allow a better one."""
     largest = max(size for size, _ in limited(target.profile))
@@ -295,74 +317,3 @@ def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, 
     if largest in plan.memory_mib:
         found.append(f"functions of {largest} MiB")
     return tuple(found)
-
-
-def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
-    """Of a run. All functions of a run have as many samples, so the batch is shared evenly."""
-    own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-    return own | (
-        {"collective": "k-reduce", "aggregators": plan.aggregators} if plan.workers > 1 else {}
-    )
-
-
-def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
-    """Of a run; all of its stages have as many replicas."""
-    degree = plan.degree
-    assert degree is not None, "stages of one run have as many replicas each"
-    own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
-    if plan.starts:
-        own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
-    else:
-        own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
-    return own | ({"collective": plan.collective} if degree > 1 else {})
-
-
-def _candidate(
-    target: Target, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: JobSpec
-) -> Candidate:
-    return Candidate(
-        target=target,
-        kind=kind,
-        seconds=point.seconds,
-        usd=point.usd,
-        words=f"{point.plan}{_in_words(kind, own)}",
-        own=own,
-        settings=_settings(target, own),
-        wanted=wanted,
-        limits=point.limits,
-    )
-
-
-def _in_words(kind: str, own: Mapping[str, Any]) -> str:
-    """vCPUs and GPUs, where the plan itself does not say them."""
-    has = str(FunctionKind.of_settings(own)) if kind != DATA_PARALLEL else ""
-    return f", each{has.removeprefix(' and')}" if has else ""
-
-
-def over(candidate: Candidate, target: Target) -> Candidate:
-    """The same functions at another target. Raises RequestError for a collective that it lacks.
-
-    Where one store sums and the other does not, they sum as is usual there.
-    """
-    own = candidate.own
-    if target.sums != candidate.target.sums:
-        own = {key: own[key] for key in own if key not in ("collective", "aggregators")}
-    return replace(candidate, target=target, own=own, settings=_settings(target, own))
-
-
-def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:
-    """The same job at the same target with these settings. Raises RequestError for what is none."""
-    return replace(candidate, own=own, settings=_settings(candidate.target, own))
-
-
-def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
-    asked = dict(own)
-    if target.own is not None:
-        asked["catalogue"] = target.own
-    return Settings(**profile_settings(target.profile, asked))
-
-
-def _excess_mib(candidate: Candidate) -> float:
-    """By how much the fullest function needs more than it has; 0 or less: it fits."""
-    c = configuration(candidate.settings, candidate.wanted)
-    return max(excess_mib(candidate.target.profile, c, stage) for stage in range(c.stages))

@@ -20,14 +20,15 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
+from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
+from dayfly.runs.choosing.candidate import PIPELINE, Candidate, over
 from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
-    PIPELINE,
-    Candidate,
-    over,
+    Proposed,
+    least_usd,
     proposed,
     search_work,
 )
@@ -222,13 +223,12 @@ def choice_of(
         raise RequestError("a choice needs a platform and a store: name one of each at least")
     make_ready(max(search_work(one, asked) for one in targets), told or (lambda text: None))
     began = time.monotonic()
-    searched = sum(not target.sums for target in targets)
-    each_s = _SEARCHING * asked.time_limit_s / max(1, searched)
-    found = [
-        proposed(target.of_sizes(asked.memory_mib), asked, time_limit_s=each_s)
-        for target in targets
-    ]
+    # Plans that another one beats are shown beside the front, where one place is asked about.
+    known = Known(CLOSED_FORM_ERROR) if len(targets) > 1 else None
+    found = _proposed(targets, asked, known, began)
     candidates = _together([candidate for one in found for candidate in one.candidates])
+    if known is not None:
+        candidates = [one for one in candidates if not known.beats(one.seconds, one.usd)]
     notes = [
         f"{target}, {planner}: {why}"
         for target, one in zip(targets, found, strict=True)
@@ -273,6 +273,22 @@ def choice_of(
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
+
+
+def _proposed(
+    targets: Sequence[Target], asked: PlanQuery, known: Known | None, began: float
+) -> list[Proposed]:
+    """Of each target, in their order: first of those where a lone function may cost least, as what
+    they have spares the others most of their search."""
+    found: dict[int, Proposed] = {}
+    order = sorted(range(len(targets)), key=lambda at: least_usd(targets[at], asked))
+    until = began + _SEARCHING * asked.time_limit_s
+    for number, at in enumerate(order):
+        # Those to come need less: most of them are beaten by what is known then.
+        left_s = max(0.0, until - time.monotonic()) / min(2, len(order) - number)
+        target = targets[at].of_sizes(asked.memory_mib)
+        found[at] = proposed(target, asked, time_limit_s=max(0.01, left_s), known=known)
+    return [found[at] for at in range(len(targets))]
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:

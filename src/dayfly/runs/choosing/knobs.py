@@ -22,7 +22,7 @@ from typing import Any
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel import collectives_of
 from dayfly.planning.choose.from_profile import limited
-from dayfly.runs.choosing.candidates import Candidate, with_settings
+from dayfly.runs.choosing.candidate import Candidate, with_settings
 from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Option, fits, predicted

@@ -32,7 +32,7 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict, step_messages
-from dayfly.runs.choosing.candidates import K_REDUCE, Candidate
+from dayfly.runs.choosing.candidate import K_REDUCE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings

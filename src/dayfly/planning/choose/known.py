@@ -1,0 +1,51 @@
+"""Plans that are known while others are sought, wherever either of them run.
+
+A search need not look at what a known plan beats by more than its model errs: it could not be
+among the best. What it looks at is bounded by `beats` of the least seconds and the least dollars
+that any plan of a kind takes; so a place whose every kind is beaten needs no search at all, and
+the front of all places together stays what enumeration would make it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dayfly.planning.choose.arrays import Array, undominated
+
+
+@dataclass(slots=True)
+class Known:
+    """The front of all plans that were added.
+
+    Args:
+        slack: relative error of both goals within which a plan may still be the better one.
+    """
+
+    slack: float = 0.0
+    _seconds: Array = field(default_factory=lambda: np.empty(0))
+    _usd: Array = field(default_factory=lambda: np.empty(0))
+
+    def add(self, seconds: ArrayLike, usd: ArrayLike) -> None:
+        """Adds plans.
+
+        Args:
+            seconds: of each, (plans,).
+            usd: of each, (plans,).
+        """
+        every_s, every_usd = np.append(self._seconds, seconds), np.append(self._usd, usd)
+        if len(every_s):
+            front = undominated(every_s, every_usd)
+            self._seconds, self._usd = every_s[front], every_usd[front]
+
+    def beats(self, seconds: float, usd: float) -> bool:
+        """Returns whether a known plan is better in both goals by more than the slack.
+
+        Args:
+            seconds: that a plan takes at least.
+            usd: that it costs at least.
+        """
+        at = int(np.searchsorted(self._seconds, seconds / (1 + self.slack)))
+        return at > 0 and bool(self._usd[at - 1] * (1 + self.slack) < usd)

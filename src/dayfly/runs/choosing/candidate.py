@@ -1,0 +1,121 @@
+"""A plan as its planner has it, for one target, as settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from dayfly.planning import memory
+from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.k_reduce_problem import KReducePlan
+from dayfly.planning.choose.pipelines.problem import PipelinePlan
+from dayfly.planning.choose.whole_runs import at_place
+from dayfly.planning.function_kinds import FunctionKind
+from dayfly.runs.choosing.targets import Target
+from dayfly.runs.plans import JobSpec, configuration, profile_settings
+from dayfly.runs.settings import Settings
+
+P = TypeVar("P")
+PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. own: settings
+    that it decides. settings: of a run. wanted: of the job. limits: as `Point`'s."""
+
+    target: Target
+    kind: str
+    seconds: float
+    usd: float
+    words: str
+    own: Mapping[str, Any] = field(compare=False)
+    settings: Settings
+    wanted: JobSpec
+    limits: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.words} on {self.target.platform.name}"
+
+
+def at_target(target: Target, point: Point[P], workers: int) -> Point[P]:
+    """A run with what its place adds to it."""
+    start_s = max(size.init_s.value + size.start_s.value for size in target.profile.sizes)
+    seconds, usd = at_place(
+        point.seconds, point.usd, workers, target.platform, target.store, start_s=start_s
+    )
+    return replace(point, seconds=seconds, usd=usd)
+
+
+def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
+    """Of a run. All functions of a run have as many samples, so the batch is shared evenly."""
+    own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+    return own | (
+        {"collective": "k-reduce", "aggregators": plan.aggregators} if plan.workers > 1 else {}
+    )
+
+
+def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
+    """Of a run; all of its stages have as many replicas."""
+    degree = plan.degree
+    assert degree is not None, "stages of one run have as many replicas each"
+    own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
+    if plan.starts:
+        own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
+    else:
+        own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
+    return own | ({"collective": plan.collective} if degree > 1 else {})
+
+
+def candidate_of(
+    target: Target, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: JobSpec
+) -> Candidate:
+    """A planner's plan for a target, with what of a run it decides, and the job that it is for."""
+    return Candidate(
+        target=target,
+        kind=kind,
+        seconds=point.seconds,
+        usd=point.usd,
+        words=f"{point.plan}{_in_words(kind, own)}",
+        own=own,
+        settings=_settings(target, own),
+        wanted=wanted,
+        limits=point.limits,
+    )
+
+
+def _in_words(kind: str, own: Mapping[str, Any]) -> str:
+    """vCPUs and GPUs, where the plan itself does not say them."""
+    has = str(FunctionKind.of_settings(own)) if kind != DATA_PARALLEL else ""
+    return f", each{has.removeprefix(' and')}" if has else ""
+
+
+def over(candidate: Candidate, target: Target) -> Candidate:
+    """The same functions at another target. Raises RequestError for a collective that it lacks.
+
+    Where one store sums and the other does not, they sum as is usual there.
+    """
+    own = candidate.own
+    if target.sums != candidate.target.sums:
+        own = {key: own[key] for key in own if key not in ("collective", "aggregators")}
+    return replace(candidate, target=target, own=own, settings=_settings(target, own))
+
+
+def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:
+    """The same job at the same target with these settings. Raises RequestError for what is none."""
+    return replace(candidate, own=own, settings=_settings(candidate.target, own))
+
+
+def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
+    asked = dict(own)
+    if target.own is not None:
+        asked["catalogue"] = target.own
+    return Settings(**profile_settings(target.profile, asked))
+
+
+def excess_mib(candidate: Candidate) -> float:
+    """By how much the fullest function needs more than it has; 0 or less: it fits."""
+    c = configuration(candidate.settings, candidate.wanted)
+    profile = candidate.target.profile
+    return max(memory.excess_mib(profile, c, stage) for stage in range(c.stages))
