@@ -108,7 +108,8 @@ def proposed(
 
 def least_usd(target: Target, asked: PlanQuery) -> float:
     """Returns dollars that a lone function costs at least, of the cheapest size."""
-    problem = _whole(target, asked, JobSpec.profiled(target.profile, epochs=asked.epochs))
+    wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+    problem = _whole(target, asked, wanted)
     sizes = limited(target.profile)
     return min(least_run(problem, memory_mib, size, 1, 0.0)[1] for memory_mib, size in sizes)
 
