@@ -73,7 +73,7 @@ class DataSource(ABC):
         path: the file or directory; `~` is the home directory.
     """
 
-    #: By which the form is known: the name in `dayfly.data`.
+    #: Name of the form, as in `dayfly.data`.
     name: ClassVar[str]
     #: The form in words, for people.
     form: ClassVar[str]

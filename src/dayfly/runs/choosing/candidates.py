@@ -269,7 +269,7 @@ def _usual_micro_batches(wanted: JobSpec) -> int:
 
 
 def search_work(target: Target, asked: PlanQuery) -> int:
-    """Returns layers x memory sizes x degrees of the search for cuts, about; 0: there is none."""
+    """Returns the size of the search for cuts: layers x memory sizes x degrees; 0: none."""
     if target.sums or not target.profile.listed:
         return 0
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
@@ -310,7 +310,7 @@ def _all_beaten(target: Target, asked: PlanQuery, wanted: JobSpec, known: Known 
 
 
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
-    """What a cut model is at the limit of: more of it might allow a better one."""
+    """Resources that limit the plan of a cut model: more of one might allow a better plan."""
     largest = max(size for size, _ in limited(target.profile))
     found = []
     if plan.functions == asked.workers:

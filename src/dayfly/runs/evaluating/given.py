@@ -26,7 +26,7 @@ from dayfly.training.arrays import Arrays, ArraySplit, check_arrays, place, plac
 from dayfly.training.probe import array_samples
 from dayfly.wire.stores.base import Store
 
-#: What of an array a job's data is called; its rows are in the store.
+#: Name of a job's data in messages, where the rows of arrays were given themselves.
 _GIVEN = "the data given"
 
 
