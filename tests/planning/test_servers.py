@@ -98,7 +98,7 @@ def test_servers_without_room_for_a_step_are_refused() -> None:
     )
     profile = over_store(job(3, 30.0), LAMBDA, small)
     assert held_bytes(profile, 8) == pytest.approx(9 * 90e6, rel=0.001)
-    with pytest.raises(RequestError, match=r"leaves 772 MiB at the servers, .* has 512 MiB: take"):
+    with pytest.raises(RequestError, match=r"needs 772 MiB at the servers, .* has 512 MiB: take"):
         predict(profile, c, LAMBDA, small)
     predict(profile, c, LAMBDA, small.of_servers(2))
 

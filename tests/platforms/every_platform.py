@@ -1,4 +1,7 @@
-"""Every platform that the conformance suite runs over. To add one, add a line to PLATFORMS."""
+"""The local platform, once for each way of limiting memory.
+
+The conformance suite runs over all platforms that are registered (`test_conformance.py`).
+"""
 
 from __future__ import annotations
 

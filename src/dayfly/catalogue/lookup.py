@@ -1,4 +1,4 @@
-"""Finds a platform or a store by its name: in the built-in data files, under the user's own.
+"""Finds a platform, a store or a type of GPU: in the built-in data files, under the user's own.
 
 platforms/aws-lambda.toml    stores/s3.toml    gpus/T4.toml    ...
 
@@ -180,8 +180,11 @@ class Catalogue:
         """Returns the rows of an entry, the user's over the built-in ones.
 
         Args:
-            folder: a key of `_KNOWN`.
-            name: of the entry.
+            folder: "platforms", "stores" or "gpus".
+            name: of the entry, without `:spot` or a number of servers.
+
+        Raises:
+            RequestError: there is no such entry, or a file of it cannot be read or is wrong.
         """
         found: dict[str, Row] = {}
         names = self.stores() if folder == "stores" else self._names(folder)

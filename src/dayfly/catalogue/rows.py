@@ -5,8 +5,8 @@
     source = "docs.aws.amazon.com/lambda: a function can use up to 10,240 MB of memory"
     as_of = "2026-11"
 
-A file is one platform or one store; its name is the entry's. A user's own file of the same name
-puts its rows over those of the built-in one.
+A file is one platform, one store or one type of GPU; its name is the entry's. A user's own file of
+the same name puts its rows over those of the built-in one.
 """
 
 from __future__ import annotations

@@ -332,7 +332,15 @@ def takes(*shared: str, **own: Flag) -> Callable[[Command], Command]:
 def function_settings(context: typer.Context, *, resumed: bool) -> dict[str, Any]:
     """What a command's flags say of its functions, by the names of `FunctionSettings`.
 
-    resumed: whether a run goes on, which keeps the catalogue that it had unless another is named.
+    Options of the platform come from `[platform.NAME]` of dayfly.toml, too, unless a run goes on.
+
+    Args:
+        context: of the command; numbers have the units of its flags.
+        resumed: whether a run goes on, which keeps the catalogue that it had unless another is
+            named.
+
+    Raises:
+        RequestError: a wrong value, or a dayfly.toml that cannot be read.
     """
     from dayfly.cli.catalogue import own_catalogue
 

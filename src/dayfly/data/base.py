@@ -122,8 +122,9 @@ class DataSource(ABC):
         return f"dayfly.data.{self.name}({', '.join([repr(fspath(self.path)), *given])})"
 
 
+#: Where the modules below are. No module has the name of its form, such as csv: it would hide
+#: the class `dayfly.data.csv`.
 _HERE = "dayfly.data"
-#: Modules have other names than forms, which would hide them: `dayfly.data.csv` is a class.
 #: Forms of data files by name, in the order in which they are asked whether a path is theirs.
 READERS: Registry[type[DataSource]] = Registry(
     "form of data",

@@ -153,7 +153,10 @@ def _default_base() -> Path:
 
 
 def _home(base: Path) -> Path:
-    """`<base>/dayfly-<uid>`; others can write to the base, so what is there is looked at first."""
+    """Returns the directory of this user's sessions, `<base>/dayfly-<uid>`; makes it if needed.
+
+    Others can write to the base, so what is there already must be a directory of this user alone.
+    """
     home = base / f"dayfly-{os.geteuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)

@@ -34,7 +34,7 @@ from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.planning.servers import check_servers
+from dayfly.planning.servers import check_server_memory
 from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace, end_in_order_s
@@ -304,7 +304,7 @@ def predict(
     means = ChannelModel.of(profile)
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
-    check_servers(profile, c.replicas if c.cut else c.workers, store)
+    check_server_memory(profile, c.replicas if c.cut else c.workers, store)
     pace = pace_of(means, c.memory_mib, platform, store, c.workers, c.gpu_share)
     lives = lives_of(profile, c, pace, epoch)
     lives = _interrupted(lives, c, platform)

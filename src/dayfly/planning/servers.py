@@ -42,13 +42,19 @@ def holds(store: StoreFacts | None, nbytes: float) -> bool:
     return nbytes <= store.servers * store.server_memory_mib * _MIB
 
 
-def check_servers(profile: Profile, members: int, store: StoreFacts | None) -> None:
-    """Raises RequestError if the servers of a store have too little memory for a step."""
+def check_server_memory(profile: Profile, members: int, store: StoreFacts | None) -> None:
+    """Raises RequestError if the servers of a store have too little memory for a step's sum.
+
+    Args:
+        profile: of the job.
+        members: that sum: workers, or replicas of a stage.
+        store: None: there are no servers.
+    """
     needed = held_bytes(profile, members)
     if store is None or holds(store, needed):
         return
     raise RequestError(
-        f"a step of {members} workers leaves {needed / _MIB:.0f} MiB at the servers, and "
+        f"a sum of {members} members needs {needed / _MIB:.0f} MiB at the servers, and "
         f"{store.name} has {store.servers * (store.server_memory_mib or 0)} MiB: take more or "
         "larger servers"
     )

@@ -29,6 +29,7 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.setup import Setup
 from dayfly.runs.staging import refitted
 from dayfly.specs.generations import Change
+from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.stores.base import Store
 
 
@@ -98,7 +99,7 @@ def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
 def sums_note(before: Settings, after: Settings) -> str | None:
     """What to say where sums are added up in another order from now on; None: they are not."""
     summed_by = {before.algorithm, after.algorithm}
-    if len(summed_by) == 1 or "ring" not in summed_by:
+    if len(summed_by) == 1 or all(COLLECTIVES[name].rank_order for name in summed_by):
         return None
     return (
         f"{before.algorithm} so far, {after.algorithm} from here on, which sum in different "

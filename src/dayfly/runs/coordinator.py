@@ -159,6 +159,11 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             return self._over(self._run(listeners))
 
     def _run(self, listeners: Listeners) -> Result:
+        """Runs the generations and writes the results, whatever ended them.
+
+        Raises:
+            Deposed: another coordinator leads the run by now, so nothing is written.
+        """
         self._recorder = recorder = self.recorder_kind(
             self._workplace.directory,
             self._record.generation,

@@ -35,6 +35,12 @@ _BEFORE_IT_RUNS = (
     *("rendezvous", PLAN, "history.json", "bill.json", RECORD, "*.json.*.tmp"),
     *("weights.safetensors", ".weights.safetensors.tmp"),
 )
+#: What dayfly writes there beside, while the run goes on and afterwards.
+_LATER = (
+    *("best.safetensors", "ema.safetensors", "kept", ".*.tmp", "control", "decisions"),
+    *("files.json", "evaluations", "report.html"),
+    *("log.csv", "log.jsonl", "tensorboard", "wandb"),
+)
 
 
 def new_run_id(name: str) -> str:
@@ -117,9 +123,15 @@ def _remove_empty(made: Sequence[Path]) -> None:
             path.rmdir()
 
 
-def is_ours(name: str) -> bool:
-    """Whether a run makes files of this name before its record is there."""
-    return any(fnmatchcase(name, pattern) for pattern in _BEFORE_IT_RUNS)
+def is_ours(name: str, *, of_a_run: bool = False) -> bool:
+    """Whether dayfly writes files of this name into a run's directory.
+
+    Args:
+        name: of an entry of the directory.
+        of_a_run: at any time of a run's; otherwise before its record is there.
+    """
+    patterns = _BEFORE_IT_RUNS + (_LATER if of_a_run else ())
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _make_directory(directory: Path, made: Sequence[Path]) -> None:

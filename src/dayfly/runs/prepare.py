@@ -168,7 +168,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
             _check_accuracy(job, replica, data.unseen, "--target-accuracy")
-        _check_validates(job, settings)
+        _check_has_validations(job, settings)
         for flag, name in watched(job, settings):
             if name == "val_accuracy":
                 _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
@@ -212,15 +212,15 @@ def _check_phases(job: Job, settings: Settings) -> None:
             )
 
 
-def _check_validates(job: Job, settings: Settings) -> None:
-    """Raise RequestError if something goes by validations, and there are none."""
+def _check_has_validations(job: Job, settings: Settings) -> None:
+    """Raise RequestError if a target or a monitor needs validations, and the job has none."""
     if job.validate_every:
         return
     targets = {
         "--target-accuracy": settings.target_accuracy is not None,
         "--target-loss": settings.target_loss is not None,
     }
-    watching = [flag for flag, name in watched(job, settings) if name != "train_loss"]
+    watching = [flag for flag, name in watched(job, settings) if name not in ("train_loss", "lr")]
     for flag in (*(one for one, given in targets.items() if given), *watching):
         raise RequestError(
             f"{flag} goes by validations, and the job's validate_every is 0: give a number from "

@@ -20,9 +20,6 @@ from dayfly.runs.home import record_in
 from dayfly.runs.record import read_record
 from dayfly.wire.stores import open_store
 
-#: What is written into a run's directory once it is over, beside what `directory` knows.
-_AFTERWARDS = ("report.html", "evaluations")
-
 
 def removable(run: str | Path) -> str:
     """Checks that a run may be removed; returns its id.
@@ -81,10 +78,10 @@ def remove_run(run: str | Path) -> list[str]:
             raise RequestError(f"{str(directory)!r} was removed meanwhile")
         last = (RECORD, LOCK)
         for name in [one for one in sorted(os.listdir(fd)) if one not in last]:
-            if is_ours(name) or name in _AFTERWARDS:
+            if is_ours(name, of_a_run=True):
                 owned.remove_entry(name, fd)
         left = [one for one in sorted(os.listdir(fd)) if one not in last]
-        stuck = [one for one in left if is_ours(one) or one in _AFTERWARDS]
+        stuck = [one for one in left if is_ours(one, of_a_run=True)]
         if stuck:
             raise RequestError(f"{directory / stuck[0]} cannot be removed: check whose it is")
         for name in last:

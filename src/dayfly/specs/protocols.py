@@ -1,8 +1,9 @@
 """How the workers of a run take steps together, described without torch.
 
 Requests are checked, memory and time are predicted, and runs are simulated by a description; only
-workers import what carries it out. A new protocol is a line in `PROTOCOLS`, or an entry point of
-another package, whose value is a `ProtocolDescription`:
+workers import what carries it out. A new protocol is a line in `PROTOCOLS` and its class in
+`dayfly.runs.protocols`, or an entry point of another package, whose value is a
+`ProtocolDescription`:
 
     [project.entry-points."dayfly.protocols"]
     mine = "my_package.my_module:MINE"
@@ -52,9 +53,9 @@ class ProtocolDescription:
     Args:
         name: as `--sync` has it.
         exchanges: what is summed, and when: time, memory, requests and bytes of predictions follow
-            from it. One of every step, or one of a round.
+            from it. Exactly one: of every step, or of a round.
         holds: parts of which a worker holds one more beside all that, such as the parameters of the
-            last round.
+            last round. A part that is named twice is held twice.
         cuts: whether a model may be cut into stages.
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.

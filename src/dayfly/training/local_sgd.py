@@ -49,7 +49,12 @@ class _Place:
 
 
 class Averaging:
-    """The flat buffer of a replica, (P + B + S + U + losses + 2,), on the CPU wherever that is.
+    """The flat buffer of a replica, on the CPU wherever that is.
+
+        shape (P + B + S + U + losses + 2,)
+        P parameters | B moves of buffers | S numbers of the optimizer's state
+        U one number a parameter: the weight of the ranks that have state of it
+        the losses of a round's steps | the weight of the samples, and two wishes
 
     Make it of a replica whose state is loaded afterwards: it takes a step without gradients, to see
     what the optimizer keeps.

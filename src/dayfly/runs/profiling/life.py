@@ -1,4 +1,4 @@
-"""A worker that is watched: it lives as a worker of a run of one does, and times its parts between.
+"""The worker of a profile: that of a run of one, which times its parts between its rounds.
 
     start | rounds, parts | passes | rounds, parts | passes | ... | two rounds | checkpoint | end
             quiet slot      busy     quiet slot      busy
@@ -36,16 +36,15 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Rounds in a row: for so long, so many at least and at most; the first of them do not count, if
-#: they do not take as long themselves.
+#: Rounds in a row: their seconds, and their least and greatest number. The first ones do not count,
+#: unless a round takes longer than a row should.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
-#: As many rounds are wanted, and get two thirds of the time until then; no more count than the
-#: other number.
+#: Until so many rounds are timed they get two thirds of the time; and the most that count.
 _WANTED_ROUNDS, _MOST_ROUNDS = 12, 1000
-#: Least and most often that all is timed.
+#: How often everything is timed, at least and at most.
 _LEAST, _MOST = 3, 300
-#: Every how many times samples are read: over a slow way that takes long.
+#: Samples are read once in so many times, as that takes long over a slow link.
 _READ_EVERY = 3
 #: Passes in a row in a quiet slot, the first of which does not count.
 _PASSES = 3
@@ -265,7 +264,10 @@ class Watched(Worker):
         return within or job.scheduler is None or not self._stepped
 
     def _timed_round(self) -> Round | None:
-        """Its times; None if it was an epoch's last, which may be smaller, or not left alone."""
+        """Takes a round; returns its times, or None if they do not count.
+
+        They do not if its batch is smaller than the first one, or if neighbours computed meanwhile.
+        """
         epochs = self._protocol_of_one.worker.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
         self._warm, at = False, time.time()
@@ -304,6 +306,8 @@ class Watched(Worker):
             yield partial(self._pass_in_a_row, batches[self._request.each])
 
     def _time_plain(self, count: int, batch: Any) -> None:
+        self._passes.compute(batch, by_layer=False)  # so that it is one of a row, as in real steps
+
         def sides() -> tuple[float, float, float]:
             marks = self._passes.compute(batch, by_layer=False)
             return marks.loss - marks.start, marks.end - marks.loss, marks.around_s
@@ -313,6 +317,8 @@ class Watched(Worker):
             self._time("apply", self._passes.apply, throughout=True)
 
     def _time_split(self, count: int, batch: Any) -> None:
+        self._passes.compute(batch, by_layer=False)
+
         def sides() -> tuple[list[float], list[float]]:
             marks = self._passes.compute(batch, by_layer=True)
             return marks.forward(), marks.backward()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
-from string import Template
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
@@ -15,6 +12,7 @@ from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty
 from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.ranking import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
+from dayfly.runs.report.document import document
 from dayfly.runs.report.markup import folded, pairs, table, text
 from dayfly.runs.whole_files import replacing
 
@@ -54,20 +52,24 @@ def write_plot(choice: Choice, path: Path, papers: Sequence[PaperChoice] = ()) -
 
 def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     """All of it, in the reader's light or dark. papers: what the papers' methods choose."""
-    return Template(_asset("choice.html")).substitute(
-        title=text(f"{choice.job}: how to run it"),
-        style=style(),
-        lead=text(f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}"),
-        words=text(f"{choice.words} {choice.store_words}".strip()),
-        tiles=_tiles(choice),
-        front=choice_drawings.front_chart(choice, papers),
-        knobs=_knobs(choice),
-        papers=_papers(choice, papers),
-        plans=_plans(choice),
-        bars=choice_drawings.bar_chart(choice),
-        cuts=_cuts(choice),
-        notes="".join(f'<p class="note">{text(note)}</p>' for note in choice.notes),
-        facts=pairs(_facts(choice)),
+    return document(
+        "choice.html",
+        {
+            "words": text(f"{choice.words} {choice.store_words}".strip()),
+            "tiles": _tiles(choice),
+            "front": choice_drawings.front_chart(choice, papers),
+            "knobs": _knobs(choice),
+            "papers": _papers(choice, papers),
+            "plans": _plans(choice),
+            "bars": choice_drawings.bar_chart(choice),
+            "cuts": _cuts(choice),
+            "notes": "".join(f'<p class="note">{text(note)}</p>' for note in choice.notes),
+            "facts": pairs(_facts(choice)),
+        },
+        brand="dayfly plan",
+        title=f"{choice.job}: how to run it",
+        lead=f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}",
+        styles=("choice.css",),
     )
 
 
@@ -237,22 +239,7 @@ def _clock(value_s: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def style() -> str:
-    """The report's, with its dark colours for readers who like them: a page without script cannot
-    be told by a button."""
-    style = _asset("style.css")
-    dark = re.search(r':root\[data-theme="dark"\] (\{[^}]*\})', style)
-    assert dark is not None, "the report's style has dark colours"
-    return f"{style}\n@media (prefers-color-scheme: dark) {{ :root {dark[1]} }}\n" + _asset(
-        "choice.css"
-    )
-
-
 def _written(file: Path, content: bytes) -> Path:
     with replacing(file) as beside:
         beside.write_bytes(content)
     return file
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from dayfly.dataclass_json import dump
@@ -18,6 +14,7 @@ from dayfly.runs.phases import Phases, phases
 from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
+from dayfly.runs.report.document import asset, document
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import History, RunFiles
@@ -38,6 +35,7 @@ _SCRIPTS = (
     "charts.js",
     "page.js",
 )
+_NO_TRAFFIC = '<p class="note">None was reported.</p>'
 _WORDS = {
     "done": "done",
     "failed": "failed",
@@ -94,38 +92,37 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     figures += curves.by_epoch(epochs)
     if isinstance(run.record, SimulationRecord):
         figures = []  # nothing is learnt
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
     sums = tables.traffic(run.events)
-    return Template(_asset("template.html")).substitute(
-        policy=_policy(script),
-        title=text(run.record.run_id),
-        style=_asset("style.css"),
-        script=script,
-        data=script_json(
-            {
-                "timeline": {
-                    **detail.tree(times, shown_detail, stages),
-                    "script": run.of_script,
-                },
-                "figures": figures,
-                "rows": ROWS,
-            }
-        ),
-        status=text(run.status),
-        lead=text(_lead(run, times)),
-        error=_error(run),
-        tiles=_tiles(run, times, sums, epochs, billed, lived, pipeline),
-        detail_note=text(_detail_note(shown_detail, times, lives.note(run.record))),
-        timeline_tables=folded("What each worker did, in seconds", tables.work_table(times))
-        + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
-        lanes="hidden" if run.of_script else "",
-        lanes_key="" if run.of_script else ", and l for lanes",
-        planned=comparison.section(compared(run)),
-        pipeline="" if pipeline is None else pipeline.section(),
-        curves=_lives_or_curves(run, lived, epochs, any_figure=bool(figures)),
-        bill=tables.bill(billed),
-        traffic=tables.traffic_table(sums) if sums else '<p class="note">None was reported.</p>',
-        facts=_facts(run, times, history, lived),
+    data = {
+        "timeline": {**detail.tree(times, shown_detail, stages), "script": run.of_script},
+        "figures": figures,
+        "rows": ROWS,
+    }
+    status = text(run.status)
+    return document(
+        "report.html",
+        {
+            "data": script_json(data),
+            "error": _error(run),
+            "tiles": _tiles(run, times, sums, epochs, billed, lived, pipeline),
+            "detail_note": text(_detail_note(shown_detail, times, lives.note(run.record))),
+            "timeline_tables": folded("What each worker did, in seconds", tables.work_table(times))
+            + folded("All attempts", tables.attempts_table(times, of_script=run.of_script)),
+            "lanes": "hidden" if run.of_script else "",
+            "lanes_key": "" if run.of_script else ", and l for lanes",
+            "planned": comparison.section(compared(run)),
+            "pipeline": "" if pipeline is None else pipeline.section(),
+            "curves": _lives_or_curves(run, lived, epochs, any_figure=bool(figures)),
+            "bill": tables.bill(billed),
+            "traffic": tables.traffic_table(sums) if sums else _NO_TRAFFIC,
+            "facts": _facts(run, times, history, lived),
+        },
+        brand="dayfly report",
+        title=run.record.run_id,
+        lead=_lead(run, times),
+        scripts=_SCRIPTS,
+        beside_title=f' <span class="status" data-status="{status}">{status}</span>',
+        beside_lead=asset("theme.html"),
     )
 
 
@@ -361,16 +358,6 @@ def _marks(times: Timeline) -> str:
         ]
         found += folded("All changes", tables.long_table("Changes of the plan", names, plans))
     return found
-
-
-def _policy(script: str) -> str:
-    """The page may run this script and nothing else, and load nothing at all."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _utc(unix_s: float) -> str:

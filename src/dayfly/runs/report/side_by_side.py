@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any, Self
 
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.runs.report import curves
-from dayfly.runs.report.choice import style
+from dayfly.runs.report.document import document
 from dayfly.runs.report.markup import drawing, element, key, shown, spoken, table, text
 from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.whole_files import replacing
@@ -128,14 +126,18 @@ def page(runs: Sequence[Compared]) -> str:
         )
     marks = [f'<path class="{_look(at)}" d="M0,6H22"/>' for at in range(len(runs))]
     legend = "".join(key(mark, one, 22) for mark, one in zip(marks, ids, strict=True))
-    return Template(_asset("side_by_side.html")).substitute(
-        title=text(f"{len(runs)} runs side by side"),
-        style=style() + _asset("side_by_side.css"),
-        lead=text(", ".join(ids)),
-        results=table("Of the last epoch", ("", *ids), rows),
-        settings=settings,
-        legend=f'<p class="keys">{legend}</p>',
-        charts="".join(_charts(runs)) or '<p class="note">No epoch has been measured yet.</p>',
+    return document(
+        "side_by_side.html",
+        {
+            "results": table("Of the last epoch", ("", *ids), rows),
+            "settings": settings,
+            "legend": f'<p class="keys">{legend}</p>',
+            "charts": "".join(_charts(runs)) or '<p class="note">No epoch was measured yet.</p>',
+        },
+        brand="dayfly runs compare",
+        title=f"{len(runs)} runs side by side",
+        lead=", ".join(ids),
+        styles=("choice.css", "side_by_side.css"),
     )
 
 
@@ -208,7 +210,3 @@ def ticks(low: float, high: float) -> list[float]:
 def _look(at: int) -> str:
     dashed = " dashed" if at >= _COLOURS else ""
     return f"run run-{at % _COLOURS}{dashed}"
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ ROWS: Mapping[str, str] = {
 }
 #: Spans of a kind this close to each other are drawn as one, in seconds.
 APART_S = 1e-4
-#: What is told as catching up, of a step that was taken from the log.
+#: What is not drawn of a step that was taken from the log, as "catch up" covers it.
 _OWN_WORK = ("compute", "forward", "backward", "apply")
 
 

@@ -58,12 +58,15 @@ class Collective:
         cost: what it takes, in closed form. None: it is found in virtual time, for few members;
             see `virtual_cost.cost_of`.
         server: whether it needs a channel that sums.
+        rank_order: whether terms are added from rank 0 to the last, so that it gives the same bits
+            as the others.
     """
 
     schedule: MakeSchedule
     sums: Sums
     cost: MakeCost | None = None
     server: bool = False
+    rank_order: bool = True
 
 
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:

@@ -36,7 +36,7 @@ class DirectionModel:
         direction: how long a message occupies it, its latency, and the CPU time that it takes.
         part: share of the rate that is left where many functions run.
         store_bytes_per_s: rate of the store for all members together; infinite: not limited.
-        speed: CPU seconds a second of the member.
+        speed: CPU cores that the member gets, such as 0.5.
         in_flight, chunk_bytes: messages at once, and the smallest that is worth its request; see
             `schedule.width`.
     """
@@ -144,10 +144,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class MessageCount:
-    """MessageCount of about one size, of all members together.
+    """How many messages of about one size all members together put and get.
 
     Args:
-        puts, gets: how many members put, and get.
+        puts, gets: their numbers.
         bytes_up, bytes_down: their payload, of a message for everyone up once.
         everyone: each is for all members.
     """

@@ -1,6 +1,6 @@
 """Reduce-scatter, then all-gather, around the ring (Hydrozoa section 3.4; for direct channels).
 
-n ranks cut the buffer into n splits, modulo n. MessageCount go from a rank to the next one only.
+n ranks cut the buffer into n splits, modulo n. Messages go from a rank to the next one only.
 
     round t of 0 to n-2    rank r sends `part` of split r-1-t to r+1; what comes from r-1 is split
                            r-2-t, to which it adds its own
@@ -116,7 +116,7 @@ def cost(one: AllReduce) -> Cost:
     )
 
 
-RING = Collective(schedule=ring, sums=no_sums, cost=cost)
+RING = Collective(schedule=ring, sums=no_sums, cost=cost, rank_order=False)
 
 
 def ring_s(

@@ -54,17 +54,17 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _PlacedChunk:
     """A chunk of a message.
 
     Args:
-        place: among all chunks of the stream, which are put in that order.
+        index: among all chunks of the stream, which are put in that order.
     """
 
     message: _Message
     part: Chunk
     key: Key
-    place: int
+    index: int
 
 
 class Outgoing:
@@ -81,81 +81,81 @@ class Outgoing:
         self._context = context
         self._to = to
         self._tag = tag
-        self._changed = threading.Condition()
-        self._pieces: deque[_Piece] = deque()
-        self._numbers = 0
-        self._places = 0
-        self._carriers = 0
-        self._refused: set[int] = set()  # places of those that wait for room
-        self._front = 0  # the first place that is not over
-        self._over: dict[int, _Piece] = {}  # those that are, behind it
+        self._lock = threading.Lock()
+        self._chunks: deque[_PlacedChunk] = deque()  # not sent yet
+        self._next_message = 0
+        self._next_index = 0
+        self._senders = 0  # threads that send
+        self._refused: set[int] = set()  # indices of chunks that wait for room
+        self._front = 0  # the first chunk that is not finished
+        self._finished: dict[int, _PlacedChunk] = {}  # chunks after it that are
 
     def send(self, flat_P: torch.Tensor, done: Done) -> None:
         """Send a message, after those before it."""
         parts = self._context.parts(Form.of(flat_P))
-        with self._changed:
-            message = _Message(self._numbers, flat_P, done, len(parts))
-            self._numbers += 1
+        with self._lock:
+            message = _Message(self._next_message, flat_P, done, len(parts))
+            self._next_message += 1
             for c, part in enumerate(parts):
                 key = p2p_key(message.number, self._tag, c, self._context.rank, self._to)
-                self._pieces.append(_Piece(message, part, key, self._places))
-                self._places += 1
-            wanted = min(self._context.at_once, self._carriers + len(parts))
-            started, self._carriers = wanted - self._carriers, wanted
+                self._chunks.append(_PlacedChunk(message, part, key, self._next_index))
+                self._next_index += 1
+            wanted = min(self._context.at_once, self._senders + len(parts))
+            started, self._senders = wanted - self._senders, wanted
         for _ in range(started):
             self._context.spawn(self._carry)
 
     def _carry(self) -> None:
         while True:
-            with self._changed:
-                if not self._pieces:
-                    self._carriers -= 1
+            with self._lock:
+                if not self._chunks:
+                    self._senders -= 1
                     return
-                piece = self._pieces.popleft()
-            message, error = piece.message, None
+                chunk = self._chunks.popleft()
+            message, error = chunk.message, None
             try:
                 # The rest of a message of which something failed is of no use to its reader.
                 if message.error is None:
                     self._context.check()
-                    self._put(piece)
+                    self._put(chunk)
             except BaseException as raised:
                 error = self._named(message, raised)
-            for whole in self._finish(piece, error):
+            for whole in self._finish(chunk, error):
                 tell(whole.done, whole.error)
 
-    def _finish(self, piece: _Piece, error: BaseException | None) -> list[_Message]:
+    def _finish(self, chunk: _PlacedChunk, error: BaseException | None) -> list[_Message]:
         """Notes that a chunk is stored, or failed; returns the messages that are done by that."""
         done = []
-        with self._changed:
-            piece.message.error = piece.message.error or error
-            self._over[piece.place] = piece
-            while (first := self._over.pop(self._front, None)) is not None:
+        with self._lock:
+            chunk.message.error = chunk.message.error or error
+            self._finished[chunk.index] = chunk
+            while (first := self._finished.pop(self._front, None)) is not None:
                 self._front += 1
                 first.message.left -= 1
                 if not first.message.left:
                     done.append(first.message)
         return done
 
-    def _put(self, piece: _Piece) -> None:
+    def _put(self, chunk: _PlacedChunk) -> None:
         """Stores it, after all chunks before it that wait for room.
 
         The reader takes them in their order, and so would never make room for an earlier one.
         """
-        tensor = shaped(piece.message.flat_P, piece.part)
-        header = Header(piece.key.operation, tensor.dtype, tuple(tensor.shape))
+        tensor = shaped(chunk.message.flat_P, chunk.part)
+        header = Header(chunk.key.operation, tensor.dtype, tuple(tensor.shape))
         until_s, pause_s = time.monotonic() + self._context.timeout_s, _FIRST_PAUSE_S
         why: NoRoom | None = None
         try:
             while True:
-                if self._may_try(piece.place):
+                if self._may_try(chunk.index):
                     try:
-                        self._context.channel.put(piece.key, header, as_bytes(tensor))
+                        self._context.channel.put(chunk.key, header, as_bytes(tensor))
                         return
                     except NoRoom as error:
                         why = error
-                        self._take_back(piece)
-                with self._changed:
-                    self._refused.add(piece.place)
+                        self._take_back(chunk)
+                with self._lock:
+                    self._refused.add(chunk.index)
                 if not left_s(until_s):
                     raise WaitTimeout(
                         f"no room came within {self._context.timeout_s:g} s, as what was sent "
@@ -164,30 +164,31 @@ class Outgoing:
                 self._context.pause(min(pause_s, left_s(until_s)))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         finally:
-            with self._changed:
-                self._refused.discard(piece.place)
+            with self._lock:
+                self._refused.discard(chunk.index)
 
-    def _take_back(self, piece: _Piece) -> None:
-        """Remove what was stored of later messages, to be sent again, if this piece is the first.
+    def _take_back(self, chunk: _PlacedChunk) -> None:
+        """Remove what was stored of later messages, to be sent again, if this chunk is the first.
 
-        Nobody has read of them: that would have taken the message of this piece.
+        Nobody has read of them: that would have taken the message of this chunk.
         """
-        with self._changed:
-            if piece.place != self._front:
+        with self._lock:
+            if chunk.index != self._front:
                 return
-            number = piece.message.number
-            later = [one for _, one in sorted(self._over.items()) if one.message.number > number]
+            number = chunk.message.number
+            finished = [self._finished[index] for index in sorted(self._finished)]
+            later = [one for one in finished if one.message.number > number]
             for one in later:
-                del self._over[one.place]
+                del self._finished[one.index]
         try:
             self._context.channel.drop([one.key for one in later])
         finally:
-            with self._changed:
-                self._pieces.extendleft(reversed(later))
+            with self._lock:
+                self._chunks.extendleft(reversed(later))
 
-    def _may_try(self, place: int) -> bool:
-        with self._changed:
-            return min(self._refused, default=place) >= place
+    def _may_try(self, index: int) -> bool:
+        with self._lock:
+            return min(self._refused, default=index) >= index
 
     def _named(self, message: _Message, error: BaseException) -> BaseException:
         what = f"rank {self._context.rank}, sending message {message.number} of tag {self._tag} to "

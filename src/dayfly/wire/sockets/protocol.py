@@ -171,7 +171,7 @@ def prepare(sock: socket.socket) -> None:
 
 
 def patience(sock: socket.socket, seconds: float) -> None:
-    """How long receiving waits for the next byte."""
+    """Sets how many seconds receiving waits for the next byte."""
     _limit(sock, socket.SO_RCVTIMEO, seconds)
 
 
@@ -184,10 +184,10 @@ def receive(sock: socket.socket, into: memoryview, *, idle: bool = False) -> boo
         idle: whether the other end may be silent before the first byte, for as long as it likes.
 
     Returns:
-        False if the other end hung up before the first byte of an idle connection.
+        False if an idle connection ended or broke before the first byte.
 
     Raises:
-        Unreachable: the other end hung up or fell silent before.
+        Unreachable: the other end hung up or fell silent before `into` was full.
     """
     done = 0
     while done < into.nbytes:

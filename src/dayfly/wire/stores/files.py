@@ -108,6 +108,11 @@ class FileStore(Store):
         return version
 
     def put_if(self, name: str, data: Buffer, version: Version) -> Version | None:
+        """As of `Store`.
+
+        Callers on this machine take turns by a lock of the folder, which `put` and `delete` do not
+        take.
+        """
         final = self.path(name)
         if self._status(name) is None:  # and no folder is made for it
             self.traffic.count(up=0)
