@@ -89,7 +89,12 @@ def same(one: Path, other: Path) -> None:
     assert [(one / n).read_bytes() for n in names] == [(other / n).read_bytes() for n in names]
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize(
+    "name",
+    # Those of a cut model and of local SGD without mixed precision are in test_pipeline_life.py and
+    # test_local_sgd.py.
+    [pytest.param(one, marks=[pytest.mark.slow] * (one in ("stages", "local"))) for one in WAYS],
+)
 def test_deaths_and_a_resume_leave_the_same_bits(
     name: str, data: Path, undisturbed: Callable[[str], dayfly.Run], tmp_path: Path
 ) -> None:
