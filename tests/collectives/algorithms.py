@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective
-from dayfly.wire.collectives.conformance import CollectiveCase
+from dayfly.wire.collectives.conformance import CollectiveCase, TreeCase
 from dayfly.wire.keys import SERVER
 from dayfly.wire.schedule import Name, chunks, split
 
@@ -50,3 +50,27 @@ ALGORITHMS = [
 ]
 #: Those that a worker can catch up with that starts again.
 REPLAYED = [one for one in ALGORITHMS if one.of(2).sums(2, 1, 1)]
+
+
+@dataclass(frozen=True)
+class Tree(TreeCase):
+    """One of them along the tree over leaves."""
+
+    plain: Algorithm = ALGORITHMS[0]
+
+    def __str__(self) -> str:
+        return f"{self.plain}-tree-{self.each}n+{self.more}"
+
+    def without_leaves(self, size: int) -> Collective:
+        return self.plain.of(size)
+
+
+#: With several nodes a rank; the last with one.
+TREES = [
+    *(
+        Tree(plain=one)
+        for one in ALGORITHMS
+        if one.name in ("overlapped", "pipelined") or one.aggregators == 2
+    ),
+    Tree(plain=Algorithm(name="scatter-reduce"), each=2, more=0),
+]

@@ -13,13 +13,13 @@ from dayfly.wire.collectives.conformance import CollectiveCase, CollectiveConfor
 from dayfly.wire.collectives.conformance_world import random_inputs, same_bits, world
 from dayfly.wire.collectives.k_reduce import at_everyone
 from dayfly.wire.schedule import Schedule
-from tests.collectives.algorithms import ALGORITHMS, REPLAYED, Algorithm
+from tests.collectives.algorithms import ALGORITHMS, REPLAYED, TREES, Algorithm
 
 
 class TestEveryCollective(CollectiveConformance):
-    @pytest.fixture(params=ALGORITHMS, ids=str)
+    @pytest.fixture(params=[*ALGORITHMS, *TREES], ids=str)
     def case(self, request: pytest.FixtureRequest) -> CollectiveCase:
-        found: Algorithm = request.param
+        found: CollectiveCase = request.param
         return found
 
 

@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from dayfly.wire.collectives.conformance import CollectiveCase
 from dayfly.wire.collectives.conformance_world import (
     OPERATION,
     SOON_S,
     World,
-    random_inputs,
     same_bits,
     world,
 )
 from dayfly.wire.schedule import Op
-from tests.collectives.algorithms import REPLAYED, Algorithm
+from tests.collectives.algorithms import REPLAYED, TREES
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +29,7 @@ class Death(Exception):
 
 
 def _with_a_death(
-    here: World, algorithm: Algorithm, dying: int, after: int, inputs: list[torch.Tensor]
+    here: World, algorithm: CollectiveCase, dying: int, after: int, inputs: list[torch.Tensor]
 ) -> int:
     """One step in which `dying` dies after its `after`-th operation; how many deaths there were.
 
@@ -44,7 +44,7 @@ def _with_a_death(
             raise Death(str(op))
 
     here.step += 1
-    step, buffers = here.step, [buffer.clone() for buffer in inputs]
+    step, buffers = here.step, [algorithm.buffer(rank, SIZE, inputs) for rank in range(SIZE)]
 
     def work(rank: int) -> None:
         if rank != dying:
@@ -54,7 +54,7 @@ def _with_a_death(
             doomed.all_reduce(buffers[rank], step, OPERATION)
         except Death:
             _, successor = here.worker(rank)
-            buffers[rank] = inputs[rank].clone()
+            buffers[rank] = algorithm.buffer(rank, SIZE, inputs)
             successor.all_reduce(
                 buffers[rank],
                 step,
@@ -67,34 +67,34 @@ def _with_a_death(
             call.result(2 * SOON_S)
     expected = algorithm.expected(inputs)
     for rank, buffer in enumerate(buffers):
-        assert same_bits(buffer, expected), f"rank {rank}, dying {dying} after {after}"
+        assert same_bits(buffer[0:LENGTH], expected), f"rank {rank}, dying {dying} after {after}"
     assert here.left() == here.sums(LENGTH), "the log is the sums alone"
     return len(deaths)
 
 
-@pytest.mark.parametrize("algorithm", REPLAYED, ids=str)
+@pytest.mark.parametrize("algorithm", [*REPLAYED, *TREES], ids=str)
 @pytest.mark.parametrize("dying", range(SIZE))
-def test_a_death_after_any_operation_changes_nothing(algorithm: Algorithm, dying: int) -> None:
+def test_a_death_after_any_operation_changes_nothing(algorithm: CollectiveCase, dying: int) -> None:
     with world(algorithm.of(SIZE), SIZE, CHUNK) as here:
         after = 0
-        inputs = random_inputs(SIZE, LENGTH, 0)
+        inputs = algorithm.inputs(SIZE, LENGTH, 0)
         while _with_a_death(here, algorithm, dying, after, inputs):
             after += 1
-            inputs = random_inputs(SIZE, LENGTH, after)
+            inputs = algorithm.inputs(SIZE, LENGTH, after)
         assert after == len(here.engines[dying].schedule(inputs[dying]))
 
 
-@pytest.mark.parametrize("algorithm", REPLAYED, ids=str)
+@pytest.mark.parametrize("algorithm", [*REPLAYED, *TREES], ids=str)
 @pytest.mark.parametrize("rank", range(SIZE))
 def test_a_worker_taken_for_dead_may_finish_before_its_successor(
-    algorithm: Algorithm, rank: int
+    algorithm: CollectiveCase, rank: int
 ) -> None:
     """The successor looked for sums before there were any, and waits for contributions that are
     dropped by now: it finds the sums that they were for."""
-    inputs = random_inputs(SIZE, LENGTH, 5)
+    inputs = algorithm.inputs(SIZE, LENGTH, 5)
     with world(algorithm.of(SIZE), SIZE, CHUNK) as here:
-        here.all_reduce(inputs)
+        here.sum_up([algorithm.buffer(one, SIZE, inputs) for one in range(SIZE)])
         _, successor = here.worker(rank)
-        buffer = inputs[rank].clone()
+        buffer = algorithm.buffer(rank, SIZE, inputs)
         successor.all_reduce(buffer, here.step, OPERATION)
-        assert same_bits(buffer, algorithm.expected(inputs))
+        assert same_bits(buffer[0:LENGTH], algorithm.expected(inputs))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly.wire.collectives.conformance import Buffer, Stuck, play
+from dayfly.wire.collectives.conformance import Stuck, play
+from dayfly.wire.collectives.conformance_cases import Named
 from dayfly.wire.collectives.exchange import broadcast, exchange
 from dayfly.wire.collectives.k_reduce import at_everyone, barrier
 from dayfly.wire.collectives.reduce_scatter import all_gather, reduce, reduce_scatter
@@ -26,7 +27,7 @@ worlds = given(
 several = settings(deadline=None, max_examples=60)
 
 
-def own(size: int, length: int) -> list[Buffer]:
+def own(size: int, length: int) -> list[Named]:
     """Every element of every rank as a term of its own."""
     return [[((rank, at),) for at in range(length)] for rank in range(size)]
 
@@ -77,7 +78,7 @@ def reduce_s(
     return d + max(d, n * q + 2 * latency_s) + q + 2 * latency_s
 
 
-def all_stay(left: dict[Name, Buffer]) -> bool:
+def all_stay(left: dict[Name, Named]) -> bool:
     """Whether only messages that everyone reads are left: who read last, nobody knows."""
     return all(name.destination == EVERYONE for name in left)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.buffers import BufferPool
+from dayfly.wire.buffers import BufferPool, TermsBuffer
 
 
 def test_what_was_given_back_is_lent_again() -> None:
@@ -45,3 +46,15 @@ def test_lent_blocks_do_not_overlap_and_none_is_kept_beyond_the_most(
             assert (given_back == expected).all()
             buffers.give(given_back)
             assert buffers.held_bytes <= most
+
+
+def test_terms_are_one_behind_another_and_the_sum_is_as_long_as_one() -> None:
+    terms = [torch.arange(3.0) + 10 * number for number in range(3)]
+    buffer = TermsBuffer(terms)
+    assert (buffer.numel(), buffer.dtype, buffer.itemsize) == (3, torch.float32, 4)
+    assert buffer[4:6].tolist() == [11.0, 12.0]
+    buffer[6:9].zero_()
+    assert terms[2].tolist() == [0.0] * 3
+    assert len(buffer[9:9]) == 0
+    with pytest.raises(ValueError, match=r"terms of \[3, 2\] elements"):
+        TermsBuffer([terms[0], terms[1][:2]])

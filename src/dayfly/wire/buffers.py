@@ -3,6 +3,9 @@
     tensors        |a a a|b b|c c c c|
     JoinedBuffer   |0 1 2|3 4|5 6 7 8|      elements 3 and 4 are those of b, without a copy
 
+    tensors        |a a a|b b b|c c c|
+    TermsBuffer    |0 1 2|3 4 5|6 7 8|      to a sum of three elements: a rank brings three terms
+
 `BufferPool` keeps the memory of what a channel delivers. If each thread allocated what it receives,
 the C library would give the memory back late, thread by thread; and pages that are used again cost
 no page faults.
@@ -95,6 +98,38 @@ class JoinedBuffer:
                 f"{self._starts[at + 1]}"
             )
         return self._tensors[at][start - begin : stop - begin]
+
+
+class TermsBuffer:
+    """The terms of one rank in a sum of P elements: element k P + i is element i of the k-th.
+
+    `numel` is that of the sum, which takes the place of the first term.
+
+    Args:
+        tensors: flat, contiguous, of one type and length (P,).
+
+    Raises:
+        ValueError: there are none, or they are not like that.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        whole = JoinedBuffer(tensors)
+        if len({len(tensor) for tensor in tensors}) > 1:
+            raise ValueError(f"terms of {[len(one) for one in tensors]} elements: give equal ones")
+        self.dtype, self.itemsize = whole.dtype, whole.itemsize
+        self._tensors = tuple(tensors)
+
+    def numel(self) -> int:
+        """Elements of the sum."""
+        return len(self._tensors[0])
+
+    def __getitem__(self, span: slice) -> torch.Tensor:
+        """The elements of a span, as a view; they lie in one term. An empty one lies anywhere."""
+        if span.start >= span.stop:
+            return self._tensors[0][:0]
+        number, start = divmod(span.start, self.numel())
+        term: torch.Tensor = self._tensors[number]
+        return term[start : start + span.stop - span.start]
 
 
 #: A block serves a request of this share of it, at least; else too much of it would lie idle.

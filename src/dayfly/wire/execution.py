@@ -38,6 +38,7 @@ from dayfly.wire.schedule import (
     width,
 )
 from dayfly.wire.summation import ADD, Fold, Summation
+from dayfly.wire.tree_summation import TreeSummation
 
 #: Longest wait between two looks whether waiting is still of use, in seconds.
 LOOK_UP_S = 0.2
@@ -111,7 +112,7 @@ class Execution:
         self._codec = codec
         self._fold = fold
         self._work = compute
-        self._sums: dict[int, Summation] = {}
+        self._sums: dict[int, Summation | TreeSummation] = {}
         self._done = [False] * len(self._ops)
         self._began = self._look_at = time.monotonic()
         self._lock = threading.Lock()
@@ -237,16 +238,19 @@ class Execution:
         self._spent("wait", began, there)
         self._spent("download", there, time.monotonic())
 
-    def _sum(self, at: int) -> Summation:
+    def _sum(self, at: int) -> Summation | TreeSummation:
         with self._lock:
             if at not in self._sums:
-                op = self._ops[at]
-                own_P = self._view(op.span)
-                ours = self._codec is not None or not self._channel.zero_copy
-                self._sums[at] = Summation(
-                    op.terms, own_P, self._setting.buffers, ours=ours, fold=self._fold
-                )
+                self._sums[at] = self._begin_sum(self._ops[at])
             return self._sums[at]
+
+    def _begin_sum(self, op: Op) -> Summation | TreeSummation:
+        into_P, buffers, fold = self._view(op.span), self._buffers, self._fold
+        ours = self._codec is not None or not self._channel.zero_copy
+        if not op.nodes:
+            return Summation(op.terms, into_P, buffers, ours=ours, fold=fold)
+        own_P = [into_P if span == op.span else self._view(span) for span in op.own]
+        return TreeSummation(op.terms, op.nodes, own_P, into_P, buffers, ours=ours, fold=fold)
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"

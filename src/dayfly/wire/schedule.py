@@ -27,6 +27,7 @@ from itertools import pairwise
 
 from dayfly.elementwise import least, most
 from dayfly.wire.keys import EVERYONE
+from dayfly.wire.leaves import Node
 
 
 class Kind(Enum):
@@ -87,6 +88,9 @@ class Op:
         after: positions in the schedule of the operations that it waits for.
         feeds: of a PUT of a contribution, the message with the sum that it goes into, if that is
             kept.
+        nodes: of a REDUCE along the tree over leaves, the node that each term is (see
+            `wire.leaves`); none: terms are added one after another.
+        own: of such a REDUCE, where in the buffer the own terms are, in their order.
     """
 
     kind: Kind
@@ -96,6 +100,8 @@ class Op:
     after: tuple[int, ...] = ()
     feeds: Name | None = None
     work: Work | None = None
+    nodes: tuple[Node, ...] = ()
+    own: tuple[Span, ...] = ()
 
     @property
     def lane(self) -> Lane:

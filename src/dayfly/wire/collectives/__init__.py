@@ -13,6 +13,7 @@ from dayfly.errors import RequestError
 from dayfly.registry import Registry
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.k_reduce import ALL_REDUCE, SCATTER_REDUCE, k_reduce
+from dayfly.wire.collectives.leaves import over_leaves
 from dayfly.wire.collectives.overlapped import OVERLAPPED
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.push_pull import PUSH_PULL
@@ -53,17 +54,39 @@ def names() -> tuple[str, ...]:
     return tuple(sorted((*COLLECTIVES, K_REDUCE)))
 
 
-def collective(name: str, aggregators: int | None, world_size: int) -> Collective:
+def collective(
+    name: str, aggregators: int | None, world_size: int, virtual_workers: int | None = None
+) -> Collective:
     """Returns the all-reduce algorithm of a name.
 
     Args:
         name: see `COLLECTIVES`.
-        world_size: number of ranks.
         aggregators: K of k-reduce; None for all others.
+        world_size: number of ranks.
+        virtual_workers: leaves of a batch, along whose tree it sums; None: it sums in an order of
+            its own.
 
     Raises:
-        RequestError: there is none, or it has no such K.
+        RequestError: there is none, it has no such K, or cannot sum along a tree.
     """
+    found = _plain(name, aggregators, world_size)
+    if virtual_workers is None:
+        return found
+    if virtual_workers < world_size:
+        raise RequestError(
+            f"--virtual-workers {virtual_workers} cannot be shared by {world_size} workers, each "
+            f"of which needs one: give at most {virtual_workers} workers"
+        )
+    if not found.whole:
+        known = sorted([K_REDUCE, *(one for one in COLLECTIVES if COLLECTIVES[one].whole)])
+        raise RequestError(
+            f"--virtual-workers cannot have --collective {name}, which adds up in an order of its "
+            f"own: give one of {', '.join(known)}"
+        )
+    return over_leaves(found, world_size, virtual_workers)
+
+
+def _plain(name: str, aggregators: int | None, world_size: int) -> Collective:
     if name != K_REDUCE:
         if name not in COLLECTIVES:
             known = ", ".join(names())
@@ -86,16 +109,19 @@ def collective(name: str, aggregators: int | None, world_size: int) -> Collectiv
     return k_reduce(aggregators)
 
 
-def default_collective(*, sums: bool, direct: bool, immediate: bool) -> str:
+def default_collective(
+    *, sums: bool, direct: bool, immediate: bool, along_tree: bool = False
+) -> str:
     """Returns the name of the algorithm that suits a channel best.
 
     Args:
         immediate: as `Channel` has it. Chunks gain nothing there, as no link has to be kept busy.
         direct: as `Abilities` has it.
         sums: as `Abilities` has it.
+        along_tree: whether sums go along the tree over leaves, as a ring's and a server's cannot.
     """
-    if sums:
+    if sums and not along_tree:
         return "push-pull"
-    if direct:
+    if direct and not along_tree:
         return "ring"
     return "scatter-reduce" if immediate else "overlapped"

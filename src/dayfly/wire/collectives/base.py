@@ -60,6 +60,8 @@ class Collective:
         server: whether it needs a channel that sums.
         rank_order: whether terms are added from rank 0 to the last, so that it gives the same bits
             as the others.
+        whole: whether each contribution goes as it is to the rank that sums it up, and what goes
+            to everyone are sums alone; then ranks may bring nodes of a tree (see `leaves`).
     """
 
     schedule: MakeSchedule
@@ -67,6 +69,7 @@ class Collective:
     cost: MakeCost | None = None
     server: bool = False
     rank_order: bool = True
+    whole: bool = False
 
 
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:

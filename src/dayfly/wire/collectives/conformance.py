@@ -5,6 +5,8 @@
         def case(self):
             return CollectiveCase(MINE)
 
+One that is `whole` passes it along trees, too: give it `TreeCase(MINE)` as another case.
+
 Schedules are played with names for numbers, in any order that `after` and messages allow. An
 element of the buffer of rank 2 is the term (2,); sums append their terms in order. So what ends
 where, what was summed in which order, and what is left are seen exactly, without an engine or a
@@ -13,34 +15,27 @@ channel. Real bytes are summed by `conformance_world`. pytest is needed here alo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
-import torch
 
-from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.conformance_world import (
-    random_inputs,
-    same_bits,
-    sum_in_order,
-    world,
-)
+from dayfly.wire.collectives.conformance_cases import CollectiveCase, Named, Terms, TreeCase
+from dayfly.wire.collectives.conformance_world import same_bits, world
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
-from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.schedule import Kind, Name, Op, Schedule, split
+from dayfly.wire.leaves import Node, joins
+from dayfly.wire.schedule import Kind, Name, Op, Schedule
 from dayfly.wire.streams import Direction
 from dayfly.wire.virtual import Link, simulate
 
+__all__ = ["CollectiveCase", "CollectiveConformance", "TreeCase"]
+
 SIZES = range(1, 6)
 READS = {Kind.GET, Kind.FETCH}
-
-Terms = tuple[Any, ...]
-Buffer = list[Terms]
 
 
 class Stuck(Exception):
@@ -53,10 +48,10 @@ class Stuck(Exception):
 
 def play(
     schedules: Sequence[Schedule],
-    buffers: Sequence[Buffer],
+    buffers: Sequence[Named],
     random: Random | None = None,
-    stored: Mapping[Name, Buffer] | None = None,
-) -> dict[Name, Buffer]:
+    stored: Mapping[Name, Named] | None = None,
+) -> dict[Name, Named]:
     """Runs all schedules on the buffers, in place; returns the messages that are left.
 
     Args:
@@ -67,7 +62,7 @@ def play(
         stored: messages that are there before.
     """
     there = {name: list(held) for name, held in (stored or {}).items()}
-    held: list[dict[Name, Buffer]] = [{} for _ in schedules]
+    held: list[dict[Name, Named]] = [{} for _ in schedules]
     left = [list(range(len(schedule))) for schedule in schedules]
     done: list[set[int]] = [set() for _ in schedules]
     while any(left):
@@ -88,12 +83,12 @@ def play(
     return there
 
 
-def _may(op: Op, done: set[int], there: Mapping[Name, Buffer]) -> bool:
+def _may(op: Op, done: set[int], there: Mapping[Name, Named]) -> bool:
     reads = op.kind is Kind.GET or op.kind is Kind.FETCH
     return set(op.after) <= done and (not reads or op.name in there)
 
 
-def _perform(op: Op, buffer: Buffer, held: dict[Name, Buffer], there: dict[Name, Buffer]) -> None:
+def _perform(op: Op, buffer: Named, held: dict[Name, Named], there: dict[Name, Named]) -> None:
     where = slice(op.span.start, op.span.stop)
     if op.kind is Kind.DROP:
         for name in op.terms:
@@ -101,8 +96,13 @@ def _perform(op: Op, buffer: Buffer, held: dict[Name, Buffer], there: dict[Name,
             there.pop(name, None)
         return
     if op.kind is Kind.REDUCE:
-        columns = [buffer[where] if name is None else held.pop(name) for name in op.terms]
-        buffer[where] = [sum(terms, ()) for terms in zip(*columns, strict=True)]
+        own = iter(op.own or [op.span] * op.terms.count(None))
+        columns = [
+            held.pop(name) if name is not None else buffer[slice(*astuple(next(own)))]
+            for name in op.terms
+        ]
+        added = partial(_along_the_tree, op.nodes) if op.nodes else _one_after_another
+        buffer[where] = [added(terms) for terms in zip(*columns, strict=True)]
         return
     assert op.name is not None
     if op.kind is Kind.PUT:
@@ -115,46 +115,16 @@ def _perform(op: Op, buffer: Buffer, held: dict[Name, Buffer], there: dict[Name,
         buffer[where] = there[op.name]
 
 
-@dataclass(frozen=True)
-class CollectiveCase:
-    """A collective, as the suite needs it; override what differs.
+def _one_after_another(terms: Sequence[Terms]) -> Terms:
+    return sum(terms, ())
 
-    Attributes:
-        collective: the same for any number of ranks; None: `of` is overridden.
-        cost_error: how far the stated time may be from the schedule's in virtual time, relative to
-            that.
-    """
 
-    collective: Collective | None = None
-    cost_error: float = 0.3
-
-    def of(self, size: int) -> Collective:
-        """Returns the collective for so many ranks."""
-        assert self.collective is not None, "give a collective, or override `of`"
-        return self.collective
-
-    def order(self, size: int, owner: int) -> list[int]:
-        """Returns the order in which the ranks' terms of this of `size` splits are summed."""
-        return list(range(size))
-
-    def schedules(
-        self, size: int, length: int, stored: Iterable[Name] = (), *, chunk: int = 1
-    ) -> list[Schedule]:
-        """Returns every rank's schedule, and that of a server that sums if it needs one."""
-        made = self.of(size)
-        ranks = [
-            made.schedule(rank, size, length, frozenset(stored), chunk=chunk)
-            for rank in range(size)
-        ]
-        return [*ranks, serve(size, length, chunk=chunk)] if made.server and size > 1 else ranks
-
-    def expected(self, inputs: list[torch.Tensor]) -> torch.Tensor:
-        """Returns the sum, in every bit."""
-        size, total = len(inputs), torch.empty_like(inputs[0])
-        for owner, span in enumerate(split(len(total), size)):
-            pieces = [one[span.start : span.stop] for one in inputs]
-            total[span.start : span.stop] = sum_in_order(pieces, self.order(size, owner))
-        return total
+def _along_the_tree(nodes: tuple[Node, ...], terms: Sequence[Terms]) -> Terms:
+    values = dict(zip(nodes, terms, strict=True))
+    for left, right in joins(nodes):
+        values[range(left.start, right.stop)] = values.pop(left), values.pop(right)
+    (whole,) = values.values()
+    return whole
 
 
 def _random_all_reduce(random: Random, *, sums: bool) -> AllReduce:
@@ -184,10 +154,13 @@ def _random_all_reduce(random: Random, *, sums: bool) -> AllReduce:
     )
 
 
-def _buffers(case: CollectiveCase, size: int, length: int) -> tuple[list[Buffer], list[Buffer]]:
+def _buffers(case: CollectiveCase, size: int, length: int) -> tuple[list[Named], list[Named]]:
     """Buffers of all, also of a server, that hold terms of their rank alone; twice."""
     count = len(case.schedules(size, length))
-    one, other = ([[(rank,)] * length for rank in range(count)] for _ in range(2))
+    one, other = (
+        [[*case.terms(min(rank, size - 1), size, length)] for rank in range(count)]
+        for _ in range(2)
+    )
     return one, other
 
 
@@ -213,9 +186,10 @@ class CollectiveConformance:
         """Also where there are fewer elements than ranks; whole worlds, on real bytes."""
         with world(case.of(size), size, chunk) as here:
             for seed, length in enumerate([0, 1, 2, 5, 7, 300, 4099 // max(1, 16 // chunk)]):
-                inputs = random_inputs(size, length, seed)
+                inputs = case.inputs(size, length, seed)
                 expected = case.expected(inputs)
-                for rank, result in enumerate(here.all_reduce(inputs)):
+                brought = [case.buffer(rank, size, inputs) for rank in range(size)]
+                for rank, result in enumerate(here.sum_up(brought)):
                     assert same_bits(result, expected), f"rank {rank} of {size}, {length} elements"
                 assert here.sums(length) <= here.left()
                 assert all(name.destination == EVERYONE for name in here.left())
@@ -290,18 +264,16 @@ class CollectiveConformance:
             size, length, chunk = (drawn.randint(*of) for of in ((1, 5), (0, 30), (1, 10)))
             share = drawn.choice([0.0, 0.3, 0.8, 1.0])
             random = None if in_list_order else drawn
-            expected: Buffer = [()] * length
-            for owner, span in enumerate(split(length, size)):
-                expected[span.start : span.stop] = [tuple(case.order(size, owner))] * len(span)
+            expected = case.named(size, length)
             fresh, buffers = _buffers(case, size, length)
             left = play(case.schedules(size, length, chunk=chunk), buffers, random)
-            assert buffers[:size] == [expected] * size
+            assert [one[:length] for one in buffers[:size]] == [expected] * size
             sums = sorted(case.of(size).sums(size, length, chunk), key=str)
             assert set(sums) <= set(left)
             assert all(name.destination == EVERYONE for name in left)
             stored = {name: left[name] for name in sums if drawn.random() < share}
             play(case.schedules(size, length, stored, chunk=chunk), fresh, random, stored)
-            assert fresh[:size] == [expected] * size
+            assert [one[:length] for one in fresh[:size]] == [expected] * size
 
     def test_the_stated_cost_is_that_of_the_schedule(self, case: CollectiveCase) -> None:
         """Requests and bytes are exact, memory is an upper bound, time is within a stated error."""

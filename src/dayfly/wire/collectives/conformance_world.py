@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from dayfly.wire.buffers import Buffer
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.channels.kind import Abilities
@@ -106,21 +107,26 @@ class World:
         self, inputs: list[torch.Tensor], stored: Set[Name] | None = None, step: int | None = None
     ) -> list[torch.Tensor]:
         """Each rank's result, from copies of the ranks' inputs."""
+        return self.sum_up([buffer.clone() for buffer in inputs], stored, step)
+
+    def sum_up(
+        self, buffers: Sequence[Buffer], stored: Set[Name] | None = None, step: int | None = None
+    ) -> list[torch.Tensor]:
+        """Each rank's result, in its buffer."""
         if step is None:
             self.step += 1
             step = self.step
-        buffers = [buffer.clone() for buffer in inputs]
         with ThreadPoolExecutor(self.size + 1) as pool:
             calls = [
                 pool.submit(engine.all_reduce, buffer, step, OPERATION, stored)
                 for engine, buffer in zip(self.engines, buffers, strict=True)
             ]
             if self._server is not None:
-                scratch = torch.empty_like(inputs[0])
+                scratch = torch.empty(buffers[0].numel(), dtype=buffers[0].dtype)
                 calls.append(pool.submit(self._server.all_reduce, scratch, step, OPERATION))
             for call in calls:
                 call.result(2 * SOON_S)
-        return buffers
+        return [buffer[0 : buffer.numel()] for buffer in buffers]
 
     def left(self) -> set[Name]:
         """The messages of the latest step that are in the channel."""

@@ -42,6 +42,7 @@ def k_reduce(aggregators: int) -> Collective:
         schedule=partial(reduce_at, aggregators=aggregators),
         sums=partial(sums_at, aggregators=aggregators),
         cost=partial(reduce_cost, aggregators=aggregators),
+        whole=True,
     )
 
 
@@ -171,7 +172,7 @@ ALL_REDUCE = k_reduce(1)
 #: n aggregators of n.
 scatter_reduce = reduce_at
 sums = sums_at
-SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums, cost=reduce_cost)
+SCATTER_REDUCE = Collective(schedule=scatter_reduce, sums=sums, cost=reduce_cost, whole=True)
 
 
 def at_everyone(rank: int, world_size: int, length: int, *, chunk: int = 1) -> Schedule:

@@ -215,7 +215,7 @@ def cost(one: AllReduce) -> Cost:
     return one.costs((phase,), traffic(one, whole, whole), one.held_bytes(chunk, waiting=n))
 
 
-OVERLAPPED = Collective(schedule=overlapped, sums=sums, cost=cost)
+OVERLAPPED = Collective(schedule=overlapped, sums=sums, cost=cost, whole=True)
 
 
 def bound_s(size_bytes: float, world_size: int, bytes_per_s: float) -> float:

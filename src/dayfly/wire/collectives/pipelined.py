@@ -98,4 +98,4 @@ def cost(one: AllReduce) -> Cost:
     )
 
 
-PIPELINED = Collective(schedule=pipelined, sums=sums_at, cost=cost)
+PIPELINED = Collective(schedule=pipelined, sums=sums_at, cost=cost, whole=True)

@@ -5,14 +5,15 @@ The same serves the conformance suite, which holds a stated cost to the schedule
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import EVERYONE, SERVER
-from dayfly.wire.schedule import CompiledSchedule, Kind, Schedule, width
+from dayfly.wire.leaves import Node, joins
+from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Op, Schedule, width
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Direction, Moments, Rank, Stream
 
@@ -128,7 +129,8 @@ def _held_bytes(one: AllReduce, schedule: Schedule, times: Moments) -> float:
     """Most contributions that a member holds at once, and a window of those in flight.
 
     A contribution is held from when it is asked for until it is added: when all terms before it are
-    there, into the memory of the first of them, which is held until the sum is made.
+    there, into the memory of the first of them, which is held until the sum is made. Along a tree
+    it is added when the other half of its node is there.
     """
     if one.link.zero_copy:
         return 0.0
@@ -139,6 +141,14 @@ def _held_bytes(one: AllReduce, schedule: Schedule, times: Moments) -> float:
         if op.kind is not Kind.REDUCE:
             continue
         nbytes = float(len(op.span) * one.itemsize)
+        if op.nodes:
+            asked_s = {name: times.start_s[at] for name, at in fetched.items()}
+            came_s = {name: times.done_s[at] for name, at in fetched.items()}
+            changes += [(asked_s[name], nbytes) for name in op.terms if name is not None]
+            let_go_s = _let_go_s(op, came_s, times.done_s[number])
+            changes += [(at_s, -nbytes) for at_s in let_go_s]
+            largest = max(largest, nbytes)
+            continue
         there_s, first = 0.0, True
         for name in op.terms:
             if name is None:
@@ -153,3 +163,24 @@ def _held_bytes(one: AllReduce, schedule: Schedule, times: Moments) -> float:
         held += change
         most = max(most, held)
     return most
+
+
+def _let_go_s(op: Op, came_s: Mapping[Name | None, float], ended_s: float) -> list[float]:
+    """When the memory of each contribution to a sum along a tree is given back.
+
+    Two halves need that of one, from when both are there; the last two until the sum is made.
+    """
+    ready: dict[Node, tuple[float, int]] = {  # of each node: when it is there, blocks that it has
+        node: (came_s[name], 1) if name is not None else (0.0, 0)
+        for name, node in zip(op.terms, op.nodes, strict=True)
+    }
+    root, found = range(op.nodes[0].start, op.nodes[-1].stop), []
+    for left, right in joins(op.nodes):
+        (one_s, ones), (other_s, others) = ready.pop(left), ready.pop(right)
+        node, both_s = range(left.start, right.stop), max(one_s, other_s)
+        if node == root:
+            found += [ended_s] * (ones + others)
+        else:
+            found += [both_s] * max(0, ones + others - 1)
+        ready[node] = both_s, min(1, ones + others)
+    return found
