@@ -38,6 +38,7 @@ from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.leaves import leaves_of
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Rank, Shared
 
@@ -55,6 +56,7 @@ def sum_of(
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
     groups: int = 1,
+    virtual_workers: int | None = None,
 ) -> Cost:
     """Returns what the all-reduce of `length` elements takes, on functions of one size.
 
@@ -69,7 +71,8 @@ def sum_of(
         travelling_bytes=None if codec == "none" else travelling_bytes(codec, length),
         groups=groups,
     )
-    return cost_of(algorithm, collective(algorithm, aggregators, members), asked)
+    how = collective(algorithm, aggregators, members, virtual_workers)
+    return cost_of(algorithm, how, asked)
 
 
 def many_step(
@@ -79,7 +82,7 @@ def many_step(
     if c.cut:
         return _staged_step(profile, c, means, batches)
     local = c.protocol.averages
-    passes = c.micro_batches * (len(batches) if local else 1)
+    passes = c.pieces * (len(batches) if local else 1)
     size = slowest(stage_size(profile, c, 0), c.workers, passes)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if local:
@@ -100,12 +103,15 @@ def many_step(
                 means,
                 size,
                 c.compress if number < last else "none",
+                virtual_workers=c.virtual_workers,
             )
             for number, elements in enumerate(buffer.buckets)
         ]
+        leaves = leaves_of(0, c.workers, c.virtual_workers or c.workers)
         compute_s = _passes_s(size, c, batches[0])
+        compute_s += data_parallel.adding_s(size, c, leaves, buffer)
         mine = -(-batches[0] // c.workers)
-        samples = -(-mine // c.micro_batches)
+        samples = -(-mine // c.pieces)
         pieces = cut_backward(size.backward, samples, buffer.whole_after)
         reduced_s = _reduced_s(compute_s, pieces, summed)
         overhead_s = apply_s + size.step_s.value
@@ -252,7 +258,7 @@ def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile)
 def _passes_s(size: SizeProfile, c: Configuration, batch: int) -> float:
     """Seconds of the worker with most samples."""
     mine = -(-batch // c.workers)
-    micros = [len(share(mine, part, c.micro_batches)) for part in range(c.micro_batches)]
+    micros = [len(share(mine, part, c.pieces)) for part in range(c.pieces)]
     return sum(
         size.data(n) + passed(size.forward, n) + passed(size.backward, n) for n in micros if n
     )

@@ -33,6 +33,7 @@ class Configuration:
     micro_batches: of a replica. schedule: fill-drain or 1f1b. sync: the protocol. k: steps of a
     round, if its rounds have several; None: an epoch's.
     collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
+    virtual_workers: leaves of a batch; None: as many as workers.
     batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
     lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as
     `--checkpoint-every`. clips: whether the job clips gradients.
@@ -51,6 +52,7 @@ class Configuration:
     collective: str = "overlapped"
     aggregators: int | None = None
     compress: str = "none"
+    virtual_workers: int | None = None
     batch_size: int
     epochs: int = 1
     validate_every: int = 1
@@ -69,6 +71,11 @@ class Configuration:
     def round_steps(self) -> int | None:
         """Steps of a round; None: an epoch's."""
         return self.protocol.steps(self.k)
+
+    @property
+    def pieces(self) -> int:
+        """In which the worker that has the most computes its share: micro-batches of its leaves."""
+        return self.micro_batches * -(-(self.virtual_workers or self.workers) // self.workers)
 
     @property
     def stages(self) -> int:
@@ -196,7 +203,7 @@ def micro_samples(profile: Profile, configuration: Configuration) -> int:
     """Samples that a worker computes at once, at most."""
     c = configuration
     mine = -(-min(c.batch_size, profile.samples) // (c.replicas if c.cut else c.workers))
-    return -(-mine // c.micro_batches)
+    return -(-mine // c.pieces)
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
@@ -254,10 +261,11 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"
         )
     members = c.replicas if c.cut else c.workers
-    collective(c.collective, c.aggregators, members)
-    if c.batch_size < members:
+    collective(c.collective, c.aggregators, members, c.virtual_workers)
+    if c.batch_size < (leaves := c.virtual_workers or members):
+        who = "workers" if c.virtual_workers is None else "virtual workers"
         raise RequestError(
-            f"a batch of {c.batch_size} cannot be shared by {members} workers: raise batch_size"
+            f"a batch of {c.batch_size} cannot be shared by {leaves} {who}: raise batch_size"
         )
     if c.cut and not c.protocol.cuts:
         raise RequestError(

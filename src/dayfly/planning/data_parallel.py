@@ -34,6 +34,7 @@ from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server, taking
 from dayfly.wire.collectives import collective
+from dayfly.wire.leaves import carries, leaves_of
 from dayfly.wire.streams import Rank, Stream
 
 #: Elements of bsp's tail: the loss and two wishes.
@@ -70,7 +71,7 @@ def ranks(
     of local SGD, these batches are a round."""
     size = stage_size(profile, c, 0)
     local = c.protocol.averages
-    passes = c.micro_batches * (len(batches) if local else 1)
+    passes = c.pieces * (len(batches) if local else 1)
     make = _averaging if local else _synchronous
     workers = [
         make(profile, c, means, straggling(size, rank, c.workers, passes), rank, batches)
@@ -116,6 +117,7 @@ def _synchronous(
                     pool="buckets",
                     codec=codec,
                     begin_s=size.sum_cpu_s,
+                    virtual_workers=c.virtual_workers,
                 )
             )
         ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
@@ -128,7 +130,9 @@ def _computing(
     profile: Profile, c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
 ) -> list[float]:
     """CPU seconds of a step's pieces; the last backward pass is cut where buckets are whole."""
-    micros = micro_batches(batch, rank, c.workers, c.micro_batches)
+    leaves = leaves_of(rank, c.workers, c.virtual_workers or c.workers)
+    of = c.virtual_workers or c.workers
+    micros = [one for leaf in leaves for one in micro_batches(batch, leaf, of, c.micro_batches)]
     speed = size.speed
     if not micros:
         return [0.0] * (2 + len(buffer.whole_after))
@@ -138,7 +142,23 @@ def _computing(
         for seconds, one in zip(whole[:-1], micros[:-1], strict=True)
     ]
     last = cut_backward(size.backward, micros[-1].samples, buffer.whole_after)
-    return [sum(whole), *(speed * part for part in last)]
+    return [sum(whole) + adding_s(size, c, leaves, buffer), *(speed * part for part in last)]
+
+
+def adding_s(size: SizeProfile, c: Configuration, leaves: range, buffer: Flat) -> float:
+    """Returns the CPU seconds in which a worker keeps its leaves apart and adds them.
+
+    Each addition, and each copy of a leaf, is taken to cost what adding a contribution does.
+
+    Args:
+        size: of the worker's function.
+        c: with virtual workers, or without.
+        leaves: of the worker.
+        buffer: that each leaf fills.
+    """
+    added = carries(leaves, c.virtual_workers or c.workers)
+    times = sum(added) + added[:-1].count(0)
+    return times * size.speed * size.reduce_s_per_byte * ITEM_BYTES * buffer.length
 
 
 def _averaging(

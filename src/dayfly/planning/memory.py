@@ -53,6 +53,7 @@ from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.leaves import leaves_of, most_kept
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -80,7 +81,8 @@ class Holding:
     """What one worker of a stage holds, in bytes, and where that is in the code.
 
     model: parameters and buffers (`training/replica.py`). gradients: the flat buffer
-    (`training/flat.py`), or the parameters' own under local SGD. average: the buffer of a
+    (`training/flat.py`), or the parameters' own under local SGD. leaves: those that are kept apart
+    (`training/leaves.py`). average: the buffer of a
     round's exchange (`training/local_sgd.py`), and what else the protocol holds. state: the
     optimizer's. before: where buffers were when the step began (`training/flat.py`).
     gradient: the largest of a parameter, before it is added to the others. activations: kept for
@@ -96,6 +98,7 @@ class Holding:
 
     model: float
     gradients: float
+    leaves: float
     average: float
     state: float
     before: float
@@ -117,7 +120,7 @@ class Holding:
 
 
 #: What is there whatever is done. Gradients are, too, but under local SGD in steps only.
-_ALWAYS = ("model", "state", "average", "before", "residual", "samples", "heap")
+_ALWAYS = ("model", "state", "average", "leaves", "before", "residual", "samples", "heap")
 _IN_STEP = ("gradients", "gradient", "activations", "work", "boundary", "wire")
 
 
@@ -183,7 +186,7 @@ def _host_peak(
 ) -> Peak:
     """Of a worker whose model is on a GPU, in the machine's memory."""
     alone = c.protocol.averages
-    always = has.of("average", "residual", "samples") + _HEAP_BYTES
+    always = has.of("average", "leaves", "residual", "samples") + _HEAP_BYTES
     always += 0 if alone else has.gradients
     step = always + has.boundary
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
@@ -253,7 +256,7 @@ def holding(
     state = trained * profile.state_per_trained_byte
     largest = max((ITEM_BYTES * size for one in layers for size in elements(one)), default=0)
     samples = -(-c.batch_size // members)
-    micro = -(-samples // c.micro_batches)
+    micro = -(-samples // c.pieces)
     validated = min(block_samples(c.batch_size), profile.validation_samples)
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
@@ -265,6 +268,7 @@ def holding(
     return Holding(
         model=model,
         gradients=trained if average else ITEM_BYTES * sum(buckets),
+        leaves=ITEM_BYTES * sum(buckets) * _kept_leaves(c),
         average=ITEM_BYTES * (average + more),
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
@@ -280,6 +284,14 @@ def holding(
         copy=0 if c.cut else max((model + state) / members, largest) + residual,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
+
+
+def _kept_leaves(c: Configuration) -> int:
+    """Flat buffers in which a worker keeps leaves apart, of the one that has the most."""
+    if c.virtual_workers is None:
+        return 0
+    leaves = (leaves_of(rank, c.workers, c.virtual_workers) for rank in range(c.workers))
+    return max(most_kept(own, c.virtual_workers) for own in leaves)
 
 
 def between_passes(configuration: Configuration, stage: int) -> int:
@@ -349,7 +361,8 @@ def _wire(
     profile: Profile, c: Configuration, stage: int, members: int, buffers: Sequence[int]
 ) -> float:
     """Contributions beside buffers of so many elements, of those that are summed at once."""
-    means, how = ChannelModel.of(profile), collective(c.collective, c.aggregators, members)
+    means = ChannelModel.of(profile)
+    how = collective(c.collective, c.aggregators, members, c.virtual_workers)
     link = means.link(stage_size(profile, c, stage))
     return sum(
         cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes

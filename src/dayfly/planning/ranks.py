@@ -281,14 +281,15 @@ def all_reduce(
     itemsize: int = ITEM_BYTES,
     group: bool = False,
     begin_s: float = 0.0,
+    virtual_workers: int | None = None,
 ) -> Stream:
     """One all-reduce of a buffer of `length` elements, as an engine runs it.
 
     begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
-    sent.
+    sent. virtual_workers: leaves of a batch, along whose tree it sums; None: it does not.
     """
     chunk = max(1, means.chunk_bytes // itemsize)
-    plan = _planned(algorithm, aggregators, member, members, length, chunk)
+    plan = _planned(algorithm, aggregators, member, members, length, chunk, virtual_workers)
     served = collective(algorithm, aggregators, members).server and members > 1
     return Stream(
         plan=plan,
@@ -317,9 +318,15 @@ def alone_or_side_by_side(means: ChannelModel, plan: CompiledSchedule, itemsize:
 
 @lru_cache(maxsize=4096)
 def _planned(
-    algorithm: str, aggregators: int | None, member: int, members: int, length: int, chunk: int
+    algorithm: str,
+    aggregators: int | None,
+    member: int,
+    members: int,
+    length: int,
+    chunk: int,
+    virtual_workers: int | None,
 ) -> CompiledSchedule:
-    how = collective(algorithm, aggregators, members)
+    how = collective(algorithm, aggregators, members, virtual_workers)
     return CompiledSchedule(how.schedule(member, members, length, chunk=chunk))
 
 

@@ -240,7 +240,7 @@ class _Builder:
         return Synchronous(
             self._works[0],
             samples_N,
-            self._c.micro_batches,
+            self._c.pieces,
             self._data_N(samples_N),
             self._sums(0, links),
             self._sizes[0].step_s.value,
@@ -318,7 +318,7 @@ class _Builder:
             travelling_bytes=nbytes,
             groups=c.stages,
         )
-        how = collective(c.collective, c.aggregators, self._members)
+        how = collective(c.collective, c.aggregators, self._members, c.virtual_workers)
         return cost_of(c.collective, how, asked).phases
 
     def _sums(self, stage: int, links: list[LinkModel]) -> tuple[tuple[Phase, ...], ...]:
