@@ -43,6 +43,7 @@ KEYS = [
     "predicted_cost_usd",
     "stop_reason",
     "best_epoch",
+    "virtual_workers",
 ]
 
 

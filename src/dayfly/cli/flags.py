@@ -247,6 +247,12 @@ TRAINING_FLAGS = {
         "none",
         metavar="none|bf16|int8|powersgd[:RANK]",
     ),
+    "virtual_workers": Flag(
+        int,
+        "Cut each batch into V leaves: the same bits at any number of workers from 1 to V.",
+        "as many as workers; bits depend on these",
+        metavar="V",
+    ),
     "precision": Flag(
         str,
         "Numbers in which forward passes and losses compute; fp16 scales its losses.",

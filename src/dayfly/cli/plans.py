@@ -264,7 +264,8 @@ def profile(
 
 @plans.command()
 @takes(
-    *("channel", "sync", "k", "aggregators", "compress", "cut", "replicas", "schedule"),
+    *("channel", "sync", "k", "aggregators", "compress", "virtual_workers", "cut", "replicas"),
+    "schedule",
     *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
     workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),
     memory=Flag(str, "A function's memory, in MiB.", "all of the profile's", metavar="MIB,MIB,..."),

@@ -348,15 +348,16 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             pace=setup.pace,
             pipelining=setup.sends(record.pipelining),
             weighting=record.weighting,
+            virtual_workers=settings.virtual_workers,
             made_with=record.made_with or {},
             allow_other_cpu=settings.allow_other_cpu,
         )
 
     def _summary(self, status: str, error: str | None) -> Result:
-        summary = super()._summary(status, error)
+        own: dict[str, Any] = {"virtual_workers": self._record.settings.virtual_workers}
         if status == "done" and self._ended is not None:
-            summary = replace(summary, stop_reason=self._ended.reason)
-        return summary
+            own["stop_reason"] = self._ended.reason
+        return replace(super()._summary(status, error), **own)
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:
         if self._plan is not None and (predicted := self._plan.prediction) is not None:

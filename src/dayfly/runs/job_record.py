@@ -49,10 +49,13 @@ class Record(JobFacts):
 
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:
         """The settings of the next life. Raises RequestError for what the checkpoint depends on."""
-        for name in ("sync", "k", "compress"):
+        fixed = ["sync", "k", "compress", "virtual_workers"]
+        if self.settings.virtual_workers is not None:
+            fixed.append("micro_batches")  # in which a leaf is computed
+        for name in fixed:
             if name in changes and changes[name] != (now := getattr(self.settings, name)):
                 raise RequestError(
-                    f"--{name} {changes[name]}: the run in the directory goes on as it began, with "
-                    f"{now}: leave it out"
+                    f"--{name.replace('_', '-')} {changes[name]}: the run in the directory goes on "
+                    f"as it began, with {now}: leave it out"
                 )
         return self.settings.changed(**changes)

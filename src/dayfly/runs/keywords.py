@@ -51,6 +51,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     collective: str | None
     aggregators: int | None
     compress: str
+    virtual_workers: int | None
     precision: str
     target_accuracy: float | None
     target_loss: float | None

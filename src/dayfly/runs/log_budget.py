@@ -14,6 +14,7 @@ from dayfly.runs.settings import Settings
 from dayfly.training.evaluation import Evaluation
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind, ChannelSpec
+from dayfly.wire.collectives.leaves import nodes_of
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import BUCKET_BYTES, MOST_CHUNKS
 from dayfly.wire.segments.layout import ALIGN_BYTES
@@ -54,14 +55,24 @@ class RoundBytes:
     phases: int = 1
 
     @classmethod
-    def of_sums(cls, nbytes: int, workers: int, phases: int = 1) -> Self:
+    def of_sums(
+        cls, nbytes: int, workers: int, phases: int = 1, virtual_workers: int | None = None
+    ) -> Self:
         """Of so many bytes that all workers sum: contributions pass, sums are kept."""
-        passing = (workers - 1) * nbytes
-        return cls(sent=nbytes, kept=nbytes, passing=passing, summed=nbytes, phases=phases)
+        terms = _terms(workers, virtual_workers)
+        passing = -(-(workers - 1) * nbytes * sum(terms) // workers)
+        sent = nbytes * max(terms)
+        return cls(sent=sent, kept=nbytes, passing=passing, summed=nbytes, phases=phases)
 
     def validating_as(self, other: Self) -> Self:
         """The same with the validation of another one, as the job's is, whatever its workers."""
         return replace(self, measured=other.measured, gathered=other.gathered)
+
+
+def _terms(workers: int, virtual_workers: int | None) -> list[int]:
+    """Of each worker, how many contributions it brings to a sum."""
+    leaves = workers if virtual_workers is None else virtual_workers
+    return [len(nodes) for nodes in nodes_of(workers, leaves)]
 
 
 def budget_bytes(settings: FunctionSettings, url: str) -> int:
@@ -150,7 +161,8 @@ def _messages(settings: Settings, kind: ChannelKind, round_bytes: RoundBytes) ->
     """Messages of a round, of all workers, at most."""
     workers, chunk_bytes = settings.workers, kind.abilities.chunk_bytes
     each = min(round_bytes.summed, BUCKET_BYTES) // settings.members
-    sums = workers * (settings.members + 1) * _chunks(each, chunk_bytes)
+    brought = sum(_terms(settings.members, settings.virtual_workers)) * settings.stages
+    sums = (workers + settings.members * brought) * _chunks(each, chunk_bytes)
     between = round_bytes.between * _chunks(round_bytes.largest, chunk_bytes)
     return _buckets(settings, round_bytes) * sums + between
 

@@ -113,6 +113,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         collective=settings.algorithm,
         aggregators=settings.aggregators,
         compress=settings.compress,
+        virtual_workers=settings.virtual_workers,
         batch_size=wanted.batch_size,
         epochs=wanted.epochs,
         validate_every=wanted.validate_every,

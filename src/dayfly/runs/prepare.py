@@ -116,13 +116,15 @@ def arrays_of(job: Job) -> Arrays:
 def check_shares(job: Job, settings: Settings, samples: int | None = None) -> None:
     """Raise RequestError if a batch has fewer samples than share it.
 
-    These are workers (of a stage), and the micro-batches of each. samples: of training; None: not
-    known yet.
+    These are workers (of a stage) or virtual workers, and the micro-batches of each. samples: of
+    training; None: not known yet.
     """
-    members, cut = settings.members, settings.stages > 1
+    members, cut = settings.leaves, settings.stages > 1
     most = job.batch_size if samples is None else min(job.batch_size, samples)
     of = f"a batch of {most}" if most == job.batch_size else f"data of {most} samples"
     who, flag = ("replicas", "--replicas") if cut else ("workers", "--workers")
+    if settings.virtual_workers is not None:
+        who, flag = "virtual workers", "--virtual-workers"
     if most < members:
         more = "raise batch_size" if most == job.batch_size else "give more data"
         raise RequestError(f"{of} cannot be shared by {members} {who}: {more}, or lower {flag}")
@@ -163,7 +165,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
-        alone = _smallest_piece(job.batch_size, data.trained, settings.members, pieces) == 1
+        alone = _smallest_piece(job.batch_size, data.trained, settings.leaves, pieces) == 1
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
@@ -185,7 +187,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
-            round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
+            round_bytes = RoundBytes.of_sums(
+                nbytes, settings.workers, len(job.phases), settings.virtual_workers
+            )
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
@@ -251,10 +255,10 @@ def _check_rates(job: Job, replicas: list[Any]) -> None:
             )
 
 
-def _smallest_piece(batch_size: int, samples: int, workers: int, pieces: int) -> int:
-    """The fewest samples, above none, that a worker computes at once in any step."""
+def _smallest_piece(batch_size: int, samples: int, leaves: int, pieces: int) -> int:
+    """The fewest samples, above none, that are computed at once in any step."""
     batches = {min(batch_size, samples), samples % batch_size} - {0}
-    shares = {size for batch in batches for size in _sizes(batch, workers)}
+    shares = {size for batch in batches for size in _sizes(batch, leaves)}
     return min(size for share in shares for size in _sizes(share, pieces))
 
 

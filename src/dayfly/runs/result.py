@@ -58,6 +58,7 @@ class Result:
             `early-stopping`, `max-cost`, `max-time` or what a callback gave; `signal`, if somebody
             asked for it; else None.
         best_epoch: whose weights were kept as the best; None: none was to be kept.
+        virtual_workers: leaves of a batch; None: its bits depend on the number of workers.
     """
 
     run_id: str | None
@@ -86,6 +87,7 @@ class Result:
     predicted_cost_usd: float | None = None
     stop_reason: str | None = None
     best_epoch: int | None = None
+    virtual_workers: int | None = None
 
     def __post_init__(self) -> None:
         if not self.total_s:  # an earlier version wrote it

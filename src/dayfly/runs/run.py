@@ -276,7 +276,8 @@ class Run:
 
         check_keywords(settings, Settings, beside=Run.test)
         changes = {name: value for name, value in settings.items() if value is not None}
-        for name in ("sync", "k", "compress", "target_accuracy", "checkpoint_every_s"):
+        training = ("sync", "k", "compress", "virtual_workers", "target_accuracy")
+        for name in (*training, "checkpoint_every_s"):
             if name in changes:
                 raise RequestError(f"{name} is for training: leave it out")
         return Evaluation(

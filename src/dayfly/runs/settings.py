@@ -35,6 +35,8 @@ class Settings(FunctionSettings):
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce.
         compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        virtual_workers: leaves of each batch, V: weights and history have the same bits at any
+            number of workers from 1 to V. None: they depend on the workers.
         precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.
         target_accuracy: end early once the validation accuracy is at least this.
         target_loss: end early once the validation loss is at most this.
@@ -67,6 +69,7 @@ class Settings(FunctionSettings):
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
+    virtual_workers: int | None = None
     precision: str = FP32
     target_accuracy: float | None = None
     target_loss: float | None = None
@@ -112,6 +115,7 @@ class Settings(FunctionSettings):
         refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
         if refused is not None:
             raise RequestError(refused)
+        self._check_virtual()
         self._check_collective()
         stores = bool(self.reducing.sums(2, 1, 1))
         check_compression(self.compress, self.algorithm, stores=stores)
@@ -132,6 +136,11 @@ class Settings(FunctionSettings):
     def members(self) -> int:
         """Workers that hold the same parameters, and sum their gradients."""
         return self.workers // self.stages
+
+    @property
+    def leaves(self) -> int:
+        """Parts of a batch whose gradients are computed apart: virtual workers, or workers."""
+        return self.virtual_workers or self.members
 
     @property
     def kinds(self) -> tuple[Self, ...]:
@@ -165,12 +174,13 @@ class Settings(FunctionSettings):
             sums=kind.abilities.sums,
             direct=kind.abilities.direct,
             immediate=kind.immediate and all(way is None for way in ways),
+            along_tree=self.virtual_workers is not None,
         )
 
     @property
     def reducing(self) -> Collective:
         """The all-reduce algorithm."""
-        return collective(self.algorithm, self.aggregators, self.members)
+        return collective(self.algorithm, self.aggregators, self.members, self.virtual_workers)
 
     def changed(self, **changes: Any) -> Self:
         """With these changes, and what follows of them. Raises RequestError as new ones do."""
@@ -227,6 +237,25 @@ class Settings(FunctionSettings):
                 f"--collective {self.algorithm} needs a channel that sums, and {kind.usage} only "
                 "keeps messages: give --channel ps://HOST:PORT, or another --collective"
             )
+
+    def _check_virtual(self) -> None:
+        """Leaves are summed as they are, along one tree, by workers that hold the whole model."""
+        if (count := self.virtual_workers) is None:
+            return
+        if count < 1:
+            raise RequestError(f"--virtual-workers {count}: give a number from 1")
+        alone, sums = not PROTOCOLS[self.sync].leaves, self._channel_kind().abilities.sums
+        wrong = (
+            (alone, f"--sync {self.sync}, which knows no leaves of a batch"),
+            (self.compress != "none", f"--compress {self.compress}, which rounds by worker"),
+            (bool(self.cut), "--cut, whose stages add micro-batches in another order"),
+            (sums, f"{self._channel_kind().usage}, whose server adds in an order of its own"),
+        )
+        for given, what in wrong:
+            if given:
+                raise RequestError(
+                    f"--virtual-workers cannot be with {what}: leave out one of them"
+                )
 
     def _check_fp16(self) -> None:
         """Overflow is looked for in the exact sum of a step's gradients."""

@@ -142,7 +142,9 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
         if before.cut:
             rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
-        fresh = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
+        fresh = RoundBytes.of_sums(
+            nbytes, settings.workers, len(job.phases), settings.virtual_workers
+        )
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
     fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")
     if all(getattr(settings, name) == getattr(before, name) for name in fitting):

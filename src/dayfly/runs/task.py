@@ -89,7 +89,10 @@ class Task(FunctionTask):
 
     compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
     which a worker computes its share of a batch, one after another. pipelining: of a model that is
-    cut. on_nan, precision: see `runs.settings.Settings`. weighting: how losses of parts of a batch
+    cut. virtual_workers: leaves of each batch, along whose tree gradients are summed; None: as many
+    as workers, in their order.
+
+    on_nan, precision: see `runs.settings.Settings`. weighting: how losses of parts of a batch
     are combined.
     """
 
@@ -118,6 +121,7 @@ class Task(FunctionTask):
     precision: str = FP32
     pace: Pace = field(default_factory=Pace)
     pipelining: Pipelining | None = None
+    virtual_workers: int | None = None
     weighting: Weighting = SAMPLES
 
     @property

@@ -143,13 +143,13 @@ class Worker:
         train, validation = open_sources(job, task.parts, store, sides)
         self._epochs = Epochs(task.samples, job.batch_size, job.seed)
         self._rounds = Rounds(self._epochs, task.k)
-        part = self._part_of
+        part, leaves = self._part_of, task.virtual_workers
         self._slices = Slices(
-            train, self._epochs, part.replica, part.replicas, task.pieces, end=task.steps
+            train, self._epochs, part.replica, part.replicas, task.pieces, leaves, end=task.steps
         )
         # All ranks of a pipeline sum only what is small: what counts is how often somebody waits.
         whole = self._collective(task.world_size) if line is None else k_reduce(1)
-        self._engine = self._among(channel, task.rank, range(task.world_size), whole)
+        self._engine = self._among(channel, task.rank, task.world_size, whole)
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
         worker = WorkerContext(
@@ -205,19 +205,18 @@ class Worker:
         channel: Messages = self._channel
         if name is not None:
             channel = GroupChannel(self._channel, name, ranks, member, whole_world=False)
-        return self._among(channel, member, ranks, self._collective(len(ranks)))
+        how = self._collective(len(ranks), self._task.virtual_workers)
+        return self._among(channel, member, len(ranks), how)
 
-    def _collective(self, world_size: int) -> Collective:
-        return collective(self._task.collective, self._task.aggregators, world_size)
+    def _collective(self, world_size: int, leaves: int | None = None) -> Collective:
+        return collective(self._task.collective, self._task.aggregators, world_size, leaves)
 
-    def _among(
-        self, channel: Messages, member: int, ranks: Sequence[int], collective: Collective
-    ) -> Engine:
+    def _among(self, channel: Messages, member: int, size: int, how: Collective) -> Engine:
         return Engine(
             channel,
-            collective,
+            how,
             member,
-            len(ranks),
+            size,
             timeout_s=self._task.wait_timeout_s,
             interrupt=self._check,
             observe=self._places.after,

@@ -57,6 +57,7 @@ class ProtocolDescription:
         holds: parts of which a worker holds one more beside all that, such as the parameters of the
             last round. A part that is named twice is held twice.
         cuts: whether a model may be cut into stages.
+        leaves: whether a worker may compute several leaves of a batch apart, for virtual workers.
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.
         step: of another package, `package.module:Class`, what carries it out: a subclass of
@@ -67,6 +68,7 @@ class ProtocolDescription:
     exchanges: tuple[Exchange, ...] = (OF_GRADIENTS,)
     holds: tuple[Part, ...] = ()
     cuts: bool = False
+    leaves: bool = False
     hands_over_within: bool = False
     step: str = ""
 
@@ -117,7 +119,7 @@ PROTOCOLS: Registry[ProtocolDescription] = Registry(
     "protocol",
     "dayfly.protocols",
     {
-        "bsp": ProtocolDescription(name="bsp", cuts=True),
+        "bsp": ProtocolDescription(name="bsp", cuts=True, leaves=True),
         "local-sgd": ProtocolDescription(
             name="local-sgd", exchanges=(OF_REPLICAS,), hands_over_within=True
         ),

@@ -63,13 +63,16 @@ class Epochs(Batches):
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""
         return self.slices(range(step, step + 1), rank, world_size)[0]
 
-    def slices(self, steps: range, rank: int, world_size: int) -> list[Indices]:
-        """As `indices`, of several steps of one epoch: together in little more time than one."""
+    def slices(self, steps: range, rank: int, world_size: int, count: int = 1) -> list[Indices]:
+        """As `indices`, of several steps of one epoch: together in little more time than one.
+
+        count: slices in a row, from the rank's on.
+        """
         positions = []
         for step in steps:
             batch = self.batch(step)
-            mine = share(len(batch), rank, world_size)
-            first, stop = batch.start + mine.start, batch.start + mine.stop
+            first = batch.start + share(len(batch), rank, world_size).start
+            stop = batch.start + share(len(batch), rank + count - 1, world_size).stop
             positions.append(np.arange(first, stop, dtype=np.int64))
         key = self.seed, self.epoch(steps.start)
         whole = permuted(np.concatenate(positions), self.samples, *key)

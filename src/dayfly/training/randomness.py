@@ -1,7 +1,7 @@
 """Everything random follows from the seed and from where it is used; no state to keep.
 
 A worker seeds the generators of torch, numpy and random anew before each use: weights by (seed),
-dropout by (seed, step, rank, piece), augmentation by (seed, epoch, sample), a validation's batch by
+dropout by (seed, step, leaf, piece), augmentation by (seed, epoch, sample), a validation's batch by
 (seed, its first sample). So a worker that starts
 again draws the same numbers, and a checkpoint holds no random state.
 """

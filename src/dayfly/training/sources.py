@@ -22,6 +22,7 @@ from dayfly.job import Job, Transform
 from dayfly.training.arrays import ArraySplit, opened
 from dayfly.training.order import Epochs, Indices, share
 from dayfly.training.randomness import AUGMENT, DATA, seed_generators
+from dayfly.wire.leaves import leaves_of
 from dayfly.wire.stores.base import Store
 
 #: x or y of some samples: a tensor, or what is still to be stacked; None: it is of no use.
@@ -161,7 +162,7 @@ _BLOCK_STEPS = 32
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a worker's slice, small enough to compute at once. last: of the slice."""
+    """A part of a leaf, small enough to compute at once. last: of the leaf."""
 
     number: int
     samples: int
@@ -175,7 +176,8 @@ class Slices:
     They are fetched in blocks of up to `block_bytes`, at most 32 steps of an epoch: to find the
     samples of one step, and to read them, costs nearly as much as for many. block_steps: of most
     blocks. end: the run's last step has the number before it, and nothing beyond is fetched; None:
-    there is no end.
+    there is no end. virtual_workers: leaves of a batch, of which a rank has some in a row; None:
+    there are as many as ranks. leaves: the rank's.
     """
 
     def __init__(
@@ -185,22 +187,29 @@ class Slices:
         rank: int,
         world_size: int,
         pieces: int,
+        virtual_workers: int | None = None,
+        *,
         block_bytes: int = BLOCK_BYTES,
         end: int | None = None,
     ) -> None:
         self._end = end
         self.source = source
         self._epochs = epochs
-        self._rank = rank
-        self._world_size = world_size
+        self._of = virtual_workers or world_size
+        self.leaves = leaves_of(rank, world_size, self._of)
         self._pieces = pieces
         most_bytes = source.sample_bytes * -(-epochs.batch_size // world_size)
         self.block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-data")
         self._coming: dict[range, Future[_Block]] = {}
 
-    def pieces(self, step: int) -> Iterator[Piece]:
-        """The step's slice in pieces, each made when asked for; none if the slice is empty."""
+    def pieces(self, step: int, leaf: int | None = None) -> Iterator[Piece]:
+        """A leaf of the step in pieces, each made when asked for; none if it is empty.
+
+        Args:
+            step: number of the step.
+            leaf: one of `leaves`; None: the first, which is all of a slice that is one.
+        """
         steps = self._block(step)
         self._coming = {of: block for of, block in self._coming.items() if of.start >= steps.start}
         wanted = steps
@@ -211,15 +220,19 @@ class Slices:
                 self._coming[wanted] = self._pool.submit(self._fetch, wanted)
             wanted = self._block(wanted.stop)
         block = self._coming[steps].result()
-        first, stop = block.cuts[step - steps.start], block.cuts[step - steps.start + 1]
+        batch = len(self._epochs.batch(step))
+        own = share(batch, self.leaves.start if leaf is None else leaf, self._of)
+        before = share(batch, self.leaves.start, self._of).start
+        first = block.cuts[step - steps.start] + own.start - before
+        stop = first + len(own)
         for number in range(self._pieces):
             piece = share(stop - first, number, self._pieces)
             if piece:
                 within = range(first + piece.start, first + piece.stop)
                 epoch = self._epochs.epoch(step)
-                batch = self.source.batch(block.fetched, block.indices, within, epoch)
-                # A slice's last piece has a sample, if any piece has (see `share`).
-                yield Piece(number, len(piece), batch, last=number == self._pieces - 1)
+                samples = self.source.batch(block.fetched, block.indices, within, epoch)
+                # A leaf's last piece has a sample, if any piece has (see `share`).
+                yield Piece(number, len(piece), samples, last=number == self._pieces - 1)
 
     def close(self) -> None:
         """End the fetching thread."""
@@ -232,7 +245,7 @@ class Slices:
         return range(first, min(first + self.block_steps, epoch + self._epochs.steps))
 
     def _fetch(self, steps: range) -> _Block:
-        slices = self._epochs.slices(steps, self._rank, self._world_size)
+        slices = self._epochs.slices(steps, self.leaves.start, self._of, len(self.leaves))
         indices = np.concatenate(slices)
         cuts = [0, *accumulate(len(one) for one in slices)]
         return _Block(indices, cuts, self.source.fetch(indices))

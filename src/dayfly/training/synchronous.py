@@ -75,13 +75,15 @@ class Synchronous:
         pieces: Iterable[Piece],
         batch_samples: int,
         step: int,
-        rank: int,
+        leaf: int,
         wishes: Wishes,
         ready: Callable[[int], None] = lambda bucket: None,
     ) -> None:
-        """Forward and backward of this worker's slice of a batch of `batch_samples`.
+        """Forward and backward of a leaf of a batch of `batch_samples`: a worker's slice, or one of
+        those that it has in a row.
 
         Args:
+            leaf: its number in the batch; without virtual workers the rank.
             ready: called with each bucket but the last, in their order, as soon as it is whole.
         """
         model, flat, replica = self._replica.model, self.flat, self._replica
@@ -92,7 +94,7 @@ class Synchronous:
         weights = Weights(self._weighting)
         for piece in pieces:
             later = (self._number,) if self._number else ()
-            seed_generators(DROPOUT, self._job.seed, step, rank, piece.number, *later)
+            seed_generators(DROPOUT, self._job.seed, step, leaf, piece.number, *later)
             batch = to_device(piece.batch, replica.device)
             with _only(self._others):
                 passed = forward(self._job, model, batch, self._weighting, replica.precision)

@@ -66,6 +66,7 @@ _OF_TRAINING: Mapping[str, Any] = {
     "mode": None,
     "patience": None,
     "log": (),
+    "virtual_workers": None,
     "max_cost_usd": None,
     "max_time_s": None,
     "coordinator_lifetime_s": None,

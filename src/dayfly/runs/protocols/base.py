@@ -350,8 +350,9 @@ class Buckets(Closing):
         self._reduce(number)
 
     def _reduce(self, number: int) -> None:
-        one, codec = self.sums[number], self._exchange.codecs[number]
-        self._engine.all_reduce(one.like_P, self._step, one.operation, self._stored[number], codec)
+        terms_P, codec = self._exchange.terms(number), self._exchange.codecs[number]
+        operation, stored = self.sums[number].operation, self._stored[number]
+        self._engine.all_reduce(terms_P, self._step, operation, stored, codec)
 
     def close(self) -> None:
         """End the threads."""

@@ -5,6 +5,9 @@ those of the layers before; over a link several buckets at once, so that one's l
 transfer. Small models have one bucket, which the training thread sums itself. Compression may have
 it otherwise: `training/compression/` says what is summed, and when it can begin.
 
+With virtual workers a worker computes its leaves of the batch one after another, and sums go along
+a tree, so that they have the same bits for any number of workers: see `training.leaves`.
+
 Some ways to compress make a step depend on what a worker contributed before. Then a worker that
 catches up computes its own contributions once more, from the run checkpoint on, and sends nothing.
 """
@@ -21,10 +24,12 @@ from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import Buckets, WholeModel, WorkerContext
 from dayfly.training.compression import compression
 from dayfly.training.compression.exchange import Exchange
+from dayfly.training.leaves import LeafExchange
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 from dayfly.training.synchronous import Synchronous
+from dayfly.wire.engine import Engine
 
 
 @dataclass(slots=True)
@@ -40,21 +45,29 @@ class Phase:
 class Bsp(WholeModel):
     """Steps of synchronous replicas, in one phase or several, each with a sum of its own."""
 
+    _along_tree: Engine | None = None
+
     def __init__(self, worker: WorkerContext) -> None:
         super().__init__(worker)
         # With one worker nothing travels.
         asked = compression(worker.task.compress if worker.task.world_size > 1 else "none")
-        job, replica, engine = worker.job, worker.replica, worker.engine
+        job, replica, task = worker.job, worker.replica, worker.task
+        engine, leaves = worker.engine, worker.slices.leaves
+        if task.virtual_workers is not None:
+            engine = self._along_tree = worker.among(None, range(task.world_size))
         self.phases: list[Phase] = []
         for number, name in enumerate(job.phases):
             steps = Synchronous(
                 job,
                 replica,
                 apart=asked.method != "none",
-                weighting=worker.task.weighting,
+                weighting=task.weighting,
                 phase=name,
             )
-            exchange = asked.exchange(steps.flat, job.seed, engine.schedule)
+            if task.virtual_workers is None:
+                exchange = asked.exchange(steps.flat, job.seed, engine.schedule)
+            else:
+                exchange = LeafExchange(steps.flat, leaves, task.virtual_workers)
             buckets = Buckets(engine, exchange, number)
             self.phases.append(Phase(name and f"-{name}", steps, exchange, buckets))
         # Settings refuse it of several phases.
@@ -103,7 +116,6 @@ class Bsp(WholeModel):
         computed = phase.buckets.needs_own
         if computed:
             self._compute(step, phase)
-            self.own_finite = self.own_finite and math.isfinite(phase.steps.own_loss)
         else:
             phase.buckets.take()
         phase.exchange.adopt()
@@ -115,20 +127,32 @@ class Bsp(WholeModel):
         here.faults.at(step, f"compute{phase.place}")
         try:
             with here.spans.during("compute"):
-                phase.steps.compute(
-                    here.slices.pieces(step),
-                    len(here.epochs.batch(step)),
-                    step,
-                    here.task.rank,
-                    here.wishes() if phase is self.phases[-1] else Wishes(),
-                    phase.buckets.ready,
-                )
+                self.own_finite = self._leaves(step, phase) and self.own_finite
             here.faults.at(step, f"computed{phase.place}")
             phase.buckets.finish()
         except BaseException as error:
             phase.buckets.give_up(error)
             raise
 
+    def _leaves(self, step: int, phase: Phase) -> bool:
+        """Compute the leaves of this worker's, one unless it has virtual ones; the last one's
+        buckets go out as they become whole. Returns whether all losses are finite."""
+        here, finite = self.worker, True
+        wishes = here.wishes() if phase is self.phases[-1] else Wishes()
+        samples, last = len(here.epochs.batch(step)), here.slices.leaves[-1]
+        phase.exchange.begin()
+        for number, leaf in enumerate(here.slices.leaves):
+            pieces = here.slices.pieces(step, leaf)
+            if leaf == last:
+                phase.steps.compute(pieces, samples, step, leaf, wishes, phase.buckets.ready)
+            else:
+                phase.steps.compute(pieces, samples, step, leaf, Wishes())
+                phase.exchange.keep(number)
+            finite = finite and math.isfinite(phase.steps.own_loss)
+        return finite
+
     def close(self) -> None:
         for phase in self.phases:
             phase.buckets.close()
+        if self._along_tree is not None:
+            self._along_tree.close()

@@ -8,6 +8,7 @@ import torch
 
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.state import Tensors
+from dayfly.wire.buffers import Buffer
 from dayfly.wire.codec import Codec
 from dayfly.wire.schedule import Kind, Schedule, Span
 
@@ -33,6 +34,18 @@ class Exchange:
         self.buffers = tuple(flat.data[span.start : span.stop] for span in flat.buckets)
         self.codecs: tuple[Codec | None, ...] = (*(codec for _ in flat.buckets[1:]), None)
         self.early = len(self.buffers) - 1
+
+    def terms(self, number: int) -> Buffer:
+        """What this worker brings to the sum of buffer `number`, which takes that one's place."""
+        return self.buffers[number]
+
+    def begin(self) -> None:
+        """A step begins, of which this worker computes its part."""
+        return None
+
+    def keep(self, number: int) -> None:
+        """The flat buffer has leaf `number` of this worker's, which is not its last."""
+        raise NotImplementedError("it has one leaf: see training.leaves")
 
     def contribute(self, number: int) -> None:
         """Fill buffer `number` with this worker's part of the sum, before it is summed.
