@@ -16,6 +16,7 @@ With `--gpu` it measures something else, without a peer: LeNet on several functi
 dayfly's side is all that `dayfly.train` does by default: message log, reports and checkpoints
 included. gloo's side keeps nothing and survives no death.
 
+With `--virtual` instead: a step with virtual workers beside one without (see `parts.leaves`).
 With `--pipelines` instead: models in stages beside FuncPipe's baselines, which train them whole, at
 Lambda's caps (see `parts.pipelines`).
 """
@@ -31,7 +32,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts import own, shared_gpu
+from benchmarks.parts import leaves, own, shared_gpu
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine
 from benchmarks.parts.measured import Measured, furthest_apart
@@ -59,7 +60,9 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
     gpu = shared_gpu.gpu_to_measure() if asked.gpu else None
     on_what = machine()
-    measured = _pipelines if asked.pipelines else _beside_gloo
+    measured = _beside_gloo
+    if asked.pipelines or asked.virtual:
+        measured = _pipelines if asked.pipelines else _over_leaves
     began = time.monotonic()
     with Session.open() as session:
         scratch = scratch_of(session)
@@ -73,6 +76,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         "quick": asked.quick,
         "rounds": rounds,
         "pipelines": asked.pipelines,
+        "virtual": asked.virtual,
         "wall_s": time.monotonic() - began,
         "rows": rows,
     }
@@ -92,6 +96,19 @@ def _beside_gloo(
     return rows
 
 
+def _over_leaves(
+    asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
+) -> list[dict[str, Any]]:
+    rows = []
+    for name in asked.models:
+        workload = workload_of(name, asked.quick)
+        data = scratch / f"data-{name}"
+        workload.write_data(data)
+        for workers in asked.workers:
+            rows += leaves.measure(workload, workers, rounds, data)
+    return rows
+
+
 def _pipelines(
     asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
 ) -> list[dict[str, Any]]:
@@ -108,6 +125,8 @@ def table(result: Mapping[str, Any]) -> Table:
         return shared_gpu.table(result["gpu"])
     if result["pipelines"]:
         return pipelines_table(result)
+    if result["virtual"]:
+        return leaves.table(result)
     on_what = result["machine"]
     whole = Table.grid(padding=(1, 0))
     whole.add_row(
@@ -244,6 +263,12 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         help="models in stages beside whole ones, at Lambda's caps, in place of gloo",
     )
     parser.add_argument(
+        "--virtual",
+        action="store_true",
+        help="steps with as many virtual workers as workers, twice and four times as many, beside "
+        "steps without, in place of gloo",
+    )
+    parser.add_argument(
         "--models",
         type=lambda text: text.split(","),
         metavar="NAME,...",
@@ -278,6 +303,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
             parser.error(f"argument --models: {name!r} is none of {', '.join(known)}")
     if asked.pipelines and (asked.profile or asked.workers is not None):
         parser.error("--pipelines: the forms have their workers, and no profile: leave them out")
+    if asked.virtual and (asked.profile or asked.pipelines):
+        parser.error("--virtual: it is measured by itself: leave the others out")
     asked.workers = asked.workers or list(_WORKERS)
     return asked
 

@@ -29,9 +29,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, **library_settings(os.environ)}
 
 
-def train(workload: Workload, data: Path, workers: int, run_dir: Path) -> Measured:
-    """Train on so many local functions, everything else as by default; the run is removed."""
-    run = dayfly.train(workload.job(data), workers=workers, run_dir=run_dir, progress=False)
+def train(workload: Workload, data: Path, workers: int, run_dir: Path, **settings: Any) -> Measured:
+    """Train on so many local functions, but for these settings as by default; removes the run."""
+    run = dayfly.train(
+        workload.job(data), workers=workers, run_dir=run_dir, progress=False, **settings
+    )
     records = [_steps(run.directory / "events" / f"worker-{n}.jsonl") for n in range(workers)]
     shutil.rmtree(run.directory)
     return measured(records, workload.warm_steps)

@@ -16,7 +16,7 @@ from typing import Any
 
 from dayfly.cli.outcome import conclude
 from dayfly.life.faults import Fault
-from dayfly.runs import launch
+from dayfly.runs import coordinator, launch
 from dayfly.runs.display import Display
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
@@ -57,4 +57,5 @@ def _run(spec: Mapping[str, Any]) -> Run:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
+    coordinator.LOOK_EVERY_S = 0.2  # for requests, of which there are many
     sys.exit(conclude(lambda: _run(given), as_json=True))

@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dayfly.life.control import Request, ask
 from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.stores.files import FileStore
 from tests.soak import command, processes
 from tests.soak.plan import Kill, Plan
 
@@ -122,14 +124,32 @@ class OneRun:
             return
         found = {**processes.functions(process.pid), "coordinator": process.pid}
         found["stop"] = process.pid
-        if kill.victim not in found:
+        what, _, size = kill.victim.partition("-")
+        if what == "scale":
+            if now - self._last_kill >= kill.gap_s and (self.directory / "run.json").exists():
+                self._kills.popleft()
+                self._last_kill = now
+                ask(
+                    FileStore(self.directory), Request(kind="scale", changes={"workers": int(size)})
+                )
+                self.counts["scale"] += 1
+            return
+        victim = self._living(kill.victim, found)
+        if victim not in found:
             self._last_kill = now  # it lives that long before it dies
         elif now - self._last_kill >= kill.gap_s:
             self._kills.popleft()
             self._last_kill = now
-            if _signal(found[kill.victim], stop=kill.victim == "stop"):
-                self._since_a_step[kill.victim] += 1
-                self.counts["function" if kill.victim[-1].isdigit() else kill.victim] += 1
+            if _signal(found[victim], stop=victim == "stop"):
+                self._since_a_step[victim] += 1
+                self.counts["function" if victim[-1].isdigit() else victim] += 1
+
+    def _living(self, victim: str, found: Mapping[str, int]) -> str:
+        """Another worker if a run whose size changes does not have this one."""
+        if victim in found or "virtual_workers" not in self._plan.settings:
+            return victim
+        workers = sorted(name for name in found if name.startswith("worker-"))
+        return workers[0] if victim.startswith("worker-") and workers else victim
 
 
 class _Steps:

@@ -17,9 +17,11 @@ from tests.soak import job
 
 Setting = str | int | float | None
 
+#: Virtual workers of runs whose size changes; each has two samples of a batch at least.
+LEAVES = 8
 #: Settings to try each protocol with. One that does not promise the same bits has none.
 VARIANTS: Mapping[str, tuple[Mapping[str, Setting], ...]] = MappingProxyType(
-    {"bsp": ({},), "local-sgd": ({"k": 2}, {"k": "epoch"})}
+    {"bsp": ({}, {"virtual_workers": LEAVES}), "local-sgd": ({"k": 2}, {"k": "epoch"})}
 )
 #: Mean time between kills from outside.
 _GAP_S = 0.6
@@ -47,7 +49,7 @@ _LIFETIME_S = (3, 6)
 class Kill:
     """So long after the one before it, kill -9 of `victim`: worker-0, ..., zygote or coordinator.
 
-    Or `stop`: TERM to the coordinator, which is no death.
+    Or what is no death: `stop`, TERM to the coordinator; `scale-N`, a request for N workers.
     """
 
     gap_s: float
@@ -104,7 +106,7 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         settings=settings,
         least_s=least_s,
         faults=_faults(random, workers, size.injected),
-        kills=_kills(random, workers, size.kills),
+        kills=_kills(random, workers, size.kills, resizes="virtual_workers" in settings),
     )
 
 
@@ -124,9 +126,14 @@ def _faults(random: np.random.Generator, workers: int, number: int) -> tuple[Fau
     return tuple(faults)
 
 
-def _kills(random: np.random.Generator, workers: int, number: int) -> tuple[Kill, ...]:
+def _kills(
+    random: np.random.Generator, workers: int, number: int, *, resizes: bool
+) -> tuple[Kill, ...]:
     victims = [*(f"worker-{rank}" for rank in range(workers)), "zygote", "coordinator", "stop"]
     weights = np.array([16 / workers] * workers + [1.5, 0.7, 0.3])
+    if resizes:
+        victims += [f"scale-{size}" for size in range(1, LEAVES + 1)]
+        weights = np.append(weights, [1.5] * LEAVES)
     drawn = random.choice(victims, number, p=weights / weights.sum()).tolist()
     gaps_s = random.exponential(_GAP_S, number).round(3).tolist()
     return tuple(Kill(gap_s, victim) for gap_s, victim in zip(gaps_s, drawn, strict=True))

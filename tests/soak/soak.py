@@ -17,7 +17,7 @@ from tests.runs import small
 from tests.soak import job, processes
 from tests.soak.one_run import OneRun
 from tests.soak.plan import Plan
-from tests.soak.summary import Summary, of_run
+from tests.soak.summary import Summary, not_once, of_run
 
 Bits = tuple[bytes, str]
 #: How long the last process of a run may take to be gone, once the kernel was told to kill it.
@@ -48,7 +48,8 @@ class Soak:
 
     def _one(self, plan: Plan, kill_until: float) -> None:
         began = time.monotonic()
-        own = {name: plan.settings[name] for name in ("sync", "k") if name in plan.settings}
+        deciding = ("sync", "k", "virtual_workers")
+        own = {name: plan.settings[name] for name in deciding if name in plan.settings}
         expected = self._undisturbed(plan.workers, *own.items())
         summary, run = Summary(), self._directory / f"run-{plan.number}"
         environment = {processes.MARK: self._token, "TMPDIR": str(self._temporary)}
@@ -58,6 +59,8 @@ class Soak:
         if wrong is None:
             summary.counts += of_run(run)
             wrong = self._difference(run, expected) or self._left_behind(one)
+            if wrong is None and "virtual_workers" in plan.settings:
+                wrong = not_once(run)
         if wrong is None:
             summary.counts["equal"] = 1
             shutil.rmtree(run)

@@ -7,7 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dayfly.training.order import Epochs
+from dayfly.wire.leaves import leaves_of
 from tests.runs import small
+from tests.soak import job
+from tests.soak.plan import LEAVES
 
 #: In the order of the table; a name that does not occur counts nothing.
 ROWS = (
@@ -21,6 +25,8 @@ ROWS = (
     ("injected coordinator", "  coordinators, at places in steps"),
     ("lifetime", "  functions, at the end of their lifetime"),
     ("stop", "orderly stops (TERM)"),
+    ("scale", "requests for another number of workers"),
+    ("resize", "  that were granted"),
     ("hand-over", "hand-overs"),
     ("resume", "resumes"),
     ("begun again", "runs begun again, as they had died before they were one"),
@@ -62,5 +68,30 @@ def of_run(run: Path) -> Counter[str]:
             counts["restart"] += event["death"]
             counts["lifetime"] += event["used"]["outcome"] == "lifetime"
             counts["hand-over"] += (event["result"] or {}).get("status") == "handed over"
+        counts["resize"] += event["kind"] == "generation" and event["request"] is not None
     counts["redone"] = json.loads((run / "history.json").read_text())["redone_steps"]
     return counts
+
+
+def not_once(run: Path) -> str | None:
+    """Whether an epoch has a sample twice, or lacks one, by the steps that workers told of."""
+    told = {
+        (int(file.stem.removeprefix("worker-")), event["step"])
+        for file in (run / "events").glob("worker-*.jsonl")
+        for event in small.events(run, file.stem)
+        if event["kind"] == "step"
+    }
+    begun = [one for one in small.events(run, "coordinator") if one["kind"] == "generation"]
+    trained = small.STEPS_AN_EPOCH * small.BATCH
+    epochs = Epochs(trained, small.BATCH, seed=0)
+    seen: dict[int, Counter[int]] = {}
+    for step in range(job.STEPS):
+        workers = [one["workers"] for one in begun if one["first_step"] <= step][-1]
+        for rank in range(workers):
+            leaves = leaves_of(rank, workers, LEAVES)
+            if (rank, step) not in told:
+                return f"worker {rank} of {workers} told nothing of step {step}"
+            (its,) = epochs.slices(range(step, step + 1), leaves.start, LEAVES, len(leaves))
+            seen.setdefault(epochs.epoch(step), Counter()).update(its.tolist())
+    wrong = [epoch for epoch, its in seen.items() if its != Counter(range(trained))]
+    return f"epochs {wrong} do not have each sample once" if wrong else None

@@ -10,7 +10,7 @@ from dayfly.runs.settings import Settings
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.keys import COORDINATOR
 from tests.soak import job
-from tests.soak.plan import FULL, SHORT, VARIANTS, Size, plan, plans, variants
+from tests.soak.plan import FULL, LEAVES, SHORT, VARIANTS, Size, plan, plans, variants
 
 
 def test_a_plan_follows_from_seed_and_number() -> None:
@@ -54,4 +54,5 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert all(0 <= fault.step < job.STEPS for fault in planned.faults)
         assert "step" in {fault.place for fault in planned.faults if fault.worker == COORDINATOR}
     assert workers == {2, 3, 4}
-    assert victims == {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
+    killed = {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
+    assert victims == killed | {f"scale-{workers}" for workers in range(1, LEAVES + 1)}

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.specs.protocols import PROTOCOLS
 from tests.soak import processes
-from tests.soak.plan import SHORT, plan, plans
+from tests.soak.plan import SHORT, plan, plans, variants
 from tests.soak.soak import Soak
 from tests.soak.summary import Summary
 
 pytestmark = pytest.mark.long
 
 #: After so many seconds no run is begun or killed at from outside; but however slow the machine,
-#: one of each protocol is.
+#: one of each protocol, and one whose size changes, is.
 SOAK_S = 10.0
 
 
@@ -30,7 +29,7 @@ SOAK_S = 10.0
 def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path: Path) -> None:
     lines: list[str] = []
     soak = Soak(tmp_path / "soak", lines.append)
-    least = len(PROTOCOLS)
+    least = len(variants())
     soak.carry_out(plans(11, SHORT), until=time.monotonic() + SOAK_S, at_least=least)
 
     summary, counts = soak.summary, soak.summary.counts
