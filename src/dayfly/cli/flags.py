@@ -248,10 +248,7 @@ TRAINING_FLAGS = {
         metavar="none|bf16|int8|powersgd[:RANK]",
     ),
     "virtual_workers": Flag(
-        int,
-        "Cut each batch into V leaves: the same bits at any number of workers from 1 to V.",
-        "as many as workers; bits depend on these",
-        metavar="V",
+        int, "Leaves of a batch: the same bits on any number of workers from 1 to V.", metavar="V"
     ),
     "precision": Flag(
         str,
@@ -267,14 +264,10 @@ TRAINING_FLAGS = {
     ),
     "replicas": Flag(int, "Functions a stage.", "1"),
     "micro_batches": Flag(
-        int,
-        "In which a function computes its share of a batch.",
-        "the job's accumulate",
+        int, "In which a function computes its share of a batch.", "the job's accumulate"
     ),
     "schedule": Flag(
-        str,
-        "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.",
-        "fill-drain",
+        str, "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.", "fill-drain"
     ),
     "stage_memory": Flag(
         str,
@@ -307,10 +300,7 @@ TRAINING_FLAGS = {
         metavar="stop|warn",
     ),
     "checkpoint_every": Flag(
-        float,
-        "Longest time between run checkpoints, in s.",
-        "60",
-        setting="checkpoint_every_s",
+        float, "Longest time between run checkpoints, in s.", "60", setting="checkpoint_every_s"
     ),
 }
 
