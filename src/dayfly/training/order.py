@@ -9,12 +9,16 @@ Rogaway, "Ciphers with arbitrary finite domains", 2002).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dayfly.batches import Batches, Rounds, share
 from dayfly.training.randomness import mix
+
+if TYPE_CHECKING:
+    from dayfly.job import Job
 
 __all__ = ["Epochs", "Indices", "Rounds", "permuted", "share"]
 
@@ -58,6 +62,12 @@ class Epochs(Batches):
     """Where each step of a run lies in its data. Steps are counted through all epochs, from 0."""
 
     seed: int
+
+    @classmethod
+    def of(cls, samples: int, job: Job) -> Self:
+        """Returns the epochs of a job that trains on so many samples."""
+        first, *later = job.batch_sizes
+        return cls(samples, first, job.seed, later=tuple(later))
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""
