@@ -115,12 +115,13 @@ def _lifetimes(asked: argparse.Namespace) -> dict[str, Any]:
                 )
                 if run.result.status != "done":
                     raise RunFailed(f"{directory}: {run.result.error}")
-                took_s[lifetime_s] = run.result.train_s
-            told = Events.read(directory / "events").coordinator
+                took_s[lifetime_s] = run.result.train_s or 0.0
+            found = stalls(Events.read(directory / "events"), renewals=True)
             ratios.append(took_s[asked.lifetime] / took_s[None])
             figures["train_s"].append(took_s[asked.lifetime])
+            figures["hand_overs"].append(len(found))
+            figures["stalled_s"].append(sum(one.stall_s for one in found))
             figures["deaths"].append(run.result.restarts)
-            figures["generations"].append(sum(isinstance(one, GenerationBegun) for one in told))
             figures["billed_s"].append(run.result.billed_s)
     return {
         "machine": on_what,
@@ -138,7 +139,8 @@ def _lifetimes(asked: argparse.Namespace) -> dict[str, Any]:
 #: What is told of runs of functions that live for some time.
 _OF_LIVES = {
     "train_s": "training, seconds",
-    "generations": "generations",
+    "hand_overs": "hand-overs of all workers",
+    "stalled_s": "stalls of all hand-overs together, seconds",
     "deaths": "deaths",
     "billed_s": "billed, seconds of functions",
 }
@@ -174,11 +176,12 @@ class Stall:
         self.step_s = last.step_s
 
 
-def stalls(events: Events) -> list[Stall]:
+def stalls(events: Events, *, renewals: bool = False) -> list[Stall]:
     """Returns the stall of each change of plan, as rank 0 tells its steps.
 
     Args:
         events: of a run.
+        renewals: of the generations that went on by the same plan, instead.
 
     Raises:
         RunFailed: a step was computed more than once.
@@ -192,7 +195,7 @@ def stalls(events: Events) -> list[Stall]:
     changed = [
         one.first_step
         for one in events.coordinator
-        if isinstance(one, GenerationBegun) and one.changes is not None
+        if isinstance(one, GenerationBegun) and one.number and (one.changes is None) is renewals
     ]
     return [Stall(steps[step - 1], steps[step]) for step in changed if step in steps]
 

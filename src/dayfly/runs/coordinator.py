@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dayfly.catalogue.metering import MeteredInvocation
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control, Request
 from dayfly.life.faults import Faults
@@ -156,7 +155,10 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             self.untold,
             self._workplace.log_place,
             stopping="; a second Ctrl-C ends it at once, without one",
-            spending=Spending(self._priced, so_far.used if so_far is not None else ()),
+            spending=Spending(
+                lambda used: billed(used, self._record.settings).cost_usd,
+                so_far.used if so_far is not None else (),
+            ),
         )
         with (
             self._signals.patiently(),
@@ -267,10 +269,6 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._display.note(f"{life} ends: it hands the run over")
         return HANDING_OVER
 
-    def _priced(self, used: Sequence[MeteredInvocation]) -> float:
-        """Dollars of invocations, without what they store and send."""
-        return billed(used, self._record.settings).cost_usd
-
     @abstractmethod
     def _kept(self) -> object:
         """What the next life goes on from; it is another as soon as the run has come further."""
@@ -304,14 +302,13 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def _generations(self) -> str:
         """One after another, until one brings the run to its end; returns its status."""
-        supervisor = Supervisor(
+        return Supervisor(
             workload=self,
             store=self._store,
             stop_asked=self._stop_asked,
             listener=self._recorder,
             faults=self._own_faults,
-        )
-        return supervisor.run()
+        ).run()
 
     def plan(self) -> GenerationPlan:
         return self._plan_by(self._record, self._setup)
