@@ -235,9 +235,8 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def _outlived(self, number: int) -> bool:
         """Whether a request was left for a coordinator that was killed."""
-        before = self._context.before
-        killed = before is not None and before.status == "running"
-        return killed and number < self._control.began_at
+        before, began_at = self._context.before, self._control.began_at
+        return before is not None and before.status == "running" and number < began_at
 
     def _hear(self, number: int, request: Request) -> None:
         """Take a request that somebody left in the store."""

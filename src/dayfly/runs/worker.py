@@ -146,7 +146,7 @@ class Worker:
         self._places = FaultPoints(faults, task.checkpoint.step)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
-        self._epochs = Epochs.of(task.samples, job)
+        self._epochs = Epochs.of(task.samples, job, task.steps)
         self._rounds = Rounds(self._epochs, task.k)
         part, leaves = self._part_of, task.virtual_workers
         self._slices = Slices(

@@ -64,9 +64,18 @@ class Epochs(Batches):
     seed: int
 
     @classmethod
-    def of(cls, samples: int, job: Job) -> Self:
-        """Returns the epochs of a job that trains on so many samples."""
+    def of(cls, samples: int, job: Job, steps: int = 0) -> Self:
+        """Returns the epochs of a job that trains on so many samples.
+
+        Args:
+            samples: of an epoch.
+            job: what is trained.
+            steps: of the run, which may have more epochs than the job.
+        """
         first, *later = job.batch_sizes
+        if (schedule := job.batch_schedule) is not None:
+            while cls(samples, first, job.seed, later=tuple(later)).first(1 + len(later)) < steps:
+                later.append(schedule(2 + len(later)))
         return cls(samples, first, job.seed, later=tuple(later))
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
