@@ -1,12 +1,16 @@
 """`dayfly bench scaling`: how long a run stands still while its plan changes.
 
-    old generation   ... step s-1 | checkpoint, end
-    new generation                                  start, read | step s ...
-                          |======== stall ========|
+    old generation   ... step s-2 | step s-1 | checkpoint
+    new generation   start, warm up                       read | step s ...
+                                             |===== stall =====|
 
 One run of a model of `--mb` MB changes between two numbers of workers, again and again. A stall
 lasts from the end of the last step of the old generation to the beginning of the first step of the
-new one, as the run's events have them. Each function has `--cpu` cores.
+new one, as the run's events have them. Each function has `--cpu` cores, and starts `--cold-start`
+seconds later than here.
+
+With `--lifetime` nothing changes but that functions live so long: runs of so many steps without
+and with that lifetime take turns, and what the lifetime costs is the ratio of their times.
 """
 
 from __future__ import annotations
@@ -55,6 +59,8 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         RunFailed: the run fails, or does not change.
     """
     asked = _arguments(args)
+    if asked.lifetime is not None:
+        return _lifetimes(asked)
     on_what = machine()
     with Session.open() as session:
         scratch = scratch_of(session)
@@ -65,6 +71,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
             _job(asked.mb, scratch),
             workers=asked.workers,
             cpu_cores=asked.cpu,
+            cold_start_s=asked.cold_start,
             run_dir=directory,
             progress=False,
             listeners=[asking],
@@ -77,6 +84,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         "machine": on_what,
         "workers": [asked.workers, asked.to],
         "cpu_cores": asked.cpu,
+        "cold_start_s": asked.cold_start,
         "model_mb": asked.mb,
         "changes": asked.changes,
         **spread("stall_s", [one.stall_s for one in found]),
@@ -84,18 +92,80 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _lifetimes(asked: argparse.Namespace) -> dict[str, Any]:
+    """What a lifetime costs: runs of equal steps, without and with it by turns."""
+    on_what = machine()
+    ratios: list[float] = []
+    figures: dict[str, list[float]] = {name: [] for name in _OF_LIVES}
+    with Session.open() as session:
+        scratch = scratch_of(session)
+        for number in range(asked.rounds):
+            took_s: dict[float | None, float] = {}
+            for lifetime_s in (None, asked.lifetime):
+                say(f"round {number + 1} of {asked.rounds}: lifetime {lifetime_s or 'unlimited'}")
+                directory = scratch / f"run-{number}-{lifetime_s}"
+                run = dayfly.train(
+                    _job(asked.mb, scratch, epochs=asked.epochs),
+                    workers=asked.workers,
+                    cpu_cores=asked.cpu,
+                    cold_start_s=asked.cold_start,
+                    lifetime_s=lifetime_s,
+                    run_dir=directory,
+                    progress=False,
+                )
+                if run.result.status != "done":
+                    raise RunFailed(f"{directory}: {run.result.error}")
+                took_s[lifetime_s] = run.result.train_s or 0.0
+            found = stalls(Events.read(directory / "events"), renewals=True)
+            ratios.append(took_s[asked.lifetime] / took_s[None])
+            figures["train_s"].append(took_s[asked.lifetime])
+            figures["hand_overs"].append(len(found))
+            figures["stalled_s"].append(sum(one.stall_s for one in found))
+            figures["deaths"].append(run.result.restarts)
+            figures["billed_s"].append(run.result.billed_s)
+    return {
+        "machine": on_what,
+        "workers": [asked.workers],
+        "cpu_cores": asked.cpu,
+        "cold_start_s": asked.cold_start,
+        "model_mb": asked.mb,
+        "lifetime_s": asked.lifetime,
+        "rounds": asked.rounds,
+        **spread("ratio", ratios),
+        **{key: value for name in _OF_LIVES for key, value in spread(name, figures[name]).items()},
+    }
+
+
+#: What is told of runs of functions that live for some time.
+_OF_LIVES = {
+    "train_s": "training, seconds",
+    "hand_overs": "hand-overs of all workers",
+    "stalled_s": "stalls of all hand-overs together, seconds",
+    "deaths": "deaths",
+    "billed_s": "billed, seconds of functions",
+}
+
+
 def table(result: Mapping[str, Any]) -> Table:
     """Returns the result for a person."""
-    rows = columns(["seconds"], ["median", "spread"])
-    for name, words in (("stall_s", "stall of a change"), ("step_s", "a step before it")):
-        rows.add_row(words, *shown(result, name, 2))
-    few, many = result["workers"]
+    rows = columns(["seconds" if "stall_s" in result else ""], ["median", "spread"])
     cpu = "" if result["cpu_cores"] is None else f", {result['cpu_cores']:g} cores a function"
-    heading = (
-        f"{result['changes']} changes between {few} and {many} workers, a model of "
-        f"{result['model_mb']:g} MB over files{cpu}\n{machine_line(result['machine'])}"
-    )
-    return framed(heading, rows)
+    cold = f", cold starts of {result['cold_start_s']:g} s" if result["cold_start_s"] else ""
+    what = f"a model of {result['model_mb']:g} MB over files{cpu}{cold}"
+    if "stall_s" in result:
+        for name, words in (("stall_s", "stall of a change"), ("step_s", "a step before it")):
+            rows.add_row(words, *shown(result, name, 2))
+        few, many = result["workers"]
+        heading = f"{result['changes']} changes between {few} and {many} workers, {what}"
+    else:
+        rows.add_row("time over that without a lifetime", *shown(result, "ratio", 3))
+        for name, words in _OF_LIVES.items():
+            rows.add_row(words, *shown(result, name, 1))
+        heading = (
+            f"{result['rounds']} rounds of {result['workers'][0]} workers that live for "
+            f"{result['lifetime_s']:g} s, {what}"
+        )
+    return framed(f"{heading}\n{machine_line(result['machine'])}", rows)
 
 
 class Stall:
@@ -106,11 +176,12 @@ class Stall:
         self.step_s = last.step_s
 
 
-def stalls(events: Events) -> list[Stall]:
+def stalls(events: Events, *, renewals: bool = False) -> list[Stall]:
     """Returns the stall of each change of plan, as rank 0 tells its steps.
 
     Args:
         events: of a run.
+        renewals: of the generations that went on by the same plan, instead.
 
     Raises:
         RunFailed: a step was computed more than once.
@@ -124,7 +195,7 @@ def stalls(events: Events) -> list[Stall]:
     changed = [
         one.first_step
         for one in events.coordinator
-        if isinstance(one, GenerationBegun) and one.changes is not None
+        if isinstance(one, GenerationBegun) and one.number and (one.changes is None) is renewals
     ]
     return [Stall(steps[step - 1], steps[step]) for step in changed if step in steps]
 
@@ -164,7 +235,7 @@ class _Asking:
                 stop(run, _TIMEOUT_S)
 
 
-def _job(mb: float, scratch: Path) -> dayfly.Job:
+def _job(mb: float, scratch: Path, epochs: int = _EPOCHS) -> dayfly.Job:
     """A model of so many MB: two layers, all of whose weights are in one of them, about."""
     hidden = max(1, round(mb * 1e6 / 4 / (_WIDTH + 10)))
     random = np.random.default_rng(0)
@@ -177,7 +248,7 @@ def _job(mb: float, scratch: Path) -> dayfly.Job:
         loss=nn.functional.cross_entropy,
         optimizer=_optimizer,
         batch_size=_BATCH,
-        epochs=_EPOCHS,
+        epochs=epochs,
     )
 
 
@@ -196,7 +267,13 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--to", type=int, default=3, help="and after every other change (3)")
     parser.add_argument("--mb", type=float, default=45.0, help="of the model's weights (45)")
     parser.add_argument("--cpu", type=float, help="cores of a function (not limited)")
+    parser.add_argument("--cold-start", type=float, help="seconds (as here)")
+    parser.add_argument("--lifetime", type=float, help="seconds; nothing else changes then")
+    parser.add_argument("--rounds", type=int, default=5, help="with --lifetime (5)")
+    parser.add_argument("--epochs", type=int, default=5, help="of a run with --lifetime (5)")
     asked = parser.parse_args(args)
+    if min(asked.rounds, asked.epochs) < 1:
+        raise RequestError("--rounds and --epochs are from 1")
     if min(asked.changes, asked.workers, asked.to) < 1 or asked.workers == asked.to:
         raise RequestError("--changes, --workers and --to are from 1, and the latter two differ")
     if asked.mb <= 0:

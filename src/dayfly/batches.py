@@ -6,8 +6,10 @@ Rules of arithmetic alone, which those who train and those who predict go by ali
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
 
 
 def share(total: int, part: int, parts: int) -> range:
@@ -15,30 +17,74 @@ def share(total: int, part: int, parts: int) -> range:
     return range(total * part // parts, total * (part + 1) // parts)
 
 
+@lru_cache(maxsize=64)
+def _starts(samples: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """First step of each epoch with a batch size of its own, and of the one after them."""
+    return (0, *accumulate(-(-samples // size) for size in sizes))
+
+
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The global batches of a run, step by step. Steps are counted through all epochs, from 0."""
+    """The global batches of a run, step by step. Steps are counted through all epochs, from 0.
+
+    Args:
+        samples: of an epoch.
+        batch_size: samples of a step in the first epoch, and in all if `later` is empty.
+        later: the same of the epochs after it; the last one's also of all that follow.
+    """
 
     samples: int
     batch_size: int
+    later: tuple[int, ...] = field(default=(), kw_only=True)
 
     @property
     def steps(self) -> int:
-        """Steps an epoch; the last batch of an epoch may be smaller."""
+        """Steps of the first epoch; the last batch of an epoch may be smaller."""
         return -(-self.samples // self.batch_size)
 
+    @property
+    def largest(self) -> int:
+        """Samples of the largest batch."""
+        return max(self.batch_size, *self.later, 1)
+
+    @property
+    def most_steps(self) -> int:
+        """Steps of the longest epoch."""
+        return -(-self.samples // min(self.batch_size, *self.later, self.batch_size))
+
+    def size(self, epoch: int) -> int:
+        """Samples of a step in an epoch."""
+        sizes = (self.batch_size, *self.later)
+        return sizes[min(epoch, len(sizes) - 1)]
+
+    def first(self, epoch: int) -> int:
+        """The first step of an epoch; so many steps lie before it."""
+        starts = _starts(self.samples, (self.batch_size, *self.later))
+        known = min(epoch, len(starts) - 1)
+        return starts[known] + (epoch - known) * -(-self.samples // self.size(epoch))
+
     def epoch(self, step: int) -> int:
-        """The epoch of a step, from 0."""
-        return step // self.steps
+        """The epoch of a step, from 0; as many were whole before it."""
+        starts = _starts(self.samples, (self.batch_size, *self.later))
+        if step < starts[-1]:
+            return bisect_right(starts, step) - 1
+        known = len(starts) - 1
+        return known + (step - starts[-1]) // -(-self.samples // self.size(known))
+
+    def begins_epoch(self, step: int) -> bool:
+        """Whether the step is its epoch's first."""
+        return step == self.first(self.epoch(step))
 
     def ends_epoch(self, step: int) -> bool:
         """Whether the step is its epoch's last."""
-        return (step + 1) % self.steps == 0
+        return self.begins_epoch(step + 1)
 
     def batch(self, step: int) -> range:
         """Positions, in the epoch's order, of the step's global batch."""
-        first = step % self.steps * self.batch_size
-        return range(first, min(first + self.batch_size, self.samples))
+        epoch = self.epoch(step)
+        size = self.size(epoch)
+        first = (step - self.first(epoch)) * size
+        return range(first, min(first + size, self.samples))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +100,27 @@ class Rounds:
     @property
     def longest(self) -> int:
         """Steps of the longest round."""
-        return self.epochs.steps if self.k is None else min(self.k, self.epochs.steps)
+        most = self.epochs.most_steps
+        return most if self.k is None else min(self.k, most)
 
     def steps(self, step: int) -> range:
         """The steps of the round that `step` is in."""
-        epoch = self.epochs.epoch(step) * self.epochs.steps
-        first = step - (step - epoch) % self.longest
-        return range(first, min(first + self.longest, epoch + self.epochs.steps))
+        epoch = self.epochs.epoch(step)
+        begin, end = self.epochs.first(epoch), self.epochs.first(epoch + 1)
+        first = step - (step - begin) % self.longest
+        return range(first, min(first + self.longest, end))
 
     def number(self, step: int) -> int:
         """The rounds that lie before `step` as a whole."""
-        epoch, within = divmod(step, self.epochs.steps)
-        return epoch * -(-self.epochs.steps // self.longest) + within // self.longest
+        epochs, last = self.epochs, self.epochs.epoch(step)
+        changing = range(min(last, len(epochs.later)))
+        before = sum(self._of(epoch) for epoch in changing)
+        before += (last - len(changing)) * self._of(len(changing))
+        return before + (step - epochs.first(last)) // self.longest
+
+    def _of(self, epoch: int) -> int:
+        """Rounds of an epoch."""
+        return -(-(self.epochs.first(epoch + 1) - self.epochs.first(epoch)) // self.longest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ Transform = Callable[[Any], Any]
 Step = Callable[[nn.Module, Any], "torch.Tensor | tuple[torch.Tensor, Any] | Mapping[str, Any]"]
 Datasets = Callable[[], tuple[Any, Any]]
 Infer = Callable[[nn.Module, Any], Any]
+BatchSchedule = Callable[[int], int]
 
 #: Fields that may be dicts, with a value for each phase of a step.
 _BY_PHASE = ("optimizer", "step", "scheduler", "clip_norm")
@@ -52,7 +53,10 @@ class Job:
             docs/metrics.md).
         optimizer: function from parameters to a torch optimizer. Several, as of a GAN: name to a
             function from the module to an optimizer of some of its parameters.
-        batch_size: samples of a step over all workers, whatever their number.
+        batch_size: samples of a step over all workers, whatever their number; or a function of the
+            epoch, counted from 1, and of nothing else: `lambda epoch: 128 if epoch <= 5 else 512`.
+            Validation goes by the first epoch's.
+        batch_schedule: that function, if `batch_size` was one; it is the first epoch's then.
         epochs: passes over the data.
         scheduler: function from the optimizer to a learning-rate scheduler. ReduceLROnPlateau is
             given the validation loss. Of several optimizers: name to such a function.
@@ -106,7 +110,8 @@ class Job:
     data: str | PathLike[str] | DataSource | Datasets | None = None
     loss: Loss | None = None
     optimizer: Optimizer | Mapping[str, OptimizerOfModule] | None = None
-    batch_size: int = 32
+    batch_size: int = 32  # or a function
+    batch_schedule: BatchSchedule | None = None
     epochs: int = 1
     scheduler: Scheduler | Mapping[str, Scheduler] | None = None
     scheduler_every: Literal["epoch", "step"] = "epoch"
@@ -164,8 +169,9 @@ class Job:
                     f"the job's {name} is for arrays, and its data is a function: let its Datasets "
                     "transform their samples"
                 )
-        for name in ("batch_size", "epochs", "accumulate"):
+        for name in ("epochs", "accumulate"):
             self._whole(name, least=1)
+        self._take_batches()
         self._whole("validate_every", least=0)
         self._whole("seed", least=0)
         for phase in self.phases:
@@ -192,6 +198,31 @@ class Job:
             )
         self._check_metrics()
         object.__setattr__(self, "callbacks", checked(self.callbacks))
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Samples of a step in each epoch; one number if it is the same in all."""
+        if self.batch_schedule is None:
+            return (self.batch_size,)
+        return tuple(self.batch_schedule(epoch) for epoch in range(1, self.epochs + 1))
+
+    def _take_batches(self) -> None:
+        """Raise RequestError for batch sizes that cannot be."""
+        if callable(self.batch_size):
+            object.__setattr__(self, "batch_schedule", self.batch_size)
+            object.__setattr__(self, "batch_size", self.batch_size(1))
+        self._whole("batch_size", least=1)
+        for number, size in enumerate(self.batch_sizes if self.batch_schedule else (), 1):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise RequestError(
+                    f"the job's batch_size is {size!r} in epoch {number}: give a whole number from "
+                    "1 for each epoch"
+                )
+        if self.batch_schedule is not None and self.batch_size != self.batch_schedule(1):
+            raise RequestError(
+                f"the job's batch_size is {self.batch_size}, and its batch_schedule begins with "
+                f"{self.batch_schedule(1)}: give one of them"
+            )
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -41,6 +41,23 @@ def test_a_known_case() -> None:
     assert [row["billed_ms"] for row in found.invocations] == [3_600_000, 1001]
 
 
+def test_each_invocation_is_priced_by_the_list_that_it_ran_under() -> None:
+    """Generations of a run may have lists of their own; what names none has the bill's."""
+    own = [used(0.1, 9.9, 2048, vcpus=2.0, price_list="cloud-run"), used(0, 7, price_list=AWS.name)]
+    found = bill([used(0, 5), *own], AWS, lists=KNOWN.platform)
+    alone = [
+        bill([used(0, 5)], AWS),
+        bill([replace(own[0], price_list=None)], KNOWN.platform("cloud-run")),
+        bill([used(0, 7)], AWS),
+    ]
+    assert found.cost_usd == pytest.approx(sum(one.cost_usd for one in alone))
+    assert found.price_list == "aws-lambda and cloud-run"
+    assert [row["price_list"] for row in found.invocations] == [AWS.name, "cloud-run", AWS.name]
+    whole = bill([used(0, 5), *own], AWS)
+    assert whole.price_list == AWS.name
+    assert whole.cost_usd != found.cost_usd
+
+
 def test_a_million_short_calls() -> None:
     """120 ms at 1536 MiB a million times: 180,000 GB-s for 3.00 dollars, and 0.20 of requests."""
     one = bill([used(0.02, 0.1, 1536)], AWS)

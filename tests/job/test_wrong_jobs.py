@@ -175,7 +175,7 @@ def norm() -> nn.Module:
         ),
         (
             {"scheduler": lambda o: lr.OneCycleLR(o, 0.1, 8), "epochs": 3, **BY_STEPS},
-            "scheduler fails after step 9 of 9 (3 epochs of 3): ValueError: Tried to step 9 times",
+            "scheduler fails after step 9 of 9 (3 epochs): ValueError: Tried to step 9 times",
         ),
         ({"scheduler": lambda o: lr.OneCycleLR(o, 0.1, 8), "epochs": 9}, "epoch 9 of 9: Value"),
         (

@@ -21,11 +21,11 @@ from dayfly.life.commits import Checkpoint, CheckpointPart, digest_of, folder_of
 from dayfly.life.deaths import Deaths, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
-from dayfly.life.generation import Past
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
 from dayfly.life.supervisor import Supervisor
+from dayfly.life.worker_state import Past
 from dayfly.life.workload import Workload
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
@@ -70,24 +70,35 @@ def caught_up(step: int) -> dict[str, Any]:
     return {"kind": "caught up", "step": step}
 
 
-def ends(rank: int, status: str = "done", **more: Any) -> Happening:
+def ends(rank: int, status: str = "done", *, of: str = "worker", **more: Any) -> Happening:
     """A function returns. more: fields of its result."""
     result = {"status": status, "step": 0, "kept": None, **more}
-    return lambda run: run.platform.end(rank, end(rank, Outcome.RETURNED, result=result))
+    return lambda run: run.platform.end(rank, end(rank, Outcome.RETURNED, result=result), of)
 
 
-def dies(rank: int, outcome: Outcome = Outcome.KILLED, error: str | None = None) -> Happening:
+def dies(
+    rank: int,
+    outcome: Outcome = Outcome.KILLED,
+    error: str | None = None,
+    *,
+    of: str = "worker",
+) -> Happening:
     """A function does not return."""
-    return lambda run: run.platform.end(rank, end(rank, outcome, error))
+    return lambda run: run.platform.end(rank, end(rank, outcome, error), of)
 
 
-def change_to(workers: int) -> Happening:
-    """Somebody asks for another number of workers."""
+def change_to(workers: int, *, warm: bool = False) -> Happening:
+    """Somebody asks for another number of workers. warm: they start while these still train."""
 
     def happen(run: Supervised) -> None:
-        run.workload.asked = workers
+        run.workload.asked, run.workload.warms = workers, warm
 
     return happen
+
+
+def warms(rank: int, attempt: int) -> Happening:
+    """A worker of the next generation has all that it needs but the checkpoint."""
+    return lambda run: run.ahead.report(rank, attempt, [{"kind": "warm"}])
 
 
 def stop(run: Supervised) -> None:
@@ -199,9 +210,9 @@ class Scripted(Silent):
         self._run.log.append(f"invoke {_words(invocation)} from {invocation.payload['from']}")
         self._run.starts.append((self._run.clock.now, dict(invocation.payload)))
 
-    def end(self, rank: int, ended: Ended) -> None:
+    def end(self, rank: int, ended: Ended, of: str = "worker") -> None:
         """Once: who has ended cannot be killed."""
-        invocation = self._running[f"worker-{rank}"]
+        invocation = self._running[f"{of}-{rank}"]
         if all(one.invocation is not invocation for one in self._over):
             self._over.append(replace(ended, invocation=invocation))
 
@@ -222,8 +233,8 @@ class Scripted(Silent):
         if (late := self.late.get(function)) is not None:
             late(self._run)
         elif not self.stubborn:
-            rank = int(function.rpartition("-")[2])
-            self.end(rank, end(rank, Outcome.CANCELLED))
+            of, _, rank = function.rpartition("-")
+            self.end(int(rank), end(int(rank), Outcome.CANCELLED), of)
 
     def running(self) -> Sequence[str]:
         return sorted(self._running)
@@ -243,14 +254,14 @@ class Told:
     def begins(self, plan: GenerationPlan) -> None:
         self.generations.append((plan.number, plan.first_step))
 
-    def invoked(self, rank: int, invocation: Invocation) -> None:
+    def invoked(self, plan: GenerationPlan, rank: int, invocation: Invocation) -> None:
         self._log.append(f"told invoked {_words(invocation)}")
 
-    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+    def ended(self, plan: GenerationPlan, rank: int, ended: Ended, *, death: bool) -> None:
         how = ", a death" if death else ""
         self._log.append(f"told {rank} {ended.outcome.value}{how}")
 
-    def reported(self, report: Report) -> None:
+    def reported(self, plan: GenerationPlan, report: Report) -> None:
         self.reports += 1
 
     def committed(self, checkpoint: Checkpoint) -> None:
@@ -273,7 +284,7 @@ class Passed(Faults):
 class Trained(Workload):
     """Two workers, from the checkpoint before step 0; a generation number `lives` is not begun.
 
-    asked: workers of the next generation, if that is to change.
+    asked: workers of the next generation, if that is to change; warms: beside those of this one.
     """
 
     handler = "m:f"
@@ -284,36 +295,64 @@ class Trained(Workload):
         self.number = 0
         self.then: Callable[[], None] = lambda: None
         self.asked: int | None = None
+        self.warms = False
+        self._upcoming: GenerationPlan | None = None
+        self._turn = 0
         self._workers = 2
         self._run = run
         self._lives = lives
 
     def plan(self) -> GenerationPlan:
+        return self._plan_of(self.number, self._workers, self._turn)
+
+    def _plan_of(self, number: int, workers: int, turn: int) -> GenerationPlan:
         return GenerationPlan(
-            number=self.number,
+            number=number,
             platform="silent",
             channel="memory://",
             store=self._run.store.url,
             first_step=self.checkpoint.step,
-            layout=[RankPlan(spec=FunctionSpec(), replica=one) for one in range(self._workers)],
+            layout=[RankPlan(spec=FunctionSpec(), replica=one) for one in range(workers)],
+            turn=turn,
         )
 
     def change_asked(self) -> bool:
-        return self.asked is not None
+        return self.asked is not None and not self.warms
 
-    def changes(self) -> None:
+    def upcoming(self) -> GenerationPlan | None:
+        if self._upcoming is None and self.warms and self.asked is not None:
+            self._upcoming = self._plan_of(self.number + 1, self.asked, 1 - self._turn)
+        return self._upcoming
+
+    def refuse(self, why: str) -> None:
+        self._run.log.append(f"refused: {why}")
+        self.asked = self._upcoming = None
+
+    def changes(self, *, warm: bool) -> None:
         if self.asked is not None:
-            self._run.log.append(f"{self.asked} workers from {self.checkpoint.step}")
-            self.number, self._workers, self.asked = self.number + 1, self.asked, None
+            how = ", warm" * warm
+            self._run.log.append(f"{self.asked} workers from {self.checkpoint.step}{how}")
+            self.number, self._workers = self.number + 1, self.asked
+        self._turn ^= warm
+        self.asked = self._upcoming = None
+
+    def platform(self, plan: GenerationPlan) -> Scripted:
+        return self._run.platform
 
     @contextmanager
     def open(self, plan: GenerationPlan) -> Iterator[Channel]:
-        yield self._run.channel
+        yield self._run.ahead if plan.turn else self._run.channel
 
     def payload(
-        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+        self,
+        plan: GenerationPlan,
+        rank: int,
+        attempt: int,
+        trimmed_step: int,
+        *,
+        waits: bool = False,
     ) -> Mapping[str, Any]:
-        return {"from": self.checkpoint.step, "trimmed": trimmed_step}
+        return {"from": "go" if waits else self.checkpoint.step, "trimmed": trimmed_step}
 
     def committed(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -353,6 +392,7 @@ class Supervised:
         self.stop_asked = False
         self.clock = Clock()
         self.channel = Memory(self.log, Abilities(list_every_s=list_every_s))
+        self.ahead = Memory(self.log, Abilities())  # of a generation that warms up
         self.store = FailingFiles(root, self.log)
         self.platform = Scripted(self, turns)
         self.listener = Told(self.log)
@@ -360,7 +400,6 @@ class Supervised:
         self.workload = Trained(self, policy, lives)
         self._supervisor = Supervisor(
             workload=self.workload,
-            platform=self.platform,
             store=self.store,
             stop_asked=lambda: self.stop_asked,
             listener=self.listener,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +13,15 @@ from dayfly.life.actions import Action, AskToStop, Commit, EndAll, Pass, Start, 
 from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.generation import (
+    LEAVE_S,
     STOP_GRACE_S,
     Generation,
-    Past,
-    WorkerState,
     status_after,
 )
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
+from dayfly.life.worker_state import Past, WorkerState
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from tests.life.ends import end
@@ -275,5 +276,99 @@ def test_who_reads_the_log_before_step_8(worker: dict[str, Any], reads: bool) ->
 
 def test_a_new_attempt_is_behind_until_it_says_otherwise() -> None:
     worker = WorkerState(2, attempt=3, started_from=4, caught_up=True, start_at=7.0)
-    worker.starts(8)
-    assert worker == WorkerState(2, attempt=4, started_from=8)
+    worker.starts(5, 8, 2.0)
+    assert worker == WorkerState(2, attempt=5, started_from=8, started_at=2.0)
+
+
+# --- a generation that warms up
+
+
+def test_attempts_of_two_generations_that_live_at_once_have_numbers_of_their_own() -> None:
+    past = Past()
+    now = Generation(_plan(0), Deaths(ONE), past)
+    list(now.begins(0.0))
+    following = Generation(_plan(1), Deaths(ONE), past, waiting=True)
+    assert list(following.begins(1.0)) == [
+        Pass(0, "warm"),
+        Start(0, 1, 0),
+        Start(1, 1, 0),
+        Pass(0, "warming"),
+    ]
+    assert look(now, KILLED) == [Tell(KILLED, death=True), Pass(0, "again"), Start(0, 2, 0)]
+
+
+def test_who_warms_up_goes_from_the_checkpoint_of_the_plan_and_lives_on_like_any_other() -> None:
+    following = Generation(_plan(1), Deaths(ONE), Past(), waiting=True)
+    list(following.begins(1.0))
+    assert told(following, 0, {"kind": "warm"}) == []
+    assert not following.ready
+    told(following, 1, {"kind": "warm"}, attempt=7)
+    assert not following.ready, "of another attempt"
+    told(following, 1, {"kind": "warm"})
+    assert following.ready
+    assert list(following.waits(2.0)) == []
+    assert list(following.goes(replace(_plan(1), first_step=4), Deaths(ONE))) == [Pass(4, "begin")]
+    assert told(following, 0, part(4)) == [], "that checkpoint counts already"
+    assert look(following, KILLED) == [
+        Tell(KILLED, death=True),
+        Pass(4, "again"),
+        Start(0, 1, 4),
+    ]
+
+
+def test_one_whose_life_goes_by_while_it_waits_has_a_successor_and_is_no_death() -> None:
+    following = Generation(_plan(1), Deaths(ONE), Past(), waiting=True)
+    list(following.begins(1.0))
+    for attempt in range(5):
+        told(following, 0, {"kind": "warm"}, attempt=attempt)
+        following.ended.append(HANDED_OVER)
+        assert list(following.waits(2.0)) == [
+            Tell(HANDED_OVER, death=False),
+            Start(0, attempt + 1, 0),
+        ]
+        assert not following.ready
+    assert following.over is None
+
+
+@pytest.mark.parametrize(
+    ("life_s", "due_s"),
+    [
+        (20.0, 20.0 - (1.5 * 0.5 + 1.0 + 2 * 0.1 + 2 * 0.2 + 0.5)),
+        (900.0, 900.0 - (1.5 * 0.5 + 1.0 + 2 * 0.1 + 2 * 0.2 + 0.5)),
+        (5.0, None),  # more than half of a life would go by before its end
+        (None, None),
+    ],
+)
+def test_successors_warm_up_just_in_time(life_s: float | None, due_s: float | None) -> None:
+    generation = Generation(_plan(0, FunctionSpec(lifetime_s=life_s)), Deaths(ONE), Past())
+    list(generation.begins(0.0))
+    assert not generation.renewal_due(1e9), "nobody knows yet how long a start takes"
+    for rank in range(2):
+        told(generation, rank, {"kind": "start"}, {"kind": "step", "step": 0, "step_s": 0.1})
+        told(generation, rank, {**part(1), "seconds": 0.2})
+    look(generation, now=0.5)
+    if due_s is None:
+        assert not generation.renewal_due(1e9)
+        return
+    assert not generation.renewal_due(due_s - 0.01)
+    assert generation.renewal_due(due_s + 0.01)
+    look(generation, change_asked=True)
+    assert not generation.renewal_due(due_s + 0.01), "others go on soon anyway"
+
+
+def test_functions_that_do_not_end_do_not_hold_up_the_next_generation_for_ever() -> None:
+    generation = begun(ONE)
+    look(generation, change_asked=True)
+    for rank in range(2):
+        told(generation, rank, part(4, then="stopped"))
+    assert generation.passes_on
+    look(generation, now=2.0)
+    look(generation, now=2.0 + LEAVE_S)
+    assert generation.over is None
+    look(generation, now=2.1 + LEAVE_S)
+    assert generation.over == "stopped"
+
+
+def _plan(number: int, spec: FunctionSpec | None = None) -> GenerationPlan:
+    workers = [RankPlan(spec=spec or FunctionSpec(), replica=rank) for rank in range(2)]
+    return GenerationPlan(number=number, platform="", channel="", store="", layout=workers)

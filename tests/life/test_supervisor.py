@@ -30,6 +30,7 @@ from tests.life.supervised import (
     says,
     stop,
     took,
+    warms,
 )
 
 KILLED, RAISED = Outcome.KILLED, Outcome.RAISED
@@ -628,3 +629,103 @@ def test_a_script_that_waits_with_its_start_stops_without_it(tmp_path: Path) -> 
     run = Supervised(tmp_path, *turns, script=Restarts(0), lives=3)
     assert run.to_end() == "stopped"
     assert len(run.starts) == 4, "of two generations"
+
+
+# --- a generation that warms up while another one trains
+
+AHEAD = "successor"
+#: How three successors of workers start, who had each one attempt; the third rank had none.
+WARMING = [
+    "at 0 warm",
+    "told invoked 0.1",
+    "invoke 0.1 from go",
+    "told invoked 1.1",
+    "invoke 1.1 from go",
+    "told invoked 2.0",
+    "invoke 2.0 from go",
+    "at 0 warming",
+]
+WARM = [warms(0, 1), warms(1, 1), warms(2, 0)]
+STOPPED = [ends(0, "stopped"), ends(1, "stopped")]
+
+
+def test_workers_end_once_all_of_the_next_generation_are_warm_and_those_go_on_at_the_boundary(
+    tmp_path: Path,
+) -> None:
+    run = Supervised(
+        tmp_path,
+        LEVEL,
+        [change_to(3, warm=True)],
+        WARM[:2],
+        WARM[2:],
+        whole(4, then="stopped"),
+        STOPPED,
+        [ends(rank, of=AHEAD) for rank in range(3)],
+    )
+    assert run.to_end() == "done"
+    assert run.later == [
+        *WARMING,
+        f"tell stop {FOREVER}",
+        *commits(4),
+        "3 workers from 4, warm",
+        "at 4 begin",
+        f"tell go {FOREVER}",
+        *trims(4),
+        *DONE_TOLD,
+        *DONE_TOLD,
+        "told 2 returned",
+    ]
+    assert run.listener.generations == [(0, 0), (1, 4)]
+
+
+def test_a_change_whose_workers_cannot_warm_up_is_refused_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    dead = [dies(2, RAISED, "ValueError: no", of=AHEAD)]
+    run = Supervised(
+        tmp_path, LEVEL, [change_to(3, warm=True)], dead, dead, *[[]] * 3, dead, [], DONE
+    )
+    assert run.to_end() == "done"
+    assert f"tell stop {FOREVER}" not in run.log
+    refused = next(one for one in run.log if one.startswith("refused"))
+    assert (
+        refused == "refused: the next generation's worker 2 raised ValueError: no as it warmed up"
+    )
+    assert run.log.count("told 2 raised, a death") == 3
+    assert run.later[-2:] == DONE_TOLD
+    assert [one for one in run.log if "kill" in one] == ["kill successor-0", "kill successor-1"]
+
+
+def test_a_stop_ends_those_who_warm_up_at_once(tmp_path: Path) -> None:
+    run = Supervised(
+        tmp_path,
+        LEVEL,
+        [change_to(3, warm=True)],
+        WARM[:2],
+        [stop],
+        [],
+        whole(4, "stopped"),
+        STOPPED,
+    )
+    assert run.to_end() == "stopped"
+    assert [one for one in run.log if "kill" in one] == [f"kill successor-{n}" for n in range(3)]
+    assert run.log.index("kill successor-2") < run.log.index(f"tell stop {FOREVER}")
+    assert f"tell go {FOREVER}" not in run.log
+
+
+def test_one_that_dies_after_it_was_told_to_go_starts_again_from_the_boundary(
+    tmp_path: Path,
+) -> None:
+    run = Supervised(
+        tmp_path,
+        LEVEL,
+        [change_to(3, warm=True)],
+        WARM,
+        whole(4, then="stopped"),
+        STOPPED,
+        [dies(1, of=AHEAD)],
+        [ends(rank, of=AHEAD) for rank in range(3)],
+    )
+    assert run.to_end() == "done"
+    at = run.log.index("told 1 killed, a death")
+    assert run.log[at + 1 : at + 4] == ["at 4 again", "told invoked 1.2", "invoke 1.2 from 4"]

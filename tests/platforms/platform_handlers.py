@@ -74,6 +74,12 @@ def sleep(payload: Json, context: Context) -> Json:
     return {"slept_s": payload["seconds"]}
 
 
+def hold_the_lock(payload: Json, context: Context) -> Json:
+    """Let no other thread of this process run Python for so long."""
+    ctypes.PyDLL(None).usleep(int(payload["seconds"] * 1e6))
+    return {}
+
+
 def spin(payload: Json, context: Context) -> Json:
     """Use so much CPU time, and tell how long that took."""
     began, used = time.monotonic(), time.process_time()

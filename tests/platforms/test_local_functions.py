@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,29 @@ def test_killed_from_outside(platform: Platform, tmp_path: Path, number: signal.
     ended = wait_for_all(platform, ["solo"])["solo"]
     assert ended.outcome is Outcome.KILLED
     assert ended.detail == f"killed by {number.name} from outside"
+
+
+def test_one_that_is_stopped_is_ended_and_never_comes_back(
+    platform: Platform, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    platform.invoke(call("solo", "sleep", {"seconds": 30, "pid_file": str(pid_file)}))
+    (pid,) = read_pids(pid_file)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.2)
+    os.kill(pid, signal.SIGCONT)
+    assert platform.wait(1.0) == [], "one that goes on is let be"
+    os.kill(pid, signal.SIGSTOP)
+    ended = wait_for_all(platform, ["solo"])["solo"]
+    assert (ended.outcome, ended.detail) == (Outcome.KILLED, "stopped from outside, and so ended")
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_one_that_computes_without_letting_go_of_pythons_lock_is_let_be(
+    platform: Platform,
+) -> None:
+    platform.invoke(call("solo", "hold_the_lock", {"seconds": 2.0}))
+    assert wait_for_all(platform, ["solo"])["solo"].outcome is Outcome.RETURNED
 
 
 def test_the_lifetime_bites_though_nobody_waits(platform: Platform, tmp_path: Path) -> None:

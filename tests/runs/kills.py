@@ -113,7 +113,7 @@ def end(data: Path, run_dir: Path) -> None:
         context = RunContext(Request(Display()), Home(store, run_dir), workplace)
         coordinator = JobCoordinator(job, record, context)
         so_far = Events.read(run_dir / "events")
-        recorder = Recorder(run_dir, record.generation, lambda source, event: None, so_far)
+        recorder = Recorder(run_dir, lambda source, event: None, so_far)
         with Listeners(lambda source, event: None, (), lambda text: None) as listeners:
             summary = coordinator._summary("done", None)
             result = coordinator._write_results(summary, recorder, listeners)

@@ -23,6 +23,7 @@ from dayfly.credentials import PASSWORD_VARIABLE
 from dayfly.life.faults import Fault
 from dayfly.life.reports import Report
 from dayfly.runs.recorder import Recorder
+from dayfly.specs.generations import GenerationPlan
 from dayfly.wire import authentication
 from tests.runs import small
 
@@ -125,8 +126,8 @@ def test_a_store_that_is_away_for_a_while_costs_that_while(
     with RedisServer() as server:
         coming_back = threading.Timer(away_s, server.resume)
 
-        def reported(recorder: Recorder, report: Report) -> None:
-            told(recorder, report)
+        def reported(recorder: Recorder, plan: GenerationPlan, report: Report) -> None:
+            told(recorder, plan, report)
             if not coming_back.ident:  # it is the first
                 server.pause()
                 coming_back.start()

@@ -16,7 +16,7 @@ from dayfly.runs.recorder import Recorder, StepRanges
 
 
 def recorder_of(directory: Path) -> Recorder:
-    return Recorder(directory, 0, lambda source, event: None)
+    return Recorder(directory, lambda source, event: None)
 
 
 def test_each_commit_is_one_event_with_what_the_channel_held(tmp_path: Path) -> None:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
+from benchmarks.scaling import stalls
 
 import dayfly
 from dayfly.errors import RequestError, RunFailed
+from dayfly.life.control import Request, ask
+from dayfly.life.faults import Fault
+from dayfly.life.platforms.base import PLATFORMS
+from dayfly.life.platforms.local import LocalPlatform
 from dayfly.runs import coordinator
 from dayfly.runs.changes import Changes
+from dayfly.runs.events import Events
+from dayfly.runs.job_record import Record
+from dayfly.runs.report.reading import rebill
 from dayfly.runs.steering import scale, stop
-from dayfly.specs.events import Event, StepTold
+from dayfly.specs.events import Event, GenerationBegun, StepTold
+from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.stores.files import FileStore
+from tests.runs import coordinator as coordinator_process
 from tests.runs import small, staged
 
 pytestmark = pytest.mark.long
@@ -71,6 +86,13 @@ def to(**changes: Any) -> Callable[[str], str]:
     return lambda run: scale(run, Changes(**changes), _MOST_S)
 
 
+def wait_until(happened: Callable[[], bool]) -> None:
+    ends = time.monotonic() + _MOST_S
+    while not happened():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
 def generations(run: dayfly.Run) -> list[dict[str, Any]]:
     found = small.events(run.directory, "coordinator")
     return [event for event in found if event["kind"] == "generation"]
@@ -96,6 +118,41 @@ def test_another_channel_in_mid_run_leaves_the_same_bits(
     ]
     assert [one["memory_mib"] for one in invoked] == [None, None, 4096, 4096]
     assert not (tmp_path / "messages").exists() or not any((tmp_path / "messages").iterdir())
+
+
+class Elsewhere(LocalPlatform):
+    """Another place, as far as anybody can tell."""
+
+
+class Far(LocalPlatform):
+    """A place that does not see this machine's files."""
+
+    on_this_machine = False
+
+
+def test_another_platform_with_its_own_prices_leaves_the_same_bits_and_the_bill_has_both(
+    data: Path,
+    tmp_path: Path,
+    undisturbed: Callable[[int], dayfly.Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = {**PLATFORMS._built_in, "elsewhere": Elsewhere, "far": Far}
+    monkeypatch.setattr(PLATFORMS, "_built_in", places)
+
+    def both(run: str) -> str:
+        with pytest.raises(RequestError, match=r"cannot reach the run.s data in .* --store"):
+            scale(run, Changes(platform="far"), _MOST_S)
+        changes = Changes(platform="elsewhere", imitate="alibaba-fc", memory_mib=2048)
+        return scale(run, changes, _MOST_S)
+
+    run = Asking(tmp_path, both).train(data)
+    assert small.bits(run) == small.bits(undisturbed(2))
+    assert run.result.price_list == "aws-lambda and alibaba-fc"
+    rows = run.bill["invocations"]
+    assert [row["price_list"] for row in rows] == ["aws-lambda"] * 2 + ["alibaba-fc"] * 2
+    assert run.bill["cost_usd"] == pytest.approx(sum(row["cost_usd"] for row in rows))
+    assert rebill(run.directory).cost_usd == pytest.approx(run.bill["cost_usd"])
+    assert rebill(run.directory, "cloud-run").price_list == "cloud-run"
 
 
 def test_more_workers_take_each_sample_once(data: Path, tmp_path: Path) -> None:
@@ -126,6 +183,95 @@ def test_more_workers_take_each_sample_once(data: Path, tmp_path: Path) -> None:
     assert steps == [[*range(small.STEPS)]] * 2 + [[*range(boundary, small.STEPS)]]
     resumed = dayfly.resume(run.directory, epochs=small.EPOCHS + 1, progress=False)
     assert resumed.result.workers == 3, "a run that goes on keeps its plan"
+
+
+def test_a_cold_start_is_over_before_the_workers_end(data: Path, tmp_path: Path) -> None:
+    cold_s = 2.0
+    run = Asking(tmp_path, to(workers=3)).train(data, cold_start_s=cold_s)
+    (stall,) = stalls(Events.read(run.directory / "events"))
+    assert stall.stall_s < cold_s
+    ended = [one for one in small.events(run.directory, "coordinator") if one["kind"] == "ended"]
+    assert {one["used"]["function"] for one in ended} == {
+        *(f"worker-{rank}" for rank in range(2)),
+        *(f"successor-{rank}" for rank in range(3)),
+    }
+    assert all(one["used"]["init_s"] >= cold_s for one in ended), "the cold start is billed"
+
+
+def test_successors_of_all_are_there_before_their_lifetimes_end(
+    data: Path, tmp_path: Path, undisturbed: Callable[[int], dayfly.Run]
+) -> None:
+    run = dayfly.train(
+        small.job(data, transform=small.Slowly(0.5, 0.5)),
+        workers=2,
+        lifetime_s=10.0,
+        run_dir=tmp_path / "run",
+        progress=False,
+    )
+    assert small.bits(run) == small.bits(undisturbed(2))
+    assert len(generations(run)) >= 2
+    ended = [one for one in small.events(run.directory, "coordinator") if one["kind"] == "ended"]
+    assert {one["result"]["status"] for one in ended} == {"stopped", "done"}, "nobody was late"
+    assert run.result.restarts == 0
+    assert small.recomputed(run.directory, 2) == set()
+
+
+def slow_job(data: Path) -> dayfly.Job:
+    """Steps last until a file is there."""
+    return small.job(data, transform=small.Slowly(0.1, 0.1, until=data.with_name("fast")))
+
+
+def test_what_a_coordinator_has_accepted_is_carried_out_by_the_next_one_if_it_is_killed(
+    data: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    here = shutil.copy(data, tmp_path)
+    process = coordinator_process.start(
+        data=here,
+        run_dir=directory,
+        workers=2,
+        job="tests.runs.test_scaling:slow_job",
+        faults=[Fault(COORDINATOR, 0, "warming")],
+    )
+    asked: list[str] = []
+    try:
+        wait_until((directory / "events" / "worker-0.jsonl").exists)
+        with pytest.raises(RunFailed, match=r"--resume .* carries it out"):
+            asked.append(scale(str(directory), Changes(workers=3), _MOST_S))
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL, "by the fault"
+    stopping = ask(FileStore(directory), Request(kind="stop"))
+
+    def hear(source: str, event: Event) -> None:
+        if isinstance(event, GenerationBegun) and event.request == 0:
+            (tmp_path / "fast").touch()
+
+    run = dayfly.resume(directory, progress=False, listeners=[hear])
+    assert stopping == 1
+    assert run.result.status == "done", "who goes on does not want what was asked before"
+    assert run.result.workers == 3
+    assert [one["request"] for one in generations(run)] == [None, None, 0]
+    again = dayfly.resume(directory, epochs=small.EPOCHS + 1, progress=False)
+    assert [one["request"] for one in generations(again)] == [None, None, 0, None]
+
+
+def test_a_resume_with_other_settings_outdoes_what_was_asked_before(
+    data: Path, tmp_path: Path
+) -> None:
+    """The coordinator is killed before it looks; then --workers says something else."""
+    directory = tmp_path / "run"
+    first = Asking(tmp_path, lambda run: stop(run, _MOST_S)).train(data)
+    assert first.result.status == "stopped"
+    store = FileStore(directory)
+    record = replace(Record.load(directory), status="running", next_request=1)
+    record.save(store)
+    assert ask(store, Request(kind="scale", changes={"workers": 3})) == 1
+    run = dayfly.resume(directory, workers=1, progress=False)
+    assert run.result.workers == 1
+    (answer,) = [one for one in small.events(directory, "coordinator") if one["kind"] == "change"]
+    assert answer["refused"] == "the run was resumed with another workers after that was asked for"
 
 
 def test_another_cut_in_mid_run_leaves_the_same_bits(data: Path, tmp_path: Path) -> None:

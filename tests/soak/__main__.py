@@ -33,6 +33,7 @@ def main() -> int:
         until=began + 60 * given.minutes,
         at_least=0 if given.run is None else 1,
     )
+    soak.close()
     _say(f"\nseed {seed}, {(time.monotonic() - began) / 60:.1f} minutes\n{soak.summary.table()}")
     if soak.summary.failures:
         _say(f"kept: {directory}; one run again: {again} --run NUMBER")

@@ -16,7 +16,7 @@ from typing import Any
 
 from dayfly.cli.outcome import conclude
 from dayfly.life.faults import Fault
-from dayfly.runs import coordinator, launch
+from dayfly.runs import changing_coordinator, coordinator, launch
 from dayfly.runs.display import Display
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
@@ -58,4 +58,6 @@ def _run(spec: Mapping[str, Any]) -> Run:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     coordinator.LOOK_EVERY_S = 0.2  # for requests, of which there are many
+    # Lives of a few seconds have successors in time, too, where a start is quick enough.
+    changing_coordinator.SHORTEST_RENEWED_S = 4.0
     sys.exit(conclude(lambda: _run(given), as_json=True))

@@ -13,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.parts.redis_server import RedisServer
+
 from dayfly.life.control import Request, ask
 from dayfly.wire.keys import COORDINATOR
 from dayfly.wire.stores.files import FileStore
 from tests.soak import command, processes
-from tests.soak.plan import Kill, Plan
+from tests.soak.plan import FILES, REDIS, Kill, Plan
 
 _POLL_S = 0.02
 #: Longest time without a step before a run is taken to hang.
@@ -30,11 +32,16 @@ _MOST_KILLS, _MOST = 3, {"zygote": 1, "coordinator": 2, "stop": 1}
 class OneRun:
     """Carries out a plan in `directory`. counts: what was done to it, as in `summary.ROWS`.
 
-    sessions: ids of the sessions that its lives had. environment: of the command.
+    sessions: ids of the sessions that its lives had. environment: of the command. server: Redis's.
     """
 
     def __init__(
-        self, plan: Plan, data: Path, directory: Path, environment: Mapping[str, str]
+        self,
+        plan: Plan,
+        data: Path,
+        directory: Path,
+        environment: Mapping[str, str],
+        server: RedisServer,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.sessions: set[str] = set()
@@ -46,12 +53,15 @@ class OneRun:
             "data": data,
             "run_dir": directory,
             "workers": plan.workers,
-            "settings": dict(plan.settings),
+            "settings": self._placed(plan.settings, server),
             "least_s": plan.least_s,
             "faults": [fault.dump() for fault in plan.faults],
         }
         self._kills = deque(plan.kills)
-        self._last_kill = time.monotonic()
+        self._last_kill = self._last_ask = self._last_outage = time.monotonic()
+        self._asks, self._outages = deque(plan.asks), deque(plan.outages)
+        self._server = server
+        self._back_at: float | None = None
         self._since_a_step: Counter[str] = Counter()
         self._happened: set[str] = set()
         self._steps = _Steps(directory)
@@ -68,6 +78,7 @@ class OneRun:
             finally:
                 process.kill()
                 process.wait()
+                self._end_outage()
             code = process.returncode
             if code == 0:
                 return None
@@ -103,6 +114,10 @@ class OneRun:
             self._look(process.pid)
             if self._kills and now < kill_until:
                 self._kill_if_due(process, self._kills[0])
+            if self._back_at is not None and now > self._back_at:
+                self._end_outage()
+            if now < kill_until:
+                self._disturb(now)
             time.sleep(_POLL_S)
         self._look(process.pid)
         return True
@@ -116,6 +131,32 @@ class OneRun:
                 self._happened.add(number)
                 worker = self._plan.faults[int(number)].worker
                 self.counts["injected coordinator" if worker == COORDINATOR else "injected"] += 1
+
+    def _placed(self, settings: Mapping[str, Any], server: RedisServer) -> dict[str, Any]:
+        """Settings with the URL of their channel."""
+        urls = {FILES: f"file://{self.directory}-messages", REDIS: server.url}
+        return {name: urls.get(str(value), value) for name, value in settings.items()}
+
+    def _disturb(self, now: float) -> None:
+        """Ask for another plan, or let Redis be away for a while, if that is due."""
+        if not (self.directory / "run.json").exists():
+            self._last_ask = self._last_outage = now
+        elif self._asks and now - self._last_ask >= self._asks[0].gap_s:
+            self._last_ask = now
+            changes = self._placed(self._asks.popleft().changes, self._server)
+            ask(FileStore(self.directory), Request(kind="scale", changes=changes))
+            self.counts["asked"] += 1
+        elif self._back_at is not None:
+            self._last_outage = now
+        elif self._outages and now - self._last_outage >= self._outages[0].gap_s:
+            self._server.pause()
+            self._back_at = now + self._outages.popleft().away_s
+            self.counts["outage"] += 1
+
+    def _end_outage(self) -> None:
+        if self._back_at is not None:
+            self._server.resume()
+            self._back_at = None
 
     def _kill_if_due(self, process: subprocess.Popen[bytes], kill: Kill) -> None:
         now = time.monotonic()
@@ -145,10 +186,14 @@ class OneRun:
                 self.counts["function" if victim[-1].isdigit() else victim] += 1
 
     def _living(self, victim: str, found: Mapping[str, int]) -> str:
-        """Another worker if a run whose size changes does not have this one."""
+        """The worker by the other of its names, by turns, if it has that; or another worker, if a
+        run whose size changes does not have this one."""
+        other = victim.replace("worker", "successor")
+        if other in found and (victim not in found or len(self._kills) % 2):
+            return other
         if victim in found or "virtual_workers" not in self._plan.settings:
             return victim
-        workers = sorted(name for name in found if name.startswith("worker-"))
+        workers = sorted(name for name in found if name.startswith(("worker-", "successor-")))
         return workers[0] if victim.startswith("worker-") and workers else victim
 
 

@@ -28,19 +28,33 @@ _GAP_S = 0.6
 #: Where the coordinator dies, each in some step. Only "step" is passed in every step: there it dies
 #: for certain; checkpoints are made and trimmed in steps that are a matter of time.
 _AT_COORDINATOR = ("step", "again", "commit", "committed", "trim")
+#: Channels of a plan, which is told where they are when it is carried out.
+FILES, REDIS = "files", "redis"
+#: Mean time between requests for another plan, and between outages of Redis; how long these last.
+_ASK_GAP_S, _AWAY_GAP_S, _AWAY_S = 2.5, 6.0, (0.3, 2.0)
+#: What is asked for: moves between channels, and other memory.
+_WAYS: tuple[Mapping[str, Setting], ...] = (
+    {"channel": FILES},
+    {"channel": REDIS},
+    {"memory_mib": 600},
+    {"memory_mib": 700},
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """Of a run: how long it lasts at least, when nothing kills; how many kills from outside are
-    planned, after which it is let be; how many deaths of workers at places in steps."""
+    planned, after which it is let be; how many deaths of workers at places in steps; how many
+    requests for another plan, and outages of Redis."""
 
     least_s: tuple[float, float]
     kills: int
     injected: int
+    asks: int
+    outages: int
 
 
-FULL, SHORT = Size((12, 24), 80, 12), Size((8, 10), 12, 6)
+FULL, SHORT = Size((12, 24), 80, 12, 20, 6), Size((8, 10), 12, 6, 4, 2)
 #: A lifetime: long enough for a start and a step where the machine holds a function up.
 _LIFETIME_S = (3, 6)
 
@@ -56,6 +70,22 @@ class Kill:
     victim: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """So long after the one before it, a request for another plan with these settings."""
+
+    gap_s: float
+    changes: Mapping[str, Setting]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """So long after the one before it, Redis answers nobody for `away_s`."""
+
+    gap_s: float
+    away_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One run of a soak. `number` it is; least_s: how long it lasts at least."""
@@ -66,6 +96,8 @@ class Plan:
     least_s: float
     faults: tuple[Fault, ...]
     kills: tuple[Kill, ...]
+    asks: tuple[Ask, ...]
+    outages: tuple[Outage, ...]
 
     def __str__(self) -> str:
         settings = " ".join(f"{name}={value}" for name, value in self.settings.items())
@@ -99,6 +131,7 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         "checkpoint_every_s": float(random.choice([0.5, 2.0, 60.0])),
         "memory_mib": 600 if random.random() < 0.25 else None,
         "log_budget_mib": 1,
+        "channel": REDIS if (number // len(protocols) + number) % 2 else FILES,
     }
     return Plan(
         number=number,
@@ -107,6 +140,8 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         least_s=least_s,
         faults=_faults(random, workers, size.injected),
         kills=_kills(random, workers, size.kills, resizes="virtual_workers" in settings),
+        asks=_asks(random, size.asks),
+        outages=_outages(random, size.outages),
     )
 
 
@@ -124,6 +159,17 @@ def _faults(random: np.random.Generator, workers: int, number: int) -> tuple[Fau
     steps = random.choice(job.STEPS, len(_AT_COORDINATOR), replace=False)
     faults += map(Fault, [COORDINATOR] * len(steps), steps.tolist(), _AT_COORDINATOR)
     return tuple(faults)
+
+
+def _asks(random: np.random.Generator, number: int) -> tuple[Ask, ...]:
+    drawn = random.integers(len(_WAYS), size=number).tolist()
+    gaps_s = random.exponential(_ASK_GAP_S, number).round(3).tolist()
+    return tuple(Ask(gap_s, _WAYS[way]) for gap_s, way in zip(gaps_s, drawn, strict=True))
+
+
+def _outages(random: np.random.Generator, number: int) -> tuple[Outage, ...]:
+    gaps_s = random.exponential(_AWAY_GAP_S, number).round(3).tolist()
+    return tuple(map(Outage, gaps_s, random.uniform(*_AWAY_S, number).round(3).tolist()))
 
 
 def _kills(

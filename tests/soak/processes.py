@@ -33,7 +33,7 @@ def functions(coordinator: int) -> dict[str, int]:
             log = Path(os.readlink(f"/proc/{pid}/fd/1")).name
             if log == "_zygote.log" and os.getsid(pid) == pid:
                 found["zygote"] = pid
-            elif log.startswith("worker-"):
+            elif log.startswith(("worker-", "successor-")):
                 found[log.removesuffix(".log")] = pid
     return found
 

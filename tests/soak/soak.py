@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.parts.redis_server import RedisServer
+
 import dayfly
 from dayfly.life.sessions import Session
 from tests.runs import small
@@ -36,6 +38,11 @@ class Soak:
         self._temporary.mkdir(parents=True)
         self._data = small.write_data(directory)
         self._undisturbed = cache(self._train_undisturbed)
+        self._server = RedisServer()
+
+    def close(self) -> None:
+        """End Redis."""
+        self._server.close()
 
     def carry_out(self, plans: Iterable[Plan], *, until: float, at_least: int) -> None:
         """One plan after the other; after `until` (time.monotonic()) nothing is begun or killed
@@ -53,7 +60,7 @@ class Soak:
         expected = self._undisturbed(plan.workers, *own.items())
         summary, run = Summary(), self._directory / f"run-{plan.number}"
         environment = {processes.MARK: self._token, "TMPDIR": str(self._temporary)}
-        one = OneRun(plan, self._data, run, environment)
+        one = OneRun(plan, self._data, run, environment, self._server)
         wrong = one.carry_out(kill_until)
         summary.counts = one.counts + Counter(runs=1)
         if wrong is None:

@@ -26,7 +26,9 @@ ROWS = (
     ("lifetime", "  functions, at the end of their lifetime"),
     ("stop", "orderly stops (TERM)"),
     ("scale", "requests for another number of workers"),
-    ("resize", "  that were granted"),
+    ("asked", "requests for another channel, or other memory"),
+    ("change", "changes of the plan that took place"),
+    ("outage", "outages of Redis"),
     ("hand-over", "hand-overs"),
     ("resume", "resumes"),
     ("begun again", "runs begun again, as they had died before they were one"),
@@ -68,7 +70,7 @@ def of_run(run: Path) -> Counter[str]:
             counts["restart"] += event["death"]
             counts["lifetime"] += event["used"]["outcome"] == "lifetime"
             counts["hand-over"] += (event["result"] or {}).get("status") == "handed over"
-        counts["resize"] += event["kind"] == "generation" and event["request"] is not None
+        counts["change"] += event["kind"] == "generation" and event["request"] is not None
     counts["redone"] = json.loads((run / "history.json").read_text())["redone_steps"]
     return counts
 

@@ -23,7 +23,7 @@ def test_every_protocol_has_its_turn() -> None:
     own = variants()
     for number, planned in enumerate(islice(plans(1), 2 * len(own))):
         assert own[number % len(own)].items() <= planned.settings.items()
-        Settings(workers=planned.workers, **planned.settings)
+        Settings(workers=planned.workers, **{**planned.settings, "channel": None})
 
 
 def test_every_protocol_is_tried_with_every_number_of_workers() -> None:
@@ -39,6 +39,7 @@ def test_every_protocol_is_tried_with_every_number_of_workers() -> None:
 def test_plans_are_within_their_bounds(size: Size) -> None:
     workers = set()
     victims = set()
+    channels = set()
     for planned in islice(plans(2, size), 40):
         workers.add(planned.workers)
         lifetime_s = planned.settings["lifetime_s"]
@@ -46,6 +47,9 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert 3 <= lifetime_s <= 6
         assert planned.least_s > 1.9 * lifetime_s, "several lives pass"
         assert len(planned.kills) == size.kills
+        assert len(planned.asks) == size.asks
+        assert len(planned.outages) == size.outages
+        channels.add((planned.settings["channel"], "virtual_workers" in planned.settings))
         victims |= {kill.victim for kill in planned.kills}
         of_workers = [fault for fault in planned.faults if fault.worker != COORDINATOR]
         assert len({fault.step for fault in of_workers}) == len(of_workers) == size.injected
@@ -54,5 +58,6 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert all(0 <= fault.step < job.STEPS for fault in planned.faults)
         assert "step" in {fault.place for fault in planned.faults if fault.worker == COORDINATOR}
     assert workers == {2, 3, 4}
+    assert channels == {(where, how) for where in ("files", "redis") for how in (True, False)}
     killed = {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
     assert victims == killed | {f"scale-{workers}" for workers in range(1, LEAVES + 1)}

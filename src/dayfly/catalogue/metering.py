@@ -11,7 +11,7 @@ a minimum add belongs to compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any
@@ -22,8 +22,10 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import Matches
 from dayfly.errors import RequestError
 
-#: Of a run: its functions are its workers.
-FunctionName = Annotated[str, Matches(r"worker-[0-9]{1,9}", "a function such as worker-0")]
+#: Of a run: its functions are its workers, under two names by turns.
+FunctionName = Annotated[
+    str, Matches(r"(worker|successor)-[0-9]{1,9}", "a function such as worker-0")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class MeteredInvocation:
         outcome: how it ended.
         vcpus: None: those that the platform gives with the memory.
         gpu_share: share of a GPU; None: it had none.
+        price_list: under whose prices it ran; None: it was not noted, and is the bill's.
     """
 
     function: FunctionName
@@ -49,6 +52,7 @@ class MeteredInvocation:
     outcome: str
     vcpus: float | None = None
     gpu_share: float | None = None
+    price_list: str | None = None
 
 
 _OF_USED = tuple(one.name for one in fields(MeteredInvocation))
@@ -124,27 +128,32 @@ def bill(
     moved: Mapping[str, StoreTraffic] | None = None,
     stored_bytes: int = 0,
     coordinator: Sequence[MeteredInvocation] = (),
+    lists: Callable[[str], FunctionPlatform] | None = None,
 ) -> Bill:
     """Bills invocations, and the traffic of functions with the store.
 
     Args:
         used: the invocations.
-        platform: the price list.
+        platform: the price list, of what names none and of the coordinator.
         store: the store's prices; None: it costs nothing.
         moved: traffic by function.
         coordinator: its lives, as if they were functions.
         stored_bytes: the most that the store held. The store and its servers are billed as long as
             the function that ran longest.
+        lists: price lists by name, of invocations that name theirs; None: one counts for all.
 
     Raises:
         RequestError: the catalogue has no prices for this.
     """
-    prices = platform.prices
-    if prices is None:
-        raise RequestError(f"the catalogue has no prices of {platform.name}: name another list")
     if store is not None:
         store.check_priced()
-    invocations = [_invocation(one, platform, prices) for one in used]
+    if lists is None:
+        used = [replace(one, price_list=None) for one in used]
+    named = dict.fromkeys(one.price_list for one in used if one.price_list is not None)
+    by_name = {name: lists(name) for name in named if lists is not None}
+    priced_as = [by_name.get(one.price_list or "", platform) for one in used]
+    of_lists = {one.name: one for one in priced_as or [platform]}
+    invocations = [_invocation(*pair) for pair in zip(used, priced_as, strict=True)]
     traffic = moved or {}
     names = sorted({one.function for one in used} | traffic.keys(), key=_in_order)
     of_function: dict[str, list[dict[str, Any]]] = {}
@@ -162,7 +171,7 @@ def bill(
     longest_s = max((row["billed_ms"] / 1000 for row in functions), default=0.0)
     compute_usd = sum(row["compute_usd"] for row in invocations)
     init_usd = sum(row["init_usd"] for row in invocations)
-    requests_usd = len(invocations) * prices.usd_per_request
+    requests_usd = sum(_prices(one).usd_per_request for one in priced_as)
     by_kind = {
         "compute": compute_usd - init_usd,
         "initialisation": init_usd,
@@ -173,7 +182,7 @@ def bill(
         "store_servers": store.servers_usd(longest_s) if store else 0.0,
     }
     return Bill(
-        price_list=platform.name,
+        price_list=" and ".join(of_lists),
         store=store.name if store else None,
         billed_s=sum(row["billed_ms"] for row in invocations) / 1000,
         init_s=sum(row["init_ms"] for row in invocations) / 1000,
@@ -185,23 +194,34 @@ def bill(
         by_kind=by_kind,
         functions=tuple(functions),
         invocations=tuple(invocations),
-        coordinator_usd=sum(
-            _invocation(one, platform, prices)["compute_usd"] for one in coordinator
-        ),
-        overridden=_overridden(platform, store),
-        notes=_notes(used, platform, store, traffic),
+        coordinator_usd=sum(_invocation(one, platform)["compute_usd"] for one in coordinator),
+        overridden=_overridden(of_lists.values(), store),
+        notes=_notes(zip(used, priced_as, strict=True), store, traffic),
     )
 
 
-def with_vcpus(used: Iterable[MeteredInvocation], vcpus: float | None) -> list[MeteredInvocation]:
-    """Returns invocations whose functions were asked for with so many vCPUs; None: as they are."""
-    return [one if vcpus is None else replace(one, vcpus=vcpus) for one in used]
+def with_vcpus(used: Sequence[MeteredInvocation], vcpus: float | None) -> list[MeteredInvocation]:
+    """Returns invocations whose functions were asked for with so many vCPUs; None: as they are.
+
+    Those that name their price list were metered with what they were asked for with.
+    """
+    known = [vcpus is None or one.price_list is not None for one in used]
+    return [
+        one if is_known else replace(one, vcpus=vcpus)
+        for one, is_known in zip(used, known, strict=True)
+    ]
 
 
-def _invocation(
-    used: MeteredInvocation, platform: FunctionPlatform, prices: FunctionPrices
-) -> dict[str, Any]:
+def _prices(platform: FunctionPlatform) -> FunctionPrices:
+    """Raises RequestError if it has none."""
+    if platform.prices is None:
+        raise RequestError(f"the catalogue has no prices of {platform.name}: name another list")
+    return platform.prices
+
+
+def _invocation(used: MeteredInvocation, platform: FunctionPlatform) -> dict[str, Any]:
     """A row: what was used, in the size that the platform would have given it, and its dollars."""
+    prices = _prices(platform)
     memory_mib, vcpus = platform.billed_size(used.memory_mib, used.vcpus)
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
     init_ms = min(round(used.init_s * 1000, 3), billed_ms)
@@ -212,6 +232,7 @@ def _invocation(
         **{name: getattr(used, name) for name in _OF_USED},
         "memory_mib": memory_mib,
         "vcpus": vcpus,
+        "price_list": platform.name,
         "billed_ms": billed_ms,
         "init_ms": init_ms,
         "gb_s": billed_ms / 1000 * memory_mib / 1024,
@@ -252,22 +273,21 @@ def _in_order(function: str) -> tuple[str, int]:
     return (word, int(number)) if number.isdecimal() else (function, 0)
 
 
-def _overridden(platform: FunctionPlatform, store: StoreFacts | None) -> tuple[str, ...]:
-    entries: list[FunctionPlatform | StoreFacts] = [platform]
+def _overridden(platforms: Iterable[FunctionPlatform], store: StoreFacts | None) -> tuple[str, ...]:
+    entries: list[FunctionPlatform | StoreFacts] = [*platforms]
     if store is not None:
         entries.append(store)
     return tuple(f"{entry.name}: {key}" for entry in entries for key in entry.overridden)
 
 
 def _notes(
-    used: Sequence[MeteredInvocation],
-    platform: FunctionPlatform,
+    priced: Iterable[tuple[MeteredInvocation, FunctionPlatform]],
     store: StoreFacts | None,
     moved: Mapping[str, StoreTraffic],
 ) -> tuple[str, ...]:
     """What was metered and could not have been there: priced all the same, and said."""
     found: dict[str, None] = {}
-    for one in used:
+    for one, platform in priced:
         memory_mib = None if one.memory_mib is None else platform.next_size_mib(one.memory_mib)
         for check in (
             partial(platform.check, memory_mib=memory_mib),

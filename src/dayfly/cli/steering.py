@@ -30,6 +30,7 @@ AnyRun = Annotated[
 _CHANGES = {
     name: replace({**FUNCTION_FLAGS, **TRAINING_FLAGS}[name], shown="as it is")
     for name in (
+        *("platform", "platform_option", "imitate"),
         *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
         *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
         *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
@@ -60,12 +61,15 @@ def scale(
     **flags: Any,
 ) -> None:
     """Change a run under way: it goes on from its next step with these workers and this channel."""
+    from dayfly.cli.catalogue import platform_flags
     from dayfly.cli.outcome import shown
     from dayfly.runs.changes import Changes
     from dayfly.runs.steering import scale as scale_run
 
     def action() -> None:
         functions = given_settings(context, FUNCTION_FLAGS)
+        if "platform_options" in functions:
+            functions["platform_options"] = platform_flags(functions["platform_options"])
         changes = Changes(**functions, **training_settings(context))
         print(scale_run(run, changes, timeout))
 

@@ -4,8 +4,8 @@
                                        the first put of a number wins
     coordinator     looks every few seconds; answers by an event of that number
 
-No process needs the address of another. Requests that were there before the coordinator started
-are ignored.
+No process needs the address of another. A request outlives the coordinator that it was left for:
+the next one reads on where the run's record says that answers are missing.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ class Control:
     Args:
         store: the run's.
         every_s: seconds between two looks, at least.
-        first: number of the first request to answer; None: after those that are there.
+        first: number of the first request to answer, which is looked for at once; None: after
+            those that are there.
         now: a clock in seconds that never goes back.
 
     Attributes:
         next: number of the first request that was not taken yet.
+        began_at: number of the first request that was left after this was made.
     """
 
     def __init__(
@@ -68,8 +70,9 @@ class Control:
         self._store = store
         self._every_s = every_s
         self._now = now
-        self.next = next_number(store, FOLDER) if first is None else first
-        self._next_s = now() + every_s
+        self.began_at = next_number(store, FOLDER)
+        self.next = self.began_at if first is None else first
+        self._next_s = now() + every_s if first is None else now()
 
     def take(self) -> tuple[int, Request] | None:
         """Returns the next request with its number; None: there is none.

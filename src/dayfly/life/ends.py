@@ -155,7 +155,7 @@ def patience_s(
 
 def in_words(ended: Ended) -> str:
     """Who, and what happened to it: `worker 1 was killed from outside (killed by SIGKILL ...)`."""
-    who = ended.invocation.function.replace("-", " ")
+    who = ended.invocation.function.replace("successor", "worker").replace("-", " ")
     what = {
         Outcome.RETURNED: "handed over to its successor",
         Outcome.RAISED: f"raised {ended.error}",

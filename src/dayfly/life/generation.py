@@ -7,6 +7,10 @@
             the plan is to change          AskToStop: all end at the checkpoint of one step
     gone    all were ended                 over: they start again, unless the policy gives up
 
+A generation may warm up while the one before it trains:
+
+    begins -> waits, waits, … -> ready -> goes, from the checkpoint that the other one ended with
+
 Each event changes the state and gives the actions that follow, in order: they are generated one by
 one, and the state goes on once one is carried out. `over` says how the generation ended.
 """
@@ -15,18 +19,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import actions
 from dayfly.life.actions import Actions
 from dayfly.life.commits import CheckpointPart, Uncommitted
-from dayfly.life.deaths import Restart, RestartPolicy, Verdict
-from dayfly.life.ends import GenerationEnd, by_themselves, is_hand_over, patience_s
+from dayfly.life.deaths import DEATHS_OF_ONE_CAUSE, PATIENCE, Restart, RestartPolicy, Verdict
+from dayfly.life.ends import GenerationEnd, by_themselves, in_a_line, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
+from dayfly.life.worker_state import Past, WorkerState
+from dayfly.specs.events import rank_of
 from dayfly.specs.generations import GenerationPlan
+from dayfly.specs.pace import MOST_SHARE, end_in_order_s
 
 #: How long workers have to stop in order, with a checkpoint, once they hear of it, in seconds.
 STOP_GRACE_S = 10.0
@@ -34,54 +40,13 @@ STOP_GRACE_S = 10.0
 FAILED_GRACE_S = 5.0
 #: How long functions may take to be gone after they were killed so that others follow, in seconds.
 FOLLOWED_S = 60.0
+#: How long functions may take to be gone once their successors go on, in seconds.
+LEAVE_S = 5.0
+#: Successors start so much earlier than they have to: this many times their start, and seconds.
+_WARM_TIMES, _SPARE_S = 1.5, 1.0
 
 #: How a generation ended: with the run's status, its failure, or all are to start again.
 Over = str | RunFailed | GenerationEnd
-
-
-@dataclass(slots=True, kw_only=True)
-class Past:
-    """What the generations of one supervisor share.
-
-    Args:
-        frontier: completed steps of the run, the most that there ever were.
-        attempts: the latest of each rank.
-        pause_s: before the functions of the next generation start, in seconds.
-    """
-
-    frontier: int = 0
-    attempts: dict[int, int] = field(default_factory=dict)
-    pause_s: float = 0.0
-
-
-@dataclass(slots=True)
-class WorkerState:
-    """One worker of a generation.
-
-    Args:
-        attempt: the latest.
-        started_from: the step of the checkpoint that it started from.
-        caught_up: whether that attempt reads the message log no more.
-        status: how the worker ended, once nothing is left for it to do.
-        start_at: when its next function is to start, by the supervisor's clock in seconds; None:
-            one runs, or none is needed.
-    """
-
-    rank: int
-    attempt: int = -1
-    started_from: int = 0
-    caught_up: bool = False
-    status: str | None = None
-    start_at: float | None = None
-
-    def starts(self, from_step: int) -> None:
-        """A new attempt begins at the checkpoint before `from_step`."""
-        self.attempt += 1
-        self.started_from, self.caught_up, self.start_at = from_step, False, None
-
-    def reads_log_before(self, step: int) -> bool:
-        """Whether it may read messages of earlier steps."""
-        return self.status is None and not self.caught_up and self.started_from < step
 
 
 class Generation:
@@ -91,33 +56,53 @@ class Generation:
         plan: of it.
         policy: who starts again, whether and when.
         past: of the generations before; it goes on with this one.
+        waiting: whether its workers warm up, and wait for `goes`.
 
     Attributes:
         ended: functions that ended, and nothing has followed from it yet.
         killed: names of those that the supervisor ended.
         over: how the generation ended, once it has.
+        waiting: whether its workers wait for `goes`.
+        changing: whether its workers were asked to end, so that the next generation goes on.
     """
 
-    def __init__(self, plan: GenerationPlan, policy: RestartPolicy, past: Past) -> None:
+    def __init__(
+        self, plan: GenerationPlan, policy: RestartPolicy, past: Past, *, waiting: bool = False
+    ) -> None:
         self.ended: list[Ended] = []
         self.killed: set[str] = set()
         self.over: Over | None = None
-        self._policy = policy
-        self._one = policy.restart is Restart.ONE
+        self.waiting = waiting
+        self.changing = False
         self._past = past
-        past.frontier = max(past.frontier, plan.first_step)
-        self._workers = [
-            WorkerState(rank, past.attempts.get(rank, -1)) for rank in range(plan.world_size)
-        ]
-        self._checkpoint_step = self._trimmed_step = self._reached = plan.first_step
-        self._uncommitted = Uncommitted(plan.world_size, plan.first_step)
+        self._workers = [WorkerState(rank) for rank in range(plan.world_size)]
+        self._lost_warm = 0  # workers that died while they waited
+        self._leave_by: float | None = None
+        self._take(plan, policy)
         self._last: str | None = None  # how the run ends after the checkpoint that was committed
         self._failure: str | None = None  # of the run, as the first worker says that found it out
         self._fail_by = math.inf
         self._stop_by: float | None = None
-        self._changing = False  # the workers were asked to end for a change of the plan
         self._ending_since: float | None = None  # all are to be ended
         self._lost: WireError | None = None  # the channel
+
+    def _take(self, plan: GenerationPlan, policy: RestartPolicy) -> None:
+        """Begin with a plan, at the checkpoint that it names."""
+        self._plan, self._policy = plan, policy
+        self._one = policy.restart is Restart.ONE
+        self._past.frontier = max(self._past.frontier, plan.first_step)
+        self._checkpoint_step = self._trimmed_step = self._reached = plan.first_step
+        self._uncommitted = Uncommitted(plan.world_size, plan.first_step)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all workers are warm."""
+        return not self.ended and all(worker.warm for worker in self._workers)
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether nothing but the ends of its functions is left, and the next generation may go."""
+        return self.changing and self._last == STOPPED and self._stop_by is None
 
     @property
     def complete(self) -> bool:
@@ -126,22 +111,73 @@ class Generation:
 
     def begins(self, now: float) -> Actions:
         """All start, after the pause that the one before left."""
-        yield actions.Pass(self._checkpoint_step, "begin")
+        began, invoked = ("warm", "warming") if self.waiting else ("begin", "invoked")
+        yield actions.Pass(self._checkpoint_step, began)
         pause_s, self._past.pause_s = self._past.pause_s, 0.0
         for worker in self._workers:
             worker.start_at = now + pause_s
         yield from self._start_due(now)
-        yield actions.Pass(self._checkpoint_step, "invoked")
+        yield actions.Pass(self._checkpoint_step, invoked)
+
+    def waits(self, now: float) -> Actions:
+        """A look at workers that wait; `over` says why they cannot begin, if they cannot."""
+        self._note_starts(now)
+        ended, self.ended = self.ended, []
+        for one in ended:
+            death = one.outcome is not Outcome.RETURNED  # else its life went by as it waited
+            yield actions.Tell(one, death=death)
+            self._lost_warm += death
+            if self._lost_warm >= DEATHS_OF_ONE_CAUSE:
+                self.over = RunFailed(f"the next generation's {in_a_line(one)} as it warmed up")
+                return
+            worker = self._workers[rank_of(one.invocation.function)]
+            worker.warm, worker.start_at = False, now + PATIENCE.pause_s(self._lost_warm)
+        yield from self._start_due(now)
+
+    def goes(self, plan: GenerationPlan, policy: RestartPolicy) -> Actions:
+        """The workers wait no more: they begin at the checkpoint of a plan.
+
+        Args:
+            plan: the same as before, but for the checkpoint.
+            policy: from now on.
+        """
+        self.waiting = False
+        self._take(plan, policy)
+        for worker in self._workers:
+            worker.started_from = plan.first_step
+        yield actions.Pass(plan.first_step, "begin")
+
+    def renewal_due(self, now: float) -> bool:
+        """Whether successors are to warm up, so that they are warm before a lifetime ends.
+
+        Never where that would take more than a part of each lifetime: workers hand over one by one
+        then, and successors start cold.
+        """
+        past = self._past
+        if self.changing or self._stop_by is not None:
+            return False
+        for worker in self._workers:
+            life_s = self._plan.layout[worker.rank].spec.lifetime_s
+            if life_s is None or worker.status is not None or worker.start_s is None:
+                continue
+            ahead_s = _WARM_TIMES * past.start_s + self._policy.hears_stop_s + _SPARE_S
+            ahead_s += end_in_order_s(past.step_s, past.checkpoint_s, life_s)
+            if ahead_s < MOST_SHARE * life_s and now > worker.started_at + life_s - ahead_s:
+                return True
+        return False
 
     def heard(self, report: Report) -> Actions:
         """A worker's report came in."""
         worker = self._workers[report.rank]
         for record in report.records:
             match record["kind"]:
+                case "start" | "warm":
+                    worker.warm = worker.warm or report.attempt == worker.attempt
                 case "caught up":
                     worker.caught_up = worker.caught_up or report.attempt == worker.attempt
                     self._note_reached(record["step"])
                 case "step":
+                    self._past.step_s = max(self._past.step_s, record.get("step_s", 0.0))
                     self._note_reached(record["step"] + 1)
                     yield actions.Pass(record["step"], "step")
                 case "epoch" if report.rank == 0:
@@ -151,6 +187,8 @@ class Generation:
                         record["step"],
                         tuple(CheckpointPart(**part) for part in record["parts"]),
                     )
+                    spent_s = max(self._past.checkpoint_s, record.get("seconds", 0.0))
+                    self._past.checkpoint_s = spent_s
                     whole = self._uncommitted.add(step, report.rank, parts)
                     if whole is not None:
                         yield actions.Commit(step, tuple(whole))
@@ -174,6 +212,7 @@ class Generation:
             change_asked: the run is to go on by another plan.
         """
         self._note_failure(now)
+        self._note_starts(now)
         if self.over is None and self._ending_since is None:
             yield from self._note_ends(now)
         if self.over is not None:
@@ -188,8 +227,8 @@ class Generation:
             if self._policy.stops_in_order:
                 self._stop_by += self._policy.hears_stop_s + STOP_GRACE_S
                 yield actions.AskToStop()
-        elif change_asked and not (self._changing or self.complete):
-            self._changing = True
+        elif change_asked and not (self.changing or self.complete):
+            self.changing = True
             yield actions.AskToStop(changes=True)
         if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)
@@ -198,7 +237,7 @@ class Generation:
             self.over = DONE if done else STOPPED
             if self._failure is not None:
                 self.over = SureToFail(self._failure)
-        elif self._stop_overdue(now):
+        elif self._stop_overdue(now) or self._leaves_late(now):
             self.over = STOPPED
         else:
             yield from self._start_due(now)
@@ -264,7 +303,7 @@ class Generation:
         """
         again: list[Ended] = []
         for one in list(self.ended):
-            worker = self._workers[rank_of(one)]
+            worker = self._workers[rank_of(one.invocation.function)]
             worker.status = status_after(one, self._last)
             if worker.status is None and not self._one:
                 continue
@@ -279,13 +318,14 @@ class Generation:
                 self.over = decision.failure
                 return
             yield actions.Pass(self._checkpoint_step, "again")
-            self._workers[rank_of(one)].start_at = now + decision.pause_s
+            worker = self._workers[rank_of(one.invocation.function)]
+            worker.start_at = now + decision.pause_s
 
     def _end_all(self, running: Sequence[str], now: float) -> Actions:
         """End all at once, or once there is nothing more to wait for."""
         if self._ending_since is None:
             self._ending_since = now
-        living = {int(function.rpartition("-")[2]) for function in running}
+        living = {rank_of(function) for function in running}
         may_come = partial(self._uncommitted.may_come, living=living)
         longest_s = patience_s(self.ended, self._checkpoint_step, may_come)
         waited_s = now - self._ending_since
@@ -296,13 +336,24 @@ class Generation:
         """Whether the workers had their time to stop."""
         return self._stop_by is not None and now >= self._stop_by
 
+    def _leaves_late(self, now: float) -> bool:
+        """Whether functions live on that have nothing to do any more."""
+        if self.passes_on and self._leave_by is None:
+            self._leave_by = now + LEAVE_S
+        return self._leave_by is not None and now > self._leave_by
+
+    def _note_starts(self, now: float) -> None:
+        for worker in self._workers:
+            if worker.warm and worker.start_s is None:
+                worker.start_s = now - worker.started_at
+                self._past.start_s = max(self._past.start_s, worker.start_s)
+
     def _start_due(self, now: float) -> Actions:
         """Start the functions whose time has come; while the run is to stop, all of them."""
         latest = now if self._stop_by is None else math.inf
         for worker in self._workers:
             if worker.start_at is not None and worker.start_at <= latest:
-                worker.starts(self._checkpoint_step)
-                self._past.attempts[worker.rank] = worker.attempt
+                worker.starts(self._past.attempt(worker.rank), self._checkpoint_step, now)
                 yield actions.Start(worker.rank, worker.attempt, self._trimmed_step)
 
     def _note_reached(self, step: int) -> None:
@@ -320,8 +371,3 @@ def status_after(ended: Ended, last: str | None) -> str | None:
     if ended.result is not None and not is_hand_over(ended):
         return str(ended.result["status"])
     return last
-
-
-def rank_of(ended: Ended) -> int:
-    """Functions are named `worker-<rank>`."""
-    return int(ended.invocation.function.rpartition("-")[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dayfly.life.platforms.base import Context
-from dayfly.specs.pace import LATE_SHARE, LATE_TIMES, SPARE_S, end_in_order_s
+from dayfly.specs.pace import LATE_SHARE, LATE_TIMES, MOST_SHARE, SPARE_S, end_in_order_s
 
 
 class HandOver(Exception):
@@ -21,10 +21,17 @@ class HandOver(Exception):
 
 
 class Lifetime:
-    """One attempt's view of its deadline, and of what its steps and checkpoints take."""
+    """One attempt's view of its deadline, and of what its steps and checkpoints take.
 
-    def __init__(self, context: Context) -> None:
+    Args:
+        context: of its function.
+        renewed: whether a successor is started in time, and all workers hand over to theirs at
+            once.
+    """
+
+    def __init__(self, context: Context, *, renewed: bool = False) -> None:
         self._context = context
+        self._renewed = renewed
         self._whole_s = context.remaining_s()
         self._longest_step_s = 0.0
         self._checkpoint_s = 0.0
@@ -55,6 +62,8 @@ class Lifetime:
     def late(self) -> bool:
         """Whether to hand over at a checkpoint that is made for another reason."""
         left = self._context.remaining_s()
+        if self._renewed:
+            return False
         late = max(LATE_SHARE * self._whole_s, LATE_TIMES * self._needed_s())
         return self._steps > 0 and left < late and left != float("inf")
 
@@ -71,6 +80,11 @@ class Lifetime:
         if self._steps == 0:
             return left == float("inf")
         return left > 2 * steps * self._longest_step_s + self._needed_s()
+
+    def check_waiting(self) -> None:
+        """Raise HandOver if an attempt that waits to begin has waited half of its life."""
+        if self._context.remaining_s() < MOST_SHARE * self._whole_s:
+            raise HandOver
 
     def check(self) -> None:
         """Raise HandOver if waiting any longer would end in a kill; for the engine's waits."""

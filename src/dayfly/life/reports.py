@@ -36,6 +36,9 @@ KEPT_BY_RUN, KEPT_BY_WORKER = "run", "worker"
 #: All workers are asked to stop after their step, by the presence of this message.
 STOP = Key(FOREVER, "stop", COORDINATOR, EVERYONE)
 
+#: Workers that warmed up go on, from the checkpoint that this message names.
+GO = Key(FOREVER, "go", COORDINATOR, EVERYONE)
+
 #: How long the supervisor waits for a message that is there already: longer than a channel bears
 #: with a store that is away.
 _READ_S = 120.0

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import RestartPolicy
 from dayfly.life.ends import GenerationEnd
-from dayfly.life.platforms.base import Ended, Invocation
+from dayfly.life.platforms.base import Ended, Invocation, Platform
 from dayfly.life.reports import Report
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan
@@ -23,7 +23,7 @@ class Workload(ABC):
 
     Methods are called by the supervisor's thread, for each generation in this order: `plan`,
     `open`, `payload` and the others while it lives, and `starts_again` or `changes` if another one
-    follows.
+    follows. One that is `upcoming` is opened before, and its `plan` is asked for once it goes on.
 
     Attributes:
         handler: of its functions.
@@ -38,17 +38,28 @@ class Workload(ABC):
         """The generation that is to begin. Raises RunFailed if none may."""
 
     @abstractmethod
+    def platform(self, plan: GenerationPlan) -> Platform:
+        """Where a generation's functions run; nothing else runs there."""
+
+    @abstractmethod
     def open(self, plan: GenerationPlan) -> AbstractContextManager[Channel]:
         """The supervisor's end of the generation's channel, without earlier messages."""
 
     @abstractmethod
     def payload(
-        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+        self,
+        plan: GenerationPlan,
+        rank: int,
+        attempt: int,
+        trimmed_step: int,
+        *,
+        waits: bool = False,
     ) -> Mapping[str, Any]:
         """What a rank's attempt is told.
 
         Args:
             trimmed_step: the message log before it is gone.
+            waits: it is to warm up, and to wait for `reports.GO`.
         """
 
     def function(self, plan: GenerationPlan, rank: int) -> FunctionSpec | None:
@@ -83,16 +94,39 @@ class Workload(ABC):
         return False
 
     def change_asked(self) -> bool:
-        """Whether the run is to go on by another plan; asked at each look."""
+        """Whether the workers are to end so that others go on; asked at each look."""
         return False
 
-    def changes(self) -> None:
-        """Takes up the plan that was asked for, if any, where a resumed run finds it.
+    def upcoming(self) -> GenerationPlan | None:
+        """The generation that is to warm up while this one trains, the same at each look.
 
-        Called between two generations, when no worker runs. The run goes on from the checkpoint
-        that was committed last.
+        Returns:
+            None: there is none, or its workers cannot begin before those of this one have ended.
         """
         return None
+
+    def renew(self) -> None:
+        """Lifetimes end soon: `upcoming` is to have successors, if it can."""
+        return None
+
+    def refuse(self, why: str) -> None:
+        """What is upcoming cannot begin: nothing changes."""
+        return None
+
+    def changes(self, *, warm: bool) -> None:
+        """Takes up what is upcoming, or the plan that was asked for, where a resumed run finds it.
+
+        Called between two generations: the workers of this one train no more. The run goes on from
+        the checkpoint that was committed last.
+
+        Args:
+            warm: the workers of `upcoming` go on; else others start.
+        """
+        return None
+
+    def go(self) -> bytes:
+        """What workers are told that warmed up."""
+        return b""
 
     @abstractmethod
     def starts_again(self, end: GenerationEnd) -> None:
@@ -100,18 +134,21 @@ class Workload(ABC):
 
 
 class RunListener(Protocol):
-    """What a supervisor tells of a run; its methods are called in the supervisor's thread."""
+    """What a supervisor tells of a run; its methods are called in the supervisor's thread.
+
+    Functions and reports are of a generation by a plan, which may not train yet.
+    """
 
     def begins(self, plan: GenerationPlan) -> None:
         """A generation begins."""
 
-    def invoked(self, rank: int, invocation: Invocation) -> None:
+    def invoked(self, plan: GenerationPlan, rank: int, invocation: Invocation) -> None:
         """A function was started."""
 
-    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+    def ended(self, plan: GenerationPlan, rank: int, ended: Ended, *, death: bool) -> None:
         """A function ended: it returned, or it died."""
 
-    def reported(self, report: Report) -> None:
+    def reported(self, plan: GenerationPlan, report: Report) -> None:
         """A worker sent records."""
 
     def committed(self, checkpoint: Checkpoint) -> None:

@@ -169,7 +169,10 @@ def overridden(job: Job, **changes: Any) -> Job:
     """The job with those of the changes that are not None."""
     if not isinstance(job, Job):
         raise RequestError(f"a {type(job).__name__} is no dayfly.Job")
-    return replace(job, **{name: value for name, value in changes.items() if value is not None})
+    given = {name: value for name, value in changes.items() if value is not None}
+    if "batch_size" in given:
+        given.setdefault("batch_schedule", None)
+    return replace(job, **given)
 
 
 def checked_settings(**settings: Any) -> Settings:

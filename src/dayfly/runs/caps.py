@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
+from dayfly.catalogue.metering import MeteredInvocation
 from dayfly.errors import RequestError
 from dayfly.life.allowance import LATE_S, SHORTEST_S, Allowance
 from dayfly.life.generation import STOP_GRACE_S
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.result import MAX_COST, MAX_TIME
 from dayfly.runs.setup import Setup
+from dayfly.runs.tariffs import billed
 from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.generations import GenerationPlan
 
 #: Share of a budget that is kept for a stop in order, at most; and steps that it may take.
 _MOST_SHARE, _STEPS = 0.25, 4
@@ -79,23 +81,31 @@ class Caps:
                 self.reached = self.reached or MAX_COST
         return self.reached
 
-    def granted(self, setup: Setup, rank: int, now: float) -> FunctionSpec | None:
+    @property
+    def limit_cost(self) -> bool:
+        """Whether there is a budget: each function's life is paid for before it starts."""
+        return self._allowance is not None
+
+    def granted(
+        self, setup: Setup, plan: GenerationPlan, rank: int, now: float
+    ) -> FunctionSpec | None:
         """Returns what a worker's function gets, with a lifetime that is paid for.
 
         None: what is left pays for none that is worth a start, and the run is to stop.
 
         Args:
             setup: of the generation.
+            plan: of the generation.
             rank: of the worker.
             now: seconds of a monotonic clock.
         """
-        spec = setup.specs[rank]
+        spec = plan.layout[rank].spec
         if self._allowance is None:
             return spec
         self._settle(setup)
         usd_per_s, beside_usd = _price(setup, spec)
         grant = self._allowance.ask(
-            f"worker-{rank}",
+            plan.function(rank),
             usd_per_s=usd_per_s,
             beside_usd=beside_usd,
             all_usd_per_s=_usd_per_s(setup),
@@ -111,8 +121,7 @@ class Caps:
         """Take the bills of what ended since."""
         assert self._allowance is not None
         for one in self.used[self._settled :]:
-            (priced,) = with_vcpus([one], vcpus_sold(setup.settings))
-            self._allowance.settle(one.function, bill([priced], setup.priced_as).cost_usd)
+            self._allowance.settle(one.function, billed([one], setup.settings).cost_usd)
         self._settled = len(self.used)
 
     def _check(self, setup: Setup, budget_usd: float) -> None:

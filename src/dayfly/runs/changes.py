@@ -1,15 +1,17 @@
 """The settings that may change from one generation of a run to the next.
 
-Fixed for the run's life are what its bits, its order of samples and its bill depend on: seed, batch
-size, protocol, compression, the number of threads, the CPU type, the platform and its price list.
+Fixed for the run's life is what its bits and its order of samples depend on: seed, batch size,
+protocol, compression, the number of threads and the CPU type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from dayfly.errors import RequestError
+from dayfly.life.platforms.base import PLATFORMS
 from dayfly.wire.channels import channel_kind
 
 
@@ -18,6 +20,9 @@ class Changes:
     """Settings that may change from one generation to the next; None: it stays as it is.
 
     Args:
+        platform: where functions run, by its name.
+        platform_options: settings of that platform.
+        imitate: platform of the catalogue, whose limits and prices count.
         workers: functions at once.
         memory_mib: a function's memory.
         stage_memory_mib: memory of each stage's functions.
@@ -38,9 +43,12 @@ class Changes:
         checkpoint_every_s: longest time between run checkpoints.
 
     Raises:
-        RequestError: nothing is to change, or the channel's URL is none.
+        RequestError: nothing is to change, or there is no such platform or channel.
     """
 
+    platform: str | None = None
+    platform_options: Mapping[str, Any] | None = None
+    imitate: str | None = None
     workers: int | None = None
     memory_mib: int | None = None
     stage_memory_mib: tuple[int, ...] | None = None
@@ -63,6 +71,8 @@ class Changes:
     def __post_init__(self) -> None:
         if not self.given:
             raise RequestError("nothing is to change: say what, such as --workers 8")
+        if self.platform is not None:
+            PLATFORMS.check(self.platform)
         if self.channel is not None:
             channel_kind(self.channel)  # whether it is a URL of a channel, without secrets
 

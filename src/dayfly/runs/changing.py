@@ -6,8 +6,8 @@ dayfly scale RUN --workers 8
 changed_record     refused: in one sentence, and the run goes on as it was
      |
      v
-old generation     ... step 119 | checkpoint, all workers end
-new generation                               | step 120 ...       by the new record
+old generation     ... step 118 | step 119 | checkpoint, all workers end
+new generation     start, load job and data           | step 120 ...       by the new record
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from typing import Any
 from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.life.platforms.base import PLATFORMS
 from dayfly.planning.plan import Plan
 from dayfly.runs.changes import Changes
-from dayfly.runs.function_resources import resources_of, vcpus_sold
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import check_shares
 from dayfly.runs.run_plan import differences
 from dayfly.runs.settings import Settings
 from dayfly.runs.setup import Setup
 from dayfly.runs.staging import refitted
-from dayfly.specs.generations import Change
+from dayfly.specs.generations import Change, GenerationPlan
+from dayfly.wire.channels import channel_kind
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.stores.base import Store
+from dayfly.wire.stores.files import FileStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,18 @@ class NextPlan:
     """What a run is to have from its next boundary on, once that is checked.
 
     Args:
-        change: that leads to it.
+        change: that leads to it; None: successors are to be there before lifetimes end.
         record: of the run.
         setup: of its generations.
         plan: with its prediction; None: the run has none.
+        generation: that warms up while another one trains; None: it begins after that one's end.
     """
 
-    change: Change
+    change: Change | None
     record: Record
     setup: Setup
     plan: Plan | None
+    generation: GenerationPlan | None = None
 
 
 def changed_record(
@@ -69,13 +74,26 @@ def changed_record(
     said = differences(_values(record.settings), _values(settings))
     if not said:
         raise RequestError("the run has these settings already")
-    if vcpus_sold(record.settings) != vcpus_sold(settings):
-        raise RequestError(
-            "--cpu: its functions are billed by their vCPUs, and a bill has one number of them: "
-            "stop the run, and go on by --resume with another --cpu"
-        )
+    _check_reach(settings, store)
     following = replace(record, settings=settings, generation=record.generation + 1)
     return fitted(record.settings, following, job, store), ", ".join(said)
+
+
+def _check_reach(settings: Settings, store: Store) -> None:
+    """Raise RequestError if functions could not reach the run's store or channel."""
+    if PLATFORMS[settings.platform].on_this_machine:
+        return
+    where = None if settings.channel is None else channel_kind(settings.channel)
+    if isinstance(store, FileStore):
+        what, remedy = f"the run's data in {store.url}", "begin the run with --store"
+    elif where is None or (settings.channel and where.directory(settings.channel) is not None):
+        what, remedy = "messages in files", "give --channel, too"
+    else:
+        return
+    raise RequestError(
+        f"--platform {settings.platform}: its functions are not on this machine, and cannot reach "
+        f"{what}: {remedy}"
+    )
 
 
 def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import DayflyError, RequestError, RunFailed, SureToFail
 from dayfly.life.control import FAR_LOOK_S, LOOK_EVERY_S, Control, Request
 from dayfly.life.faults import Faults
+from dayfly.life.platforms.base import Platform
 from dayfly.life.reports import STOPPED
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.workload import Workload
@@ -26,7 +26,7 @@ from dayfly.runs.caps import Caps
 from dayfly.runs.directory import being_prepared, is_a_run_now
 from dayfly.runs.event_segments import EventSegments
 from dayfly.runs.following import Teller
-from dayfly.runs.function_resources import in_words, vcpus_sold
+from dayfly.runs.function_resources import in_words
 from dayfly.runs.listeners import Listeners
 from dayfly.runs.record import AnyRecord
 from dayfly.runs.recorder import Recorder
@@ -35,6 +35,7 @@ from dayfly.runs.run_context import RunContext
 from dayfly.runs.setup import Setup
 from dayfly.runs.signals import Stopped
 from dayfly.runs.spending import Spending
+from dayfly.runs.tariffs import billed, tariff_of
 from dayfly.runs.workplace import discard, site_of
 from dayfly.specs.events import Event
 from dayfly.specs.functions import FunctionSpec
@@ -83,6 +84,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._hand_over_s = self._began + (math.inf if lifetime_s is None else lifetime_s) - spare_s
         self._sure_to_fail = False
         self._stop_requested = False
+        self._turn = 0  # of the generation that trains
         self._setup = self._set_up(record)
         so_far = context.so_far
         self._caps = Caps(self._setup, record.wall_s, () if so_far is None else so_far.used)
@@ -100,9 +102,12 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             self.check()
             if before is not None and before.settings.channel != self._record.settings.channel:
                 self._discard_channel(before.settings.channel)
+            if before is not None:
+                self._discard_channel(self._setup.channel_url, turn=1)
             # Before anybody can find the run and ask for its stop.
             every_s = LOOK_EVERY_S if self._home.leadership is None else FAR_LOOK_S
             self._control = Control(self._store, every_s, self._record.next_request)
+            self._record = replace(self._record, next_request=self._control.next)
             self._keep_own()
         with self._signals.patiently():  # once it is written, it is a run, and ends as one
             with being_prepared(self._workplace.directory):
@@ -120,7 +125,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         priced_as = self._setup.priced_as
         if own := priced_as.overridden:
             self._display.note(f"{priced_as.name}: your own catalogue gives {', '.join(own)}")
-        self._check_channel(self._record, self._setup)
+        self._check_channel(self._record, self._setup, self._turn)
 
     def _check_setup(self, record: AnyRecord, setup: Setup) -> None:
         """Raise RequestError if generations cannot have this setup; say what is to be known."""
@@ -129,15 +134,15 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         if imitated is not None:
             for note in dict.fromkeys(in_words(kind, imitated) for kind in setup.resources):
                 self._display.note(note)
-        for note in (*self._workplace.platform.check(setup.specs), *self._own_notes(record, setup)):
+        platform = self._workplace.platform_for(setup.settings)
+        for note in (*platform.check(setup.specs), *self._own_notes(record, setup)):
             self._display.note(note)
 
-    def _check_channel(self, record: AnyRecord, setup: Setup) -> None:
+    def _check_channel(self, record: AnyRecord, setup: Setup, turn: int) -> None:
         """Raise RequestError if the channel of a generation cannot be made."""
         try:
-            with self._workplace.fresh_channel(
-                self._site(record, setup.channel_url), setup.channel
-            ):
+            site = self._site(setup.channel_url, record.generation, turn)
+            with self._workplace.fresh_channel(site, setup.channel):
                 pass
         except DayflyError as error:
             raise RequestError(f"--channel {setup.channel_url}: {error}") from error
@@ -148,9 +153,12 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         teller = Teller(
             self._display,
             self.untold,
-            self._workplace.platform.log_place,
+            self._workplace.log_place,
             stopping="; a second Ctrl-C ends it at once, without one",
-            spending=Spending(self._priced, so_far.used if so_far is not None else ()),
+            spending=Spending(
+                lambda used: billed(used, self._record.settings).cost_usd,
+                so_far.used if so_far is not None else (),
+            ),
         )
         with (
             self._signals.patiently(),
@@ -166,7 +174,6 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         """
         self._recorder = recorder = self.recorder_kind(
             self._workplace.directory,
-            self._record.generation,
             listeners.publish,
             self._context.so_far,
             None if self._home.leadership is None else EventSegments(self._store),
@@ -191,8 +198,7 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         with suppress(StoreError):  # what came of the run is written
             recorder.over()
             functions = sorted({one.function for one in recorder.used})
-            generation = self._record.generation
-            self._home.keep_logs(self._workplace.platform, functions, generation)
+            self._home.keep_logs(self._workplace, functions, self._record.generation)
         return result
 
     @classmethod
@@ -225,12 +231,18 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         return asked or self._caps.reached is not None
 
     def function(self, plan: GenerationPlan, rank: int) -> FunctionSpec | None:
-        return self._caps.granted(self._setup, rank, time.monotonic())
+        return self._caps.granted(self._setup, plan, rank, time.monotonic())
+
+    def _outlived(self, number: int) -> bool:
+        """Whether a request was left for a coordinator that was killed."""
+        before, began_at = self._context.before, self._control.began_at
+        return before is not None and before.status == "running" and number < began_at
 
     def _hear(self, number: int, request: Request) -> None:
         """Take a request that somebody left in the store."""
         if request.kind == "stop":
-            self._stop_requested = True
+            # One that was killed has stopped: who goes on with the run does not want that again.
+            self._stop_requested = self._stop_requested or not self._outlived(number)
         else:
             self._change(number, request.changes)
 
@@ -240,33 +252,21 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def _change(self, number: int, changes: Mapping[str, Any]) -> None:
         """Answer a request for other settings from the next boundary on."""
-        self._recorder.answered(
-            number,
-            refused=f"the run of a {self._record.kind} keeps its plan: stop it, and go on with "
-            "other settings by --resume",
-        )
+        kept = f"the run of a {self._record.kind} keeps its plan: stop it, and go on by --resume"
+        self._recorder.answered(number, refused=kept)
 
     def _handing_over(self) -> str:
         """The status of a run that another coordinator is to go on with.
 
         Raises RunFailed if that one would come no further either.
         """
-        lifetime_s = self._setup.settings.coordinator_lifetime_s
+        life = f"the coordinator's lifetime of {self._setup.settings.coordinator_lifetime_s:g} s"
         if self._kept() == self._kept_before:
             raise RunFailed(
-                f"the coordinator's lifetime of {lifetime_s:g} s ended before the run came any "
-                "further: raise --coordinator-lifetime"
+                f"{life} ended before the run came any further: raise --coordinator-lifetime"
             )
-        self._display.note(
-            f"the coordinator's lifetime of {lifetime_s:g} s ends: it hands the run over"
-        )
+        self._display.note(f"{life} ends: it hands the run over")
         return HANDING_OVER
-
-    def _priced(self, used: Sequence[MeteredInvocation]) -> float:
-        """Dollars of invocations, without what they store and send."""
-        return bill(
-            with_vcpus(used, vcpus_sold(self._record.settings)), self._setup.priced_as
-        ).cost_usd
 
     @abstractmethod
     def _kept(self) -> object:
@@ -301,15 +301,13 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
 
     def _generations(self) -> str:
         """One after another, until one brings the run to its end; returns its status."""
-        supervisor = Supervisor(
+        return Supervisor(
             workload=self,
-            platform=self._workplace.platform,
             store=self._store,
             stop_asked=self._stop_asked,
             listener=self._recorder,
             faults=self._own_faults,
-        )
-        return supervisor.run()
+        ).run()
 
     def plan(self) -> GenerationPlan:
         return self._plan_by(self._record, self._setup)
@@ -322,15 +320,22 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
             channel=setup.channel_url,
             store=self._store.url,
             layout=[RankPlan(spec=spec, replica=rank) for rank, spec in enumerate(setup.specs)],
+            tariff=tariff_of(setup.settings),
+            turn=self._turn,
         )
 
+    def platform(self, plan: GenerationPlan) -> Platform:
+        return self._workplace.platform_for(self._setup_of(plan).settings)
+
     def open(self, plan: GenerationPlan) -> AbstractContextManager[Channel]:
-        return self._workplace.fresh_channel(
-            self._site(self._record, plan.channel),
-            self._setup.channel,
-            note=self._display.note,
-            after=self._recorder.cause,
-        )
+        site = self._site(plan.channel, plan.number, plan.turn)
+        after = self._recorder.cause if plan.turn == self._turn else None
+        spec = self._setup_of(plan).channel
+        return self._workplace.fresh_channel(site, spec, note=self._display.note, after=after)
+
+    def _setup_of(self, plan: GenerationPlan) -> Setup:
+        """What a generation has that was planned here."""
+        return self._setup
 
     @abstractmethod
     def _results(self, summary: Result, recorder: AnyRecorder) -> Result:
@@ -340,12 +345,14 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
     def _over(self, result: Result) -> AnyRun:
         """The run, when this life is over."""
 
-    def _site(self, record: AnyRecord, url: str) -> Site:
-        return site_of(url, self._store, record.run_id, record.generation, self._workplace.token)
+    def _site(self, url: str, number: int, turn: int = 0) -> Site:
+        run, token = self._record.run_id, self._workplace.token
+        return site_of(url, self._store, run, number, token, turn)
 
-    def _discard_channel(self, url: str | None) -> None:
-        """Remove what an earlier life has left at another channel, if that can be done."""
-        if url is not None and (left := discard(self._site(self._record, url))) is not None:
+    def _discard_channel(self, url: str | None, turn: int = 0) -> None:
+        """Remove what an earlier life has left at a channel, if that can be done."""
+        left = None if url is None else discard(self._site(url, self._record.generation, turn))
+        if left is not None:
             self._display.note(left)
 
     def _summary(self, status: str, error: str | None) -> Result:

@@ -170,6 +170,8 @@ class Events:
                     run_s=last - invoked.at,
                     outcome="coordinator killed",
                     gpu_share=invoked.gpu_share,
+                    price_list=invoked.price_list,
+                    vcpus=invoked.vcpus,
                 )
             )
 

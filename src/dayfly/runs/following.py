@@ -137,7 +137,7 @@ class Teller:
                     f"all workers go back to step {event.to_step}{again}: {event.cause}"
                 )
             case ChangeAnswered(refused=None):
-                self._display.note(f"from the next step on: {event.changes}")
+                self._display.note(f"accepted, once the next workers are warm: {event.changes}")
             case ChangeAnswered():
                 self._display.note(f"a change was refused: {event.refused}")
             case GenerationBegun() if event.changes is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +22,10 @@ from dayfly.life.ends import GenerationEnd
 from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
 from dayfly.runs.callbacks import Callbacks, View
-from dayfly.runs.changing import NextPlan, changed_record, sums_note
-from dayfly.runs.coordinator import RunCoordinator
+from dayfly.runs.changing import sums_note
+from dayfly.runs.changing_coordinator import ChangingCoordinator
 from dayfly.runs.deciders import Boundary, Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
-from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.home import AVERAGED, WEIGHTS
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listeners
@@ -38,19 +36,15 @@ from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.run import Run, keep_weights, write_results
 from dayfly.runs.run_context import RunContext
-from dayfly.runs.run_plan import gone_on
 from dayfly.runs.setup import Setup
-from dayfly.runs.staging import recut
-from dayfly.runs.task import Task, check_task
-from dayfly.specs.generations import Change, GenerationPlan
+from dayfly.runs.task import Going, Task, check_task
+from dayfly.specs.generations import GenerationPlan
 from dayfly.training.order import Epochs
-from dayfly.training.paged import paged
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Channel
 from dayfly.wire.pipelines.step import Layout, StageRank
 
 
-class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
+class JobCoordinator(ChangingCoordinator):
     """A job's, which starts from the last checkpoint that was committed.
 
     Args:
@@ -70,8 +64,6 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         super().__init__(record, context)
         self._job = job
         self._plan = plan
-        self._next: NextPlan | None = None
-        self._carried_out: Change | None = None  # by the generation that is to begin
         self.policy = self._policy()
         try:
             committed = checkpoints.latest(self._store)
@@ -80,8 +72,8 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         if committed is None:
             raise RequestError(f"{str(self._store)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
-        self._epochs = Epochs(record.samples, job.batch_size, job.seed)
-        self._steps = self._epochs.steps * job.epochs
+        self._epochs = Epochs.of(record.samples, job)
+        self._steps = self._epochs.first(job.epochs)
         self._view = View(record.run_id, self._workplace.directory, job)
         self._callbacks = Callbacks(job, record.settings, self._view, self._display.note)
         self._heard_by = self._callbacks.listeners
@@ -118,10 +110,10 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         return replays(record.settings, self._channel_url(record))
 
     def _check_own(self, record: Record, setup: Setup) -> None:
-        least_mib = self._workplace.platform.least_memory_mib
+        least_mib = self._workplace.platform_for(record.settings).least_memory_mib
         check_gathering(record.round_bytes, record.settings, least_mib)
         plan = self._plan_by(record, setup)
-        check_task(self._task(record, setup, plan, 0, 0, 0, 0.0), setup.specs[0].payload_bytes)
+        check_task(self._task(plan, record, setup), setup.specs[0].payload_bytes)
 
     def _keep_own(self) -> None:
         if self._plan is not None:
@@ -152,19 +144,16 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps, self._job.epochs)
         step = self._checkpoint.step
-        if step and not step % self._epochs.steps:
+        if step and self._epochs.begins_epoch(step):
             self._decide(step)
             self._keep_weights(self._checkpoint)  # this coordinator may have died before it did
         ended = super()._generations()
-        if self._next is not None and (ended == DONE or self._asked_to_end()):
-            change = self._next.change
+        if (change := self._change_under_way) and (ended == DONE or self._asked_to_end()):
             self._recorder.answered(change.request, refused=f"the run was {ended} before")
         return ended
 
-    def _next_request(self) -> int:
-        return super()._next_request() if self._next is None else self._next.change.request
-
     def _begins(self) -> None:
+        super()._begins()
         self._callbacks.start()
 
     def _ends(self, result: Result, listeners: Listeners) -> None:
@@ -192,17 +181,23 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             ],
         )
 
-    @contextmanager
-    def open(self, plan: GenerationPlan) -> Iterator[Channel]:
-        with super().open(plan) as channel:
-            self._recorder.measure(channel.size_bytes)
-            yield channel
-
     def payload(
-        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+        self,
+        plan: GenerationPlan,
+        rank: int,
+        attempt: int,
+        trimmed_step: int,
+        *,
+        waits: bool = False,
     ) -> Mapping[str, Any]:
-        age_s = self._recorder.checkpoint_age_s
-        task = self._task(self._record, self._setup, plan, rank, attempt, trimmed_step, age_s)
+        record, setup = self._of(plan)
+        task = replace(
+            self._task(plan, record, setup, rank),
+            attempt=attempt,
+            trimmed_step=trimmed_step,
+            checkpoint_age_s=self._recorder.checkpoint_age_s,
+            waits=waits,
+        )
         return dict(task.dump())
 
     def committed(self, checkpoint: Checkpoint) -> None:
@@ -239,85 +234,33 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
 
     def _history_until(self, step: int) -> tuple[Mapping[str, Any], ...]:
         """The records of the epochs that were whole after `step` steps."""
-        epochs = range(1, step // self._epochs.steps + 1)
+        epochs = range(1, self._epochs.epoch(step) + 1)
         return tuple(self._history[epoch] for epoch in epochs)
 
     def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._history |= {int(record["epoch"]): record for record in records}
         self._view.note(self._history)
 
-    def plan(self) -> GenerationPlan:
-        change, self._carried_out = self._carried_out, None
-        return replace(super().plan(), change=change)
-
-    def change_asked(self) -> bool:
-        return self._next is not None
-
-    def changes(self) -> None:
-        following, self._next = self._next, None
-        if following is None:
-            return
-        self._record = self._record.changed_to(following.record)
-        self._setup = following.setup
-        self._plan, self._carried_out = following.plan, following.change
-        self.policy = self._policy()
-        self._store.clear(PRIVATE)  # all that the workers did is in the checkpoint
-        self._keep_own()
-        with paged(self._workplace.directory, when=bool(self._record.settings.cut)):
-            recut(self._record, self._job, self._store)
-        self._checkpoint = checkpoints.latest(self._store) or self._checkpoint
-        self._record.save(self._store)
-
-    def _change(self, number: int, changes: Mapping[str, Any]) -> None:
-        if self._next is not None:
-            waits = f"{self._next.change.words} is under way: ask again once it has taken place"
-            self._recorder.answered(number, refused=waits)
-            return
-        try:
-            self._next = self._followed_by(number, changes)
-        except RequestError as refusal:
-            self._recorder.answered(number, refused=str(refusal))
-        else:
-            self._recorder.answered(number, changes=self._next.change.words)
-
-    def _followed_by(self, number: int, changes: Mapping[str, Any]) -> NextPlan:
-        """What a request asks for, once it is checked. Raises RequestError if it cannot be."""
-        before, plan = self._record, self._plan
-        cut = bool(before.settings.cut or changes.get("cut"))
-        with paged(self._workplace.directory, when=cut):
-            record, words = changed_record(before, changes, self._job, self._store)
-        if record.planned is not None and plan is not None:
-            plan, planned = gone_on(plan, record.planned, record.settings, self._job)
-            record = replace(record, planned=planned)
-        setup = self._set_up(record)
-        self._check_setup(record, setup)
-        if setup.channel_url != self._setup.channel_url:
-            self._check_channel(record, setup)
-        return NextPlan(Change(request=number, words=words), record, setup, plan)
+    def go(self) -> bytes:
+        ended = self._ended_at == self._checkpoint.step
+        return Going(checkpoint=self._checkpoint, ended=ended).text()
 
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
         self._record = self._record.rolled_back()
         self._record.save(self._store)
 
-    def _task(
-        self,
-        record: Record,
-        setup: Setup,
-        plan: GenerationPlan,
-        rank: int,
-        attempt: int,
-        trimmed_step: int,
-        checkpoint_age_s: float,
-    ) -> Task:
-        settings = record.settings
+    def _task(self, plan: GenerationPlan, record: Record, setup: Setup, rank: int = 0) -> Task:
+        """What a rank's first attempt is told."""
+        settings, place = record.settings, plan.layout[rank]
         return Task(
             run=record.run_id,
             token=self._workplace.token,
             generation=plan.number,
+            turn=plan.turn,
             rank=rank,
-            attempt=attempt,
-            place=StageRank(plan.layout[rank].stage, plan.layout[rank].replica),
+            attempt=0,
+            place=StageRank(place.stage, place.replica),
             world_size=plan.world_size,
             store=plan.store,
             channel=plan.channel,
@@ -338,8 +281,8 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             wait_timeout_s=settings.wait_timeout_s,
             scratch=str(self._workplace.session.root / "scratch"),
             checkpoint=self._checkpoint,
-            trimmed_step=trimmed_step,
-            checkpoint_age_s=checkpoint_age_s,
+            trimmed_step=0,
+            checkpoint_age_s=0.0,
             faults=self._faults,
             pieces=settings.micro_batches or self._job.accumulate,
             on_nan=settings.on_nan,
@@ -351,6 +294,7 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             virtual_workers=settings.virtual_workers,
             made_with=record.made_with or {},
             allow_other_cpu=settings.allow_other_cpu,
+            renewed=self._renews(record, setup),
         )
 
     def _summary(self, status: str, error: str | None) -> Result:
@@ -376,9 +320,8 @@ class JobCoordinator(RunCoordinator[Record, Recorder, Run]):
             self._job,
             self._checkpoint,
             recorder,
-            self._setup.priced_as,
+            self._record.settings,
             summary,
-            vcpus_sold(self._record.settings),
         )
         if result.has_weights:
             for name in (WEIGHTS,) if self._job.ema is None else (WEIGHTS, AVERAGED):

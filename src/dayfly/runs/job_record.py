@@ -13,15 +13,17 @@ from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.records import JobFacts
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
+from dayfly.specs.generations import Change
 from dayfly.training.arrays import ArraySplit
 from dayfly.training.forward import SAMPLES, Weighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(JobFacts):
-    """A job's, whole. pipelining: of a cut model. epochs: to which it goes, if not to the job's.
+    """A job's, whole.
 
-    weighting: how losses of parts of a batch are combined.
+    pipelining: of a cut model. epochs: to which it goes, if not to the job's. weighting: how losses
+    of parts of a batch are combined. change: the last one that was carried out.
     """
 
     ignores_unknown: ClassVar[bool] = False
@@ -33,18 +35,28 @@ class Record(JobFacts):
     pipelining: Pipelining | None = None
     epochs: Count | None = None
     weighting: Weighting = SAMPLES
+    change: Change | None = None
 
     def rolled_back(self) -> Self:
         """The record of the next generation of the same life."""
         return replace(self, generation=self.generation + 1, rollbacks=self.rollbacks + 1)
 
-    def changed_to(self, other: Self) -> Self:
-        """Another plan's record, as that of the next generation of the same life."""
+    def renewed(self) -> Self:
+        """The record of the next generation of the same life, by the same plan."""
+        return replace(self, generation=self.generation + 1, changes=self.changes + 1)
+
+    def changed_to(self, other: Self, change: Change) -> Self:
+        """Another plan's record, as that of the next generation of the same life.
+
+        Its request is answered with that: no coordinator after this one looks for it.
+        """
         return replace(
             other,
             generation=self.generation + 1,
             rollbacks=self.rollbacks,
             changes=self.changes + 1,
+            change=change,
+            next_request=change.request + 1,
         )
 
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:

@@ -72,6 +72,9 @@ class SettingKeywords(ProfileKeywords, total=False):
 class ChangeKeywords(TypedDict, total=False):
     """As the fields of `dayfly.runs.changes.Changes`."""
 
+    platform: str | None
+    platform_options: Mapping[str, Any] | None
+    imitate: str | None
     workers: int | None
     memory_mib: int | None
     stage_memory_mib: tuple[int, ...] | None

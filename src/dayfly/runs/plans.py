@@ -52,7 +52,12 @@ class JobSpec:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """Of a job."""
+        """Of a job. Raises RequestError for one whose batch size changes by epoch."""
+        if len(set(job.batch_sizes)) > 1:
+            raise RequestError(
+                "the job's batch size changes by epoch, and profiles and plans have one: give "
+                "--batch-size, or train it without a plan"
+            )
         return cls(
             batch_size=job.batch_size,
             epochs=job.epochs,

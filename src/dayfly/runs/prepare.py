@@ -120,13 +120,14 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
     training; None: not known yet.
     """
     members, cut = settings.leaves, settings.stages > 1
-    most = job.batch_size if samples is None else min(job.batch_size, samples)
-    of = f"a batch of {most}" if most == job.batch_size else f"data of {most} samples"
+    size = min(job.batch_sizes)
+    most = size if samples is None else min(size, samples)
+    of = f"a batch of {most}" if most == size else f"data of {most} samples"
     who, flag = ("replicas", "--replicas") if cut else ("workers", "--workers")
     if settings.virtual_workers is not None:
         who, flag = "virtual workers", "--virtual-workers"
     if most < members:
-        more = "raise batch_size" if most == job.batch_size else "give more data"
+        more = "raise batch_size" if most == size else "give more data"
         raise RequestError(f"{of} cannot be shared by {members} {who}: {more}, or lower {flag}")
     pieces = settings.micro_batches or job.accumulate
     if pieces > (each := -(-most // members)):
@@ -165,7 +166,11 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.micro_batches or job.accumulate
-        alone = _smallest_piece(job.batch_size, data.trained, settings.leaves, pieces) == 1
+        smallest = (
+            _smallest_piece(size, data.trained, settings.leaves, pieces)
+            for size in set(job.batch_sizes)
+        )
+        alone = 1 in smallest
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
         measured = measuring(job, data.validation, tried.row_bytes)
         if settings.target_accuracy is not None:
@@ -174,9 +179,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         for flag, name in watched(job, settings):
             if name == "val_accuracy":
                 _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
-        steps = Epochs(data.trained, job.batch_size, job.seed).steps
+        epochs = Epochs.of(data.trained, job)
         for scheduler in replica.schedulers.values():
-            check_scheduler(job, scheduler, steps)
+            check_scheduler(job, scheduler, epochs.first(job.epochs))
         line, states = None, [({"replica": tree, "progress": Progress().dump(), CUT: []}, kept)]
         if settings.cut:
             staging = staged(job, replica.model, (tree, kept), settings, data.tried)
@@ -184,7 +189,6 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             states = staging.split(*states[0])
             _check_rates(job, [state["replica"] for state, _ in states])
         else:
-            epochs = Epochs(data.trained, job.batch_size, job.seed)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
             round_bytes = RoundBytes.of_sums(

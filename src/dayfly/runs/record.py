@@ -44,7 +44,7 @@ class RunRecord:
     generation: how often all workers started anew before. began_at: when this life of the run was
     asked for, in Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
     `runs.made_with`. store: the run's URL, if it is kept in a store, and its directory is a copy.
-    next_request: of the first request that the next coordinator answers, if this one hands over.
+    next_request: number of the first request that a coordinator that goes on looks at.
     """
 
     kind: ClassVar[str]
@@ -126,7 +126,8 @@ class RunRecord:
             error=None,
             began_at=time.time() if asked_at is None else asked_at,
             wall_s=self.wall_s + killed_s,
-            next_request=self.next_request if self.status == HANDING_OVER else None,
+            # Whoever asked a run that came to an end was told so.
+            next_request=self.next_request if self.status in ("running", HANDING_OVER) else None,
         )
 
     def changed_settings(self, changes: Mapping[str, Any]) -> FunctionSettings:

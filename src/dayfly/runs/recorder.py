@@ -59,7 +59,6 @@ Json = Mapping[str, Any]
 class Recorder(RunListener):
     """Listens to one coordinator's supervisor, and remembers the lives before it.
 
-    generation: of the workers whose records come in.
     publish: told each event, with who tells it, once it is written.
     before: events of the lives before; None: it is the first.
     segments: where events go besides the directory; None: nowhere.
@@ -71,7 +70,6 @@ class Recorder(RunListener):
     def __init__(
         self,
         directory: Path,
-        generation: int,
         publish: Callable[[str, Event], None],
         before: Events | None = None,
         segments: EventSegments | None = None,
@@ -80,7 +78,6 @@ class Recorder(RunListener):
         self._home = Home(directory)
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
-        self.generation = generation
         self._publish = publish
         self.used: list[MeteredInvocation] = []
         self.restarts = 0
@@ -165,7 +162,6 @@ class Recorder(RunListener):
         self._size_bytes = size_bytes
 
     def begins(self, plan: GenerationPlan) -> None:
-        self.generation = plan.number
         self.write(
             "coordinator",
             kind=event_records.GenerationBegun.kind,
@@ -176,7 +172,7 @@ class Recorder(RunListener):
             changes=None if plan.change is None else plan.change.words,
         )
 
-    def invoked(self, rank: int, invocation: Invocation) -> None:
+    def invoked(self, plan: GenerationPlan, rank: int, invocation: Invocation) -> None:
         self._clocks[rank, invocation.attempt] = AttemptClock(time.time())
         self.write(
             "coordinator",
@@ -185,9 +181,10 @@ class Recorder(RunListener):
             attempt=invocation.attempt,
             memory_mib=invocation.spec.memory_mib,
             gpu_share=invocation.spec.gpu_share,
+            **_tariff(plan),
         )
 
-    def ended(self, rank: int, ended: Ended, *, death: bool) -> None:
+    def ended(self, plan: GenerationPlan, rank: int, ended: Ended, *, death: bool) -> None:
         invocation = ended.invocation
         used = MeteredInvocation(
             function=invocation.function,
@@ -197,6 +194,7 @@ class Recorder(RunListener):
             run_s=ended.run_s,
             outcome=ended.outcome.value,
             gpu_share=invocation.spec.gpu_share,
+            **_tariff(plan),
         )
         self.used.append(used)
         self.restarts += death
@@ -212,8 +210,8 @@ class Recorder(RunListener):
             used=asdict(used),
         )
 
-    def reported(self, report: Report) -> None:
-        life = {"generation": self.generation, "attempt": report.attempt}
+    def reported(self, plan: GenerationPlan, report: Report) -> None:
+        life = {"generation": plan.number, "attempt": report.attempt}
         name = f"worker-{report.rank}"
         now = time.time()
         clock = self._clocks.setdefault((report.rank, report.attempt), AttemptClock())
@@ -332,6 +330,11 @@ class Recorder(RunListener):
             one.death for one in before.coordinator if isinstance(one, event_records.Ended)
         )
         self.rollbacks += sum(isinstance(one, RolledBack) for one in before.coordinator)
+
+
+def _tariff(plan: GenerationPlan) -> dict[str, Any]:
+    """How functions of a generation are billed, as fields of a record."""
+    return {} if plan.tariff is None else asdict(plan.tariff)
 
 
 def _mend_last_line(file: Path) -> None:

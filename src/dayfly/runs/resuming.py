@@ -94,15 +94,15 @@ def _too_few(epochs: int, done: int) -> RequestError:
 
 def check_epochs(record: Record, job: Job, store: Store) -> None:
     """Raise RequestError if a run cannot go on to the last of the job's epochs."""
-    steps = Epochs(record.samples, job.batch_size, job.seed).steps
+    epochs = Epochs.of(record.samples, job)
     committed = checkpoints.latest(store)
-    done = 0 if committed is None else committed.step // steps
+    done = 0 if committed is None else epochs.epoch(committed.step)
     if job.epochs < done:
         raise _too_few(job.epochs, done)
     if job.scheduler is not None:
         with seeded(DATA, job.seed):
             for scheduler in Replica(job).schedulers.values():
-                check_scheduler(job, scheduler, steps)
+                check_scheduler(job, scheduler, epochs.first(job.epochs))
 
 
 def take_inputs_again(record: Record, job: Job, store: Store) -> None:
@@ -169,7 +169,7 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: 
     was: the job so far. code: the directory of the job's file. run: the run's. Raises RequestError
     for what the checkpoint, the data or the steps of the run depend on.
     """
-    for name in ("batch_size", "seed"):
+    for name in ("batch_size", "batch_sizes", "seed"):
         if (now := getattr(job, name)) != (then := getattr(was, name)):
             raise RequestError(
                 f"the changed job's {name} is {now}, and the run goes on with {then}: let it stay "

@@ -11,8 +11,7 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from dayfly.catalogue.metering import Bill, bill, with_vcpus
-from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.metering import Bill
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -25,6 +24,7 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
+from dayfly.runs.tariffs import billed
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
@@ -296,9 +296,8 @@ def write_results(
     job: Job,
     checkpoint: Checkpoint,
     recorder: Recorder,
-    platform: FunctionPlatform,
+    settings: Settings,
     summary: Result,
-    vcpus: float | None = None,
 ) -> Result:
     """Writes `bill.json` and `history.json`, and the weights of a run that is done, or at a cap.
 
@@ -308,9 +307,8 @@ def write_results(
         job: what was trained.
         checkpoint: the last one.
         recorder: knows what was used and moved.
-        platform: under whose prices; messages cost nothing here.
+        settings: of the last generation; messages cost nothing here.
         summary: how the run ended.
-        vcpus: that functions are billed for; None: what comes with their memory.
 
     Returns:
         The summary with figures and results.
@@ -318,14 +316,14 @@ def write_results(
     Raises:
         StoreError: something cannot be written.
     """
-    billed = bill(
-        with_vcpus(recorder.used, vcpus),
-        platform,
+    whole_bill = billed(
+        recorder.used,
+        settings,
         moved=recorder.moved,
         stored_bytes=recorder.stored_bytes,
         coordinator=recorder.coordinator_used(),
     )
-    write_json(store, "bill.json", billed.dump())
+    write_json(store, "bill.json", whole_bill.dump())
     with paged(directory, when=checkpoints.stages(checkpoint) > 1):
         tree, tensors = checkpoints.read(store, checkpoint)
         history = Progress.load(tree["progress"]).history
@@ -343,7 +341,7 @@ def write_results(
                 _write_weights(directory / AVERAGED, job, average)
     last = history[-1] if history else {}
     return replace(
-        with_bill(summary, billed, recorder),
+        with_bill(summary, whole_bill, recorder),
         epochs=len(history),
         steps=checkpoint.step,
         restarts=recorder.restarts,

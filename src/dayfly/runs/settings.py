@@ -187,6 +187,8 @@ class Settings(FunctionSettings):
         changed = dict(changes)
         if changed.get("collective", K_REDUCE) != K_REDUCE:
             changed.setdefault("aggregators", None)  # those so far are of no use to it
+        if changed.get("platform", self.platform) != self.platform:
+            changed.setdefault("platform_options", {})
         if changed.get("sync", self.sync) != self.sync:
             changed.setdefault("k", None)
         if changed.get("memory_mib") is not None:

@@ -49,6 +49,8 @@ class Spending:
                 run_s=max(0.0, now - one.at),
                 outcome="running",
                 gpu_share=one.gpu_share,
+                price_list=one.price_list,
+                vcpus=one.vcpus,
             )
             for one in self._running.values()
         ]

@@ -95,7 +95,7 @@ def staged(
         names.append(frozenset(model_tensors(part.model)))
     return Staging(
         pipelining=line,
-        round_bytes=step_bytes(line, job.batch_size, flat_bytes),
+        round_bytes=step_bytes(line, max(job.batch_sizes), flat_bytes),
         names=tuple(names),
     )
 
@@ -140,7 +140,7 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
     if not settings.cut:
         nbytes = record.round_bytes.summed
         if before.cut:
-            rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
+            rounds = Rounds(Epochs.of(record.samples, job), settings.round_steps)
             nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
         fresh = RoundBytes.of_sums(
             nbytes, settings.workers, len(job.phases), settings.virtual_workers

@@ -224,6 +224,11 @@ def scale(run: str, changes: Changes, timeout_s: float) -> str:
             raise RequestError(f"{kept.name}: {refused}")
         case [GenerationBegun() as begun]:
             return f"{kept.name} from step {begun.first_step} on: {begun.changes}"
+    if kept.status == "running":
+        raise RunFailed(
+            f"the coordinator of {kept.name} was killed before the plan could change: "
+            f"dayfly train --resume {kept.name} carries it out"
+        )
     raise RunFailed(f"{kept.name} was {kept.status} before its plan could change")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -34,6 +35,7 @@ class FunctionTask:
         run: the run's id.
         token: by which its messages are known to be the run's.
         generation: of which it is.
+        turn: of that generation, see `GenerationPlan`.
         rank: of the worker.
         world_size: workers of the generation.
         store: URL of the run's.
@@ -48,6 +50,7 @@ class FunctionTask:
     run: str
     token: str = field(repr=False)
     generation: int
+    turn: int = 0
     rank: int
     world_size: int
     store: str
@@ -69,6 +72,28 @@ class FunctionTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Going:
+    """What workers that wait are told once they may go on.
+
+    Args:
+        checkpoint: from which.
+        ended: whether the run ends there, as a callback or a target wants it.
+    """
+
+    checkpoint: Checkpoint
+    ended: bool
+
+    def text(self) -> bytes:
+        """As a message."""
+        return json.dumps(dataclass_json.dump(self)).encode()
+
+    @classmethod
+    def read(cls, message: bytes) -> Self:
+        """From what `text` gave. Raises RequestError for anything else."""
+        return dataclass_json.read(cls, json.loads(message), "the message to go")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task(FunctionTask):
     """One attempt of one worker.
 
@@ -85,7 +110,9 @@ class Task(FunctionTask):
     decides: whether the coordinator is asked after each epoch if the run ends there. ended: whether
     it does so at the checkpoint.
 
-    pace: how often it reports, and looks for a wish to stop.
+    pace: how often it reports, and looks for a wish to stop. waits: whether it is to warm up, and
+    to wait until it is told from which checkpoint it goes on (`Going`). renewed: whether successors
+    of all workers are started before its lifetime ends.
 
     compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
     which a worker computes its share of a batch, one after another. pipelining: of a model that is
@@ -123,6 +150,19 @@ class Task(FunctionTask):
     pipelining: Pipelining | None = None
     virtual_workers: int | None = None
     weighting: Weighting = SAMPLES
+    waits: bool = False
+    renewed: bool = False
+
+    def goes(self, going: Going) -> Self:
+        """The task of a worker that waits no more."""
+        return replace(
+            self,
+            checkpoint=going.checkpoint,
+            trimmed_step=going.checkpoint.step,
+            checkpoint_age_s=0.0,
+            ended=going.ended,
+            waits=False,
+        )
 
     @property
     def writer(self) -> Writer:

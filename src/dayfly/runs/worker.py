@@ -15,8 +15,9 @@ with its peers, which noticed nothing but a slow worker.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -32,6 +33,7 @@ from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import (
     FAILED,
+    GO,
     HANDED_OVER,
     KEPT_BY_RUN,
     KEPT_BY_WORKER,
@@ -40,6 +42,7 @@ from dayfly.life.reports import (
     decided,
     trimmed,
 )
+from dayfly.runs.engines import Engines
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.progress import CatchUp, Progress
@@ -49,7 +52,7 @@ from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.staging import CUT
-from dayfly.runs.task import Task
+from dayfly.runs.task import Going, Task
 from dayfly.runs.workplace import site_of
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.devices import device_of_function
@@ -60,11 +63,7 @@ from dayfly.training.sources import BOTH, Sides, Slices, open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.state import trained_names
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.channels.base import Channel, Messages
-from dayfly.wire.channels.group import GroupChannel
-from dayfly.wire.collectives import Collective, collective
-from dayfly.wire.collectives.k_reduce import k_reduce
-from dayfly.wire.engine import Engine
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import ShapedLink
@@ -86,10 +85,14 @@ def work(task: Task, context: Context, make: Callable[..., Worker]) -> Json:
     store = shaped_store(open_store(task.store), way)
     faults = Faults(task.faults, task.rank, store)
     faults.at(task.checkpoint.step, "start")
-    site = site_of(task.channel, open_store(task.store), task.run, task.generation, task.token)
+    home, turn = open_store(task.store), task.turn
+    site = site_of(task.channel, home, task.run, task.generation, task.token, turn)
     here = channel_kind(task.channel).open(site, task.rank)
     with shaped_channel(here, way) as channel:
-        worker = make(task, context, store, channel, faults)
+        try:
+            worker = make(task, context, store, channel, faults)
+        except HandOver:  # its life went by while it waited
+            return {"status": HANDED_OVER, "step": task.checkpoint.step, "kept": None}
         try:
             status = worker.run()
         except BaseException as error:
@@ -116,12 +119,10 @@ class Worker:
         self, task: Task, context: Context, store: Store, channel: Channel, faults: Faults
     ) -> None:
         began = time.monotonic()
-        self._task = task
         self._store = store
         self._channel = channel
         self._faults = faults
-        self._places = FaultPoints(faults, task.checkpoint.step)
-        self._lifetime = Lifetime(context)
+        self._lifetime = Lifetime(context, renewed=task.renewed)
         self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
         other = check_function(task.made_with, allow_other=task.allow_other_cpu)
         if other is not None:
@@ -135,21 +136,24 @@ class Worker:
         own = None if built is None else built.model
         device = device_of_function(context.gpu_share)
         self._replica = Replica(job, own, device, task.precision, compiled=job.compile)
-        tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
-        self._progress = Progress.load(tree["progress"])
         sides = BOTH
         if line is not None:
             sides = Sides(x=line.received(stage) is None, y=line.sent(stage) is None)
         train, validation = open_sources(job, task.parts, store, sides)
-        self._epochs = Epochs(task.samples, job.batch_size, job.seed)
+        if task.waits:
+            task, began = self._wait_to_go(task), time.monotonic()
+        self._task = task
+        self._places = FaultPoints(faults, task.checkpoint.step)
+        tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
+        self._progress = Progress.load(tree["progress"])
+        self._epochs = Epochs.of(task.samples, job, task.steps)
         self._rounds = Rounds(self._epochs, task.k)
         part, leaves = self._part_of, task.virtual_workers
         self._slices = Slices(
             train, self._epochs, part.replica, part.replicas, task.pieces, leaves, end=task.steps
         )
-        # All ranks of a pipeline sum only what is small: what counts is how often somebody waits.
-        whole = self._collective(task.world_size) if line is None else k_reduce(1)
-        self._engine = self._among(channel, task.rank, task.world_size, whole)
+        engines = Engines(channel, task, self._check, self._places.after, self._spans.add)
+        self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
         worker = WorkerContext(
@@ -174,7 +178,7 @@ class Worker:
             wishes=self._wishes,
             room=self._wait_for_room,
             written=self._wait_until_written,
-            among=self._group,
+            among=engines.among,
         )
         self._protocol = protocol(task.sync)(worker) if built is None else Pipeline(worker, built)
         self._watch = FiniteWatch(
@@ -199,29 +203,20 @@ class Worker:
         self.error: str | None = None
         self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
 
-    def _group(self, name: str | None, ranks: Sequence[int]) -> Engine:
-        """An engine of some of the ranks, this one among them, by the run's collective."""
-        member = ranks.index(self._task.rank)
-        channel: Messages = self._channel
-        if name is not None:
-            channel = GroupChannel(self._channel, name, ranks, member, whole_world=False)
-        how = self._collective(len(ranks), self._task.virtual_workers)
-        return self._among(channel, member, len(ranks), how)
+    def _wait_to_go(self, task: Task) -> Task:
+        """Be warm: wait until the generation before has ended. Returns the task from then on.
 
-    def _collective(self, world_size: int, leaves: int | None = None) -> Collective:
-        return collective(self._task.collective, self._task.aggregators, world_size, leaves)
-
-    def _among(self, channel: Messages, member: int, size: int, how: Collective) -> Engine:
-        return Engine(
-            channel,
-            how,
-            member,
-            size,
-            timeout_s=self._task.wait_timeout_s,
-            interrupt=self._check,
-            observe=self._places.after,
-            watch=self._spans.add,
+        Raises HandOver if too much of this life went by with that.
+        """
+        self._faults.at(task.checkpoint.step, "warm")
+        self._reporter.add("warm", urgent=True)
+        told = wait_patiently(
+            lambda some_s: self._channel.get_bytes(GO, some_s),
+            math.inf,
+            self._lifetime.check_waiting,
+            f"rank {task.rank} for the end of the generation before",
         )
+        return task.goes(Going.read(told))
 
     def run(self) -> str:
         """Train; returns "done", "stopped", "handed over" or `FAILED`."""
@@ -281,10 +276,13 @@ class Worker:
         began, at = time.monotonic(), time.time()
         epoch = self._epochs.epoch(step)
         measured: dict[str, float | None] = {}
-        if validates(epoch, self._task.steps // self._epochs.steps, self._job.validate_every):
+        epochs = self._epochs.epoch(self._task.steps)
+        if validates(epoch, epochs, self._job.validate_every):
             measured = self._protocol.validate(step)
         self._watch.after_validation(step, measured.get("val_loss"))
         measured |= self._replica.learning_rates()
+        if self._job.batch_schedule is not None:
+            measured["batch_size"] = self._epochs.size(epoch)
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)
         spans = self._spans.take(began)

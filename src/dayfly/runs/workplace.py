@@ -10,7 +10,13 @@ from pathlib import Path
 
 from dayfly.credentials import channel_password
 from dayfly.errors import DayflyError, RunFailed, WireError
-from dayfly.life.platforms.base import PLATFORMS, Opening, Platform, platform_options
+from dayfly.life.platforms.base import (
+    PLATFORMS,
+    LogText,
+    Opening,
+    Platform,
+    platform_options,
+)
 from dayfly.life.sessions import Session
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.signals import StopSignals
@@ -26,7 +32,8 @@ from dayfly.wire.stores.base import Store
 class Workplace:
     """What a life needs of this machine; opened early, so that the platform warms up meanwhile.
 
-    token: of this coordinator, by which its run's messages are known; no store ever holds it.
+    platform: of the run as it begins here. token: of this coordinator, by which its run's messages
+    are known; no store ever holds it.
     """
 
     session: Session
@@ -34,6 +41,8 @@ class Workplace:
     signals: StopSignals
     directory: Path
     token: str = field(default_factory=new_token, repr=False)
+    _opened: dict[tuple[str, str], Platform] = field(default_factory=dict)
+    _open: Callable[[FunctionSettings], Platform] | None = None
 
     @classmethod
     @contextmanager
@@ -60,12 +69,47 @@ class Workplace:
             opening = Opening(
                 session=session, logs=place / "logs", preload=preload, variables=variables
             )
-            options = platform_options(settings.platform, settings.platform_options)
-            platform = PLATFORMS[settings.platform].open(opening, options)
-            stack.enter_context(platform).prepare()
-            yield cls(session, platform, signals, place)
+
+            def open_platform(of: FunctionSettings) -> Platform:
+                options = platform_options(of.platform, of.platform_options)
+                opened = stack.enter_context(PLATFORMS[of.platform].open(opening, options))
+                opened.prepare()
+                return opened
+
+            platform = open_platform(settings)
+            opened = {_place(settings): platform}
+            yield cls(session, platform, signals, place, _opened=opened, _open=open_platform)
             if signals.received is None:
                 platform.keep_warm()
+
+    def platform_for(self, settings: FunctionSettings) -> Platform:
+        """Returns the platform of functions with these settings, opened at its first use.
+
+        Raises:
+            RequestError: there is none, or it cannot be had here.
+        """
+        place = _place(settings)
+        if self._open is None:
+            return self.platform
+        if place not in self._opened:
+            self._opened[place] = self._open(settings)
+        return self._opened[place]
+
+    def log(self, function: str, after: str = "") -> LogText:
+        """As `Platform.log`, on the platform that was opened last of those where it ran."""
+        return self._logs(function).log(function, after)
+
+    def log_end(self, function: str) -> str:
+        """As `Platform.log_end`, there."""
+        return self._logs(function).log_end(function)
+
+    def log_place(self, function: str) -> str:
+        """Returns where people find a function's log: a path or a URL."""
+        return self._logs(function).log_place(function)
+
+    def _logs(self, function: str) -> Platform:
+        opened = reversed(self._opened.values())
+        return next((one for one in opened if one.log_end(function)), self.platform)
 
     @property
     def own_channel(self) -> str:
@@ -112,6 +156,11 @@ class Workplace:
                     site.rendezvous.clear()
 
 
+def _place(settings: FunctionSettings) -> tuple[str, str]:
+    """What makes two platforms the same one."""
+    return settings.platform, repr(sorted(settings.platform_options.items()))
+
+
 def discard(site: Site) -> str | None:
     """Remove what was left at a channel; returns what to say if that cannot be done."""
     try:
@@ -125,12 +174,26 @@ def _stays(site: Site, error: DayflyError) -> str:
     return f"what is left of the run at {site.url} stays there: {error}"
 
 
-def site_of(url: str, store: Store, run: str, generation: int, token: str) -> Site:
-    """Where the channel of a generation is. store: the run's. token: the coordinator's."""
+#: What is added to the names of messages and addresses, by turn of a generation: what the one
+#: that trains leaves is removed while the next one's are there.
+_TURNS = ("", "-b")
+
+
+def site_of(url: str, store: Store, run: str, generation: int, token: str, turn: int = 0) -> Site:
+    """Where the channel of a generation is.
+
+    Args:
+        url: of the channel.
+        store: the run's.
+        run: its id.
+        generation: its number.
+        token: the coordinator's.
+        turn: the generation's, see `GenerationPlan`.
+    """
     return Site(
         url=url,
-        namespace=Namespace(run, generation),
-        rendezvous=store.below(RENDEZVOUS),
+        namespace=Namespace(f"{run}{_TURNS[turn]}", generation),
+        rendezvous=store.below(f"{RENDEZVOUS}{_TURNS[turn]}"),
         token=token,
         password=channel_password(os.environ),
     )

@@ -92,6 +92,8 @@ class Invoked(Event):
     attempt: int
     memory_mib: int | None = None
     gpu_share: float | None = None
+    price_list: str | None = None
+    vcpus: float | None = None
 
     @property
     def rank(self) -> int:
@@ -372,7 +374,7 @@ def event_from(source: str, tree: Mapping[str, Any], place: str) -> Event:
 
 
 def rank_of(function: str) -> int:
-    """Functions are named `worker-<rank>`."""
+    """The worker that a function is: functions are named `worker-<rank>`, `successor-<rank>`."""
     return int(function.rpartition("-")[2])
 
 

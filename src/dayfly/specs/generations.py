@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 
 from dayfly.specs.functions import FunctionSpec
 
+#: Names of functions by turn: those of the next generation start while those of this one train.
+_NAMES = ("worker", "successor")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlan:
@@ -46,6 +49,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """How functions of a generation are billed.
+
+    Args:
+        price_list: platform of the catalogue whose prices count.
+        vcpus: for which each function is billed; None: those that come with its memory.
+    """
+
+    price_list: str
+    vcpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationPlan:
     """What a generation of workers is, from the step that it begins with.
 
@@ -60,6 +76,9 @@ class GenerationPlan:
         checkpoint: digest of the checkpoint that it starts from; None: of none that dayfly knows.
         layout: each rank's, in order.
         change: that this plan carries out; None: it is that of the generation before.
+        tariff: by which its functions are billed; None: nobody bills them.
+        turn: 0 or 1: which names its functions and its messages have. A generation that warms up
+            while another one trains has the other names.
 
     Raises:
         ValueError: a plan that no workers can follow.
@@ -75,6 +94,8 @@ class GenerationPlan:
     checkpoint: str | None = None
     layout: Sequence[RankPlan]
     change: Change | None = None
+    tariff: Tariff | None = None
+    turn: int = 0
 
     def __post_init__(self) -> None:
         if self.number < 0 or self.first_step < 0:
@@ -89,3 +110,7 @@ class GenerationPlan:
     def world_size(self) -> int:
         """Number of its workers."""
         return len(self.layout)
+
+    def function(self, rank: int) -> str:
+        """Returns the name of a rank's function, such as `worker-3`."""
+        return f"{_NAMES[self.turn]}-{rank}"

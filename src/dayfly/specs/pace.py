@@ -37,6 +37,9 @@ SPARE_S = 0.5
 #: at one checkpoint, and their peers wait for their successors once.
 LATE_SHARE = 0.25
 LATE_TIMES = 1.5
+#: The shortest lifetime whose end successors are there for, in seconds: of shorter ones, most would
+#: pass with starting them.
+SHORTEST_RENEWED_S = 10.0
 #: Nor does it hand over before this share of its lifetime has passed, whatever steps took.
 MOST_SHARE = 0.5
 

@@ -9,12 +9,16 @@ Rogaway, "Ciphers with arbitrary finite domains", 2002).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dayfly.batches import Batches, Rounds, share
 from dayfly.training.randomness import mix
+
+if TYPE_CHECKING:
+    from dayfly.job import Job
 
 __all__ = ["Epochs", "Indices", "Rounds", "permuted", "share"]
 
@@ -58,6 +62,21 @@ class Epochs(Batches):
     """Where each step of a run lies in its data. Steps are counted through all epochs, from 0."""
 
     seed: int
+
+    @classmethod
+    def of(cls, samples: int, job: Job, steps: int = 0) -> Self:
+        """Returns the epochs of a job that trains on so many samples.
+
+        Args:
+            samples: of an epoch.
+            job: what is trained.
+            steps: of the run, which may have more epochs than the job.
+        """
+        first, *later = job.batch_sizes
+        if (schedule := job.batch_schedule) is not None:
+            while cls(samples, first, job.seed, later=tuple(later)).first(1 + len(later)) < steps:
+                later.append(schedule(2 + len(later)))
+        return cls(samples, first, job.seed, later=tuple(later))
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""

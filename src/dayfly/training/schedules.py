@@ -24,7 +24,7 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
     Args:
         job: whose scheduler it is, and whose epochs are gone through.
         scheduler: just made, of an optimizer that nobody else uses.
-        steps: of an epoch.
+        steps: of all epochs.
 
     Raises:
         RequestError: it fails, or takes the learning rate to what is no number.
@@ -35,7 +35,7 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
             "number from 1, or another scheduler"
         )
     by_steps = job.scheduler_every == "step"
-    times = steps * job.epochs if by_steps else job.epochs
+    times = steps if by_steps else job.epochs
     done = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a scheduler that goes on without its optimizer
@@ -51,7 +51,7 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
                 done += 1
         except Exception as error:
             unit = "step" if by_steps else "epoch"
-            of_steps = f" ({job.epochs} epochs of {steps})" if by_steps else ""
+            of_steps = f" ({job.epochs} epochs)" if by_steps else ""
             raise RequestError(
                 f"the job's scheduler fails after {unit} {done + 1} of {times}{of_steps}: "
                 f"{in_short(error)}: make it for as many {unit}s as the run has, or change "

@@ -198,7 +198,7 @@ class Slices:
         self._of = virtual_workers or world_size
         self.leaves = leaves_of(rank, world_size, self._of)
         self._pieces = pieces
-        most_bytes = source.sample_bytes * -(-epochs.batch_size // world_size)
+        most_bytes = source.sample_bytes * -(-epochs.largest // world_size)
         self.block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-data")
         self._coming: dict[range, Future[_Block]] = {}
@@ -240,9 +240,10 @@ class Slices:
 
     def _block(self, step: int) -> range:
         """The steps that are fetched together with this one, all of its epoch."""
-        epoch = self._epochs.epoch(step) * self._epochs.steps
-        first = step - (step - epoch) % self.block_steps
-        return range(first, min(first + self.block_steps, epoch + self._epochs.steps))
+        epoch = self._epochs.epoch(step)
+        begin, end = self._epochs.first(epoch), self._epochs.first(epoch + 1)
+        first = step - (step - begin) % self.block_steps
+        return range(first, min(first + self.block_steps, end))
 
     def _fetch(self, steps: range) -> _Block:
         slices = self._epochs.slices(steps, self.leaves.start, self._of, len(self.leaves))

@@ -80,6 +80,8 @@ def _judge(facts: Facts) -> tuple[Outcome, str]:
                 return Outcome.RAISED, _traceback(facts.said)
     if facts.stopped is Outcome.LIFETIME:
         return Outcome.LIFETIME, f"killed at the end of its lifetime of {spec.lifetime_s:g} s"
+    if facts.stopped is Outcome.KILLED:
+        return Outcome.KILLED, "stopped from outside, and so ended"
     if facts.stopped is not None:
         return facts.stopped, facts.stopped.value
     if facts.wait_status is None:
@@ -109,6 +111,8 @@ def _name(number: int) -> str:
 
 HELLO_TIMEOUT_S = 60.0
 RETRY_S = 0.1
+#: Looks in a row that find a process stopped until it is taken to be lost: 0.5 s.
+STOPPED_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class LocalCall:
         self._confinement = confinement
         self._pid = -1
         self._footprint: Footprint | None = None
+        self._stopped_looks = 0
         self.look_at: float | None = None
         self._requested_at = time.monotonic()
         self._begun_at: float | None = None
@@ -226,9 +231,16 @@ class LocalCall:
         return True
 
     def look(self) -> None:
-        """Look at its memory, if it is there."""
+        """Look at it, if it is there: at its memory, and whether it goes on at all.
+
+        One that somebody has stopped is ended, so that it cannot come back beside its successor.
+        One that computes, or is held up by the machine, is let be, however long it says nothing.
+        """
         if self._footprint is not None:
             self._footprint.look()
+            self._stopped_looks = self._stopped_looks + 1 if processes.is_stopped(self._pid) else 0
+            if self._stopped_looks >= STOPPED_LOOKS:
+                self.stop(Outcome.KILLED)
             self.look_at = time.monotonic() + LOOK_EVERY_S
 
     def stop(self, reason: Outcome) -> None:

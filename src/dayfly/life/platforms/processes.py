@@ -234,6 +234,15 @@ def started_at(pid: int) -> int:
     return -1 if fields[0] == "Z" else int(fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, as by SIGSTOP: it does nothing, and may go on at any time."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:
+        return False
+
+
 def _session(pid: int) -> int:
     return _stat_field(pid, 3)
 

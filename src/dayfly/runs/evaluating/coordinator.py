@@ -18,7 +18,6 @@ from typing import Any
 
 import safetensors.torch
 
-from dayfly.catalogue.metering import bill, with_vcpus
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -30,7 +29,7 @@ from dayfly.runs.evaluating.given import Given, given
 from dayfly.runs.evaluating.outputs import NAME, Inferring, Outputs, no_loss, read_outputs
 from dayfly.runs.evaluating.records import PREDICT, TEST, EvaluationRecord
 from dayfly.runs.evaluating.worker import MEASURED
-from dayfly.runs.function_resources import resources_of, vcpus_sold
+from dayfly.runs.function_resources import resources_of
 from dayfly.runs.home import Home, home_of
 from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
@@ -46,6 +45,7 @@ from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship, take_code
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.staging import CUT, staged
+from dayfly.runs.tariffs import billed
 from dayfly.runs.workplace import Workplace
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs, Rounds
@@ -210,14 +210,14 @@ class EvaluationCoordinator(JobCoordinator):
         self._recorder.answered(number, refused="an evaluation keeps its plan")
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:
-        billed = bill(
-            with_vcpus(recorder.used, vcpus_sold(self._record.settings)),
-            self._setup.priced_as,
+        whole_bill = billed(
+            recorder.used,
+            self._record.settings,
             moved=recorder.moved,
             stored_bytes=recorder.stored_bytes,
             coordinator=recorder.coordinator_used(),
         )
-        return replace(with_bill(summary, billed, recorder), restarts=recorder.restarts)
+        return replace(with_bill(summary, whole_bill, recorder), restarts=recorder.restarts)
 
 
 class _Told(Lines):
@@ -258,7 +258,7 @@ def _prepared(record: Record, job: Job, found: Given, weights: Path, store: Stor
         pipelining, round_bytes = staging.pipelining, staging.round_bytes
         states = staging.split(*states[0])
     else:
-        rounds = Rounds(Epochs(record.samples, job.batch_size, job.seed), settings.round_steps)
+        rounds = Rounds(Epochs.of(record.samples, job), settings.round_steps)
         nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
         round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     checkpoints.commit(store, 0, checkpoints.write_stages(store, 0, states))

@@ -206,7 +206,7 @@ def pass_of(task: Task, samples: int) -> Callable[[], None]:
     job = receive(task.shipped, store, Path(task.scratch))
     replica = Replica(job)
     source, _ = open_sources(job, task.parts, store)
-    epochs = Epochs(task.samples, job.batch_size, job.seed)
+    epochs = Epochs.of(task.samples, job)
     passes = Passes(job, replica, Synchronous(job, replica), source, epochs)
     batch = passes.samples(samples)
 

@@ -173,7 +173,7 @@ def rebill(
 ) -> Bill:
     """Bill a run anew, from the events in its directory, however it ended.
 
-    prices: name of a platform; None: the run's own list. store: whose prices the store's part has;
+    prices: name of a platform; None: the run's own lists. store: whose prices the store's part has;
     None: it costs nothing, but in a simulation of a store that was named. own: a catalogue of the
     user's; None: the run's, if it had one. events: of the directory, if they were read already.
 
@@ -191,4 +191,5 @@ def rebill(
         events.moved,
         events.stored_bytes,
         events.coordinator_used,
+        lists=known.platform if prices is None else None,
     )

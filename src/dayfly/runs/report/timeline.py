@@ -246,14 +246,17 @@ def _drafts(
 
 def _end(drafts: Mapping[int, _Draft], record: Ended) -> None:
     used = record.used
-    draft = drafts.get(record.rank)
-    if draft is None or not draft.attempts or draft.attempts[-1].number != used.attempt:
+    if (draft := drafts.get(record.rank)) is None:
         return
-    last = draft.attempts[-1]
-    ready_s = last.start_s + used.init_s
+    # Not always the last one: its successor may have started before.
+    numbered = [place for place, one in enumerate(draft.attempts) if one.number == used.attempt]
+    if not numbered:
+        return
+    one = draft.attempts[numbered[-1]]
+    ready_s = one.start_s + used.init_s
     status = used.outcome if record.result is None else record.result.status
-    draft.attempts[-1] = replace(
-        last,
+    draft.attempts[numbered[-1]] = replace(
+        one,
         ready_s=ready_s,
         end_s=ready_s + used.run_s,
         end="death" if record.death else {"handed over": "hand-over"}.get(status, status),

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from dayfly.catalogue.metering import bill
 from dayfly.errors import RunFailed
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.restarts import Restarts
@@ -29,6 +28,7 @@ from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
 from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun
 from dayfly.runs.setup import Setup
+from dayfly.runs.tariffs import billed
 from dayfly.specs.events import Ended, StartedAgain
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
@@ -123,7 +123,13 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
                 follower.drain()
 
     def payload(
-        self, plan: GenerationPlan, rank: int, attempt: int, trimmed_step: int
+        self,
+        plan: GenerationPlan,
+        rank: int,
+        attempt: int,
+        trimmed_step: int,
+        *,
+        waits: bool = False,
     ) -> Mapping[str, Any]:
         told: Mapping[str, Any] = self._task(plan, rank).dump()
         return told
@@ -183,16 +189,16 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         return replace(super()._summary(status, error), restarts=self._record.deaths)
 
     def _results(self, summary: Result, recorder: _ScriptRecorder) -> Result:
-        billed = bill(
+        whole_bill = billed(
             recorder.used,
-            self._setup.priced_as,
+            self._record.settings,
             moved=recorder.moved,
             coordinator=recorder.coordinator_used(),
         )
         self._home.keep_files(FILES)
-        write_json(self._store, "bill.json", billed.dump())
+        write_json(self._store, "bill.json", whole_bill.dump())
         write_json(self._store, "history.json", {"epochs": [], "step_loss": []})
-        return with_bill(summary, billed, recorder)
+        return with_bill(summary, whole_bill, recorder)
 
     def _over(self, result: Result) -> ScriptRun:
         return ScriptRun(

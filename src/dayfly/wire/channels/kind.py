@@ -238,6 +238,10 @@ class ChannelKind(ABC):
         """
         return Room(nbytes=spec.budget_bytes)
 
+    def two_at_once(self, url: str) -> bool:
+        """Returns whether a run can have two channels there at once, of two generations."""
+        return True
+
     def directory(self, url: str) -> Path | None:
         """Returns where on this machine the messages are kept; None: they are not."""
         return None

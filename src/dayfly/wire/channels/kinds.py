@@ -241,6 +241,10 @@ class ParameterServer(ChannelKind):
     def servers(self, url: str) -> tuple[str, ...]:
         return each_server(url)
 
+    def two_at_once(self, url: str) -> bool:
+        """Not at a port that is given."""
+        return not any(HostPort.parse(one, self.usage).port for one in self.servers(url))
+
 
 class Direct(ChannelKind):
     """Workers that reach each other over TCP."""
