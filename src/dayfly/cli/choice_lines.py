@@ -86,6 +86,7 @@ def print_places(console: Console, choice: Choice) -> None:
 
 
 def mark(choice: Choice, point: Point[Option]) -> str:
+    """Returns the sign of a point of the front: a triangle is chosen, a star is the knee."""
     marks = choice.marks(point)
     return (
         "\N{BLACK RIGHT-POINTING TRIANGLE}" if "chosen" in marks else "*" if "knee" in marks else ""
@@ -93,4 +94,5 @@ def mark(choice: Choice, point: Point[Option]) -> str:
 
 
 def say(console: Console, name: str, text: str) -> None:
+    """Prints a line with its name before it."""
     console.print(Text(f"{name:<12}{text}"), soft_wrap=True)

@@ -23,7 +23,7 @@ from dayfly.planning.choose.front import Front, Point, difference, dollars, seco
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
-from dayfly.runs.choosing.candidate import PIPELINE, Candidate, over
+from dayfly.runs.choosing.candidate import Candidate, over
 from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
@@ -38,6 +38,7 @@ from dayfly.runs.choosing.ranking import (
     VIRTUAL_TIME,
     Option,
     fits,
+    least_times,
     predicted,
     ranked,
 )
@@ -256,7 +257,7 @@ def choice_of(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
-    notes += _least_times(best.front)
+    notes += least_times(best.front)
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
     notes += [note for target in targets for note in target.notes]
@@ -279,22 +280,6 @@ def choice_of(
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
-
-
-def _least_times(front: Front[Option]) -> list[str]:
-    """Where cut models run for less than a place bills: their search counts each second."""
-    found: dict[str, float] = {}
-    for point in front.points:
-        one = point.plan.candidate
-        prices = one.target.platform.prices
-        least_s = prices.billing_min_ms / 1000 if prices is not None else 0.0
-        if one.kind == PIPELINE and point.seconds < least_s:
-            found[one.target.platform.name] = least_s
-    return [
-        f"{name} bills {least_s:g} s at least, and the search for cut models counts each second: "
-        "for a run as short as this, a cut of fewer functions may be cheaper"
-        for name, least_s in found.items()
-    ]
 
 
 def _proposed(targets: Sequence[Target], asked: PlanQuery, known: Known | None) -> list[Proposed]:

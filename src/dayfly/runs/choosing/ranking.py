@@ -33,7 +33,7 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict, step_messages, steps_gone_through
-from dayfly.runs.choosing.candidate import K_REDUCE, Candidate
+from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
@@ -293,6 +293,26 @@ def fits(option: Option) -> bool:
     one = option.candidate
     c = configuration(one.settings, one.wanted)
     return not misfits(one.target.profile, c, option.prediction)
+
+
+def least_times(front: Front[Option]) -> list[str]:
+    """Returns notes where cut models run for less than a place bills, as their search counts seconds.
+
+    Args:
+        front: of plans as they are predicted.
+    """
+    found: dict[str, float] = {}
+    for point in front.points:
+        one = point.plan.candidate
+        prices = one.target.platform.prices
+        least_s = prices.billing_min_ms / 1000 if prices is not None else 0.0
+        if one.kind == PIPELINE and point.seconds < least_s:
+            found[one.target.platform.name] = least_s
+    return [
+        f"{name} bills {least_s:g} s at least, and the search for cut models counts each second: "
+        "for a run as short as this, a cut of fewer functions may be cheaper"
+        for name, least_s in found.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
