@@ -11,7 +11,7 @@ from benchmarks.parts.enumerated.problems import job
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.choosing import choice as choosing
 from dayfly.runs.choosing.candidates import CLOSED_FORM_ERROR, Proposed, proposed
@@ -123,7 +123,9 @@ def test_what_is_spared_is_nothing_of_the_front(targets: tuple[Target, ...]) -> 
     """Each place searched by itself has the front that all of them together have."""
     asked, few = PlanQuery(workers=4), targets[::6]
     alone = [proposed(target, asked, time_limit_s=60.0) for target in few]
-    together = choosing._proposed(few, asked, Known(CLOSED_FORM_ERROR))
+    together = choosing._proposed(
+        few, asked, KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR))
+    )
     assert front_of(together) == front_of(alone)
     counts = [sum(len(one.candidates) for one in found) for found in (together, alone)]
     assert counts[0] < counts[1] / 4

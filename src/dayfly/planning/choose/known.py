@@ -64,3 +64,28 @@ class Known:
         at = np.searchsorted(self._seconds, seconds / (1 + self.slack))
         least_usd = np.concatenate([[np.inf], self._usd])[at]  # of those that are faster
         return least_usd * (1 + self.slack) < usd
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlans:
+    """Plans of whole models and of cut ones, apart.
+
+    What is known of a cut is its planner's estimate, which errs by more than the closed forms of
+    whole models do where steps are short. So cuts spare other cuts alone, and whole models both.
+
+    Args:
+        whole: plans of whole models.
+        cuts: plans of cut models.
+    """
+
+    whole: Known
+    cuts: Known
+
+    @property
+    def anything(self) -> bool:
+        """Whether a plan was added."""
+        return self.whole.anything or self.cuts.anything
+
+    def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:
+        """Returns of each cut whether a known plan of either kind beats it; see `Known.beat`."""
+        return self.whole.beat(seconds, usd) | self.cuts.beat(seconds, usd)

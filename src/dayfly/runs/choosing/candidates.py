@@ -29,7 +29,7 @@ from dayfly.planning.choose.from_profile import (
     stages_problems,
 )
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
@@ -74,7 +74,7 @@ class Proposed:
 
 
 def proposed(
-    target: Target, asked: PlanQuery, *, time_limit_s: float, known: Known | None = None
+    target: Target, asked: PlanQuery, *, time_limit_s: float, known: KnownPlans | None = None
 ) -> Proposed:
     """What all planners find; a parameter server does nothing but sum whole models' gradients.
 
@@ -130,6 +130,12 @@ def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
     return list(dict.fromkeys((*front, *by_usd, *range(len(targets)))))
 
 
+def beaten(one: Candidate, known: KnownPlans) -> bool:
+    """Returns whether a known plan that may spare it is better by more than closed forms err."""
+    of_cuts = one.kind == PIPELINE and known.cuts.beats(one.seconds, one.usd)
+    return of_cuts or known.whole.beats(one.seconds, one.usd)
+
+
 def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelProblem:
     powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
     return DataParallelProblem(
@@ -147,11 +153,12 @@ def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelPro
 
 
 def _data_parallel(
-    target: Target, asked: PlanQuery, wanted: JobSpec, known: Known | None
+    target: Target, asked: PlanQuery, wanted: JobSpec, known: KnownPlans | None
 ) -> list[Candidate]:
     problem = _whole(target, asked, wanted)
     made = []
-    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, known):
+    whole = None if known is None else known.whole
+    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         own |= plan.has.settings
@@ -229,7 +236,7 @@ def _pipelines(
     asked: PlanQuery,
     wanted: JobSpec,
     time_limit_s: float,
-    known: Known | None = None,
+    known: KnownPlans | None = None,
 ) -> tuple[list[Candidate], float]:
     """Cut models, and the search's gap.
 
@@ -250,7 +257,7 @@ def _pipelines(
         found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
         gap = max(gap, (1 + its_gap) * spread - 1)
         if known is not None:
-            known.add([one.seconds for one in found], [one.usd for one in found])
+            known.cuts.add([one.seconds for one in found], [one.usd for one in found])
         return [Point(one.seconds, one.usd, one) for one in found]
 
     if len(kinds) == 1:
@@ -326,7 +333,7 @@ def _cuts(
 
 
 def _all_beaten(
-    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, known: Known
+    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, known: KnownPlans
 ) -> bool:
     """Whether what is known beats every cut of a kind by what it takes at least."""
     steps = wanted.epochs * target.profile.samples / wanted.batch_size

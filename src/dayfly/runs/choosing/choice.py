@@ -20,7 +20,7 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
 from dayfly.runs.choosing.candidate import Candidate, over
@@ -28,6 +28,7 @@ from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
     Proposed,
+    beaten,
     in_order,
     proposed,
     search_work,
@@ -237,11 +238,12 @@ def choice_of(
     make_ready(max(search_work(one, asked) for one in targets), told or (lambda text: None))
     began = time.monotonic()
     # Plans that another one beats are shown beside the front, where one place is asked about.
-    known = Known(CLOSED_FORM_ERROR) if len(targets) > 1 else None
+    several = len(targets) > 1
+    known = KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR)) if several else None
     found = _proposed(targets, asked, known)
     candidates = _together([candidate for one in found for candidate in one.candidates])
     if known is not None:
-        candidates = [one for one in candidates if not known.beats(one.seconds, one.usd)]
+        candidates = [one for one in candidates if not beaten(one, known)]
     notes = [
         f"{target}, {planner}: {why}"
         for target, one in zip(targets, found, strict=True)
@@ -282,7 +284,9 @@ def choice_of(
     )
 
 
-def _proposed(targets: Sequence[Target], asked: PlanQuery, known: Known | None) -> list[Proposed]:
+def _proposed(
+    targets: Sequence[Target], asked: PlanQuery, known: KnownPlans | None
+) -> list[Proposed]:
     """Of each target, in their order.
 
     What the searches may take is CPU time: a machine that is busy otherwise ends none early.

@@ -296,7 +296,7 @@ def fits(option: Option) -> bool:
 
 
 def least_times(front: Front[Option]) -> list[str]:
-    """Returns notes where cut models run for less than a place bills, as their search counts seconds.
+    """Returns notes where cut models run for less than a place bills: their search counts seconds.
 
     Args:
         front: of plans as they are predicted.

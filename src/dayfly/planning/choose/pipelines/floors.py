@@ -29,7 +29,7 @@ import numpy as np
 
 from dayfly.planning.choose.arrays import Array
 from dayfly.planning.choose.formulas import gamma_and_delta, synchronisation_s
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
@@ -59,7 +59,7 @@ def least_steps(problem: Problem) -> list[tuple[int, float, float]]:
 
 def all_beaten(
     problems: Iterable[Problem],
-    known: Known,
+    known: Known | KnownPlans,
     at: Callable[[Array, Array, Array], tuple[Array, Array]],
 ) -> bool:
     """Returns whether what is known beats every cut of some problems by what it takes at least.
