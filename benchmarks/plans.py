@@ -1,4 +1,4 @@
-"""`dayfly bench plans`: planners beside trying every plan of random problems.
+"""`dayfly bench plans`: planners beside trying every plan of random problems, or their time.
 
     k-reduce   FasDL's problem, by its equations
     stages     FuncPipe's, cut models over a store
@@ -6,6 +6,7 @@
     servers    types and numbers of servers as the store of whole models
     vcpus      vCPUs sold apart from memory, of whole models
     gpus       shares of a GPU, of whole and of cut models
+    places     functions, containers, machines and spot machines at once
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
@@ -13,6 +14,8 @@ dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all b
 and enumeration have the same equations, and share no search. Of whole models the planner proposes
 by closed forms and predicts what is within their error of the front; so `missed` counts plans that
 are better than all that it shows by more than `--error`. `worst` is the largest such excess.
+
+`--time` measures the command itself instead (`parts.plan_time`).
 """
 
 from __future__ import annotations
@@ -27,8 +30,18 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from benchmarks.parts import plan_time
 from benchmarks.parts.arguments import new_parser
-from benchmarks.parts.enumerated import gpus, k_reduce, problems, servers, stages, vcpus, whole
+from benchmarks.parts.enumerated import (
+    gpus,
+    k_reduce,
+    places,
+    problems,
+    servers,
+    stages,
+    vcpus,
+    whole,
+)
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
@@ -73,6 +86,11 @@ def _gpus(chance: Random) -> _Both:
     return gpus.chosen(problem), gpus.every_plan(problem)
 
 
+def _places(chance: Random) -> _Both:
+    problem = places.random_problem(chance)
+    return places.chosen(problem), places.every_plan(problem)
+
+
 def _whole(chance: Random) -> _Both:
     made = problems.job(chance)
     return whole.chosen(made), whole.every_plan(made)
@@ -86,13 +104,16 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "servers": (_servers, 0.2),
     "vcpus": (_vcpus, 0.12),
     "gpus": (_gpus, 0.22),
+    "places": (_places, 0.2),
     "whole": (_whole, 0.001),
 }
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
-    """Compare; the result has a row a planner."""
+    """Compare, or measure; the result has a row a planner, or a command."""
     asked = _arguments(args)
+    if asked.time:
+        return plan_time.run(asked.rounds)
     began = time.monotonic()
     rows = [_compared(name, asked) for name in asked.only or PLANNERS]
     return {"seed": asked.seed, "rows": rows, "total_s": time.monotonic() - began}
@@ -100,6 +121,8 @@ def run(args: Sequence[str]) -> dict[str, Any]:
 
 def table(result: Mapping[str, Any]) -> Table:
     """The rows for a person."""
+    if "machine" in result:
+        return plan_time.table(result)
     shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), show_edge=False)
     for title in ("planner", "problems", "plans", "missed", "dominated", "worst"):
         shown.add_column(title, justify="left" if title == "planner" else "right")
@@ -162,7 +185,10 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         default=0.02,
         help="of whole models, what a better plan may be missed by, a share",
     )
+    parser.add_argument("--time", action="store_true", help="seconds of the command instead")
+    parser.add_argument("--rounds", type=int, default=plan_time.ROUNDS, help="of --time")
     asked = parser.parse_args(args)
-    if asked.plans < 1:
-        raise RequestError(f"--plans {asked.plans}: give 1 or more")
+    for name in ("plans", "rounds"):
+        if getattr(asked, name) < 1:
+            raise RequestError(f"--{name} {getattr(asked, name)}: give 1 or more")
     return asked

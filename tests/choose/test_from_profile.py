@@ -11,7 +11,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
-from dayfly.planning.choose.from_profile import k_reduce_problem, stages_problems
+from dayfly.planning.choose.from_profile import stages_problems
+from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
 from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Figure

@@ -9,8 +9,8 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import k_reduce_problem, most_samples, training
 from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem, most_samples, training
 from dayfly.planning.choose.k_reduce_problem import KReduceProblem
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.memory import peak_mib

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
-from benchmarks.parts.enumerated import gpus
+from benchmarks.parts.enumerated import gpus, problems
+from benchmarks.parts.enumerated import stages as enumerated
 from benchmarks.parts.enumerated.problems import job
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import DataParallelProblem, all_data_parallel
+from dayfly.planning.choose.data_parallel import (
+    DataParallelProblem,
+    all_data_parallel,
+    collectives_of,
+)
 from dayfly.planning.choose.from_profile import summed_bytes
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.pipelines.floors import least_steps
+from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.choose.whole_runs import least_run
 
 LAMBDA, S3 = Catalogue().platform("aws-lambda"), Catalogue().store("s3")
@@ -60,6 +70,52 @@ def test_no_plan_is_below_its_least_and_none_of_the_front_is_spared(
     assert [(one.seconds, one.usd) for one in Front.of(looked_at).points] == [
         (one.seconds, one.usd) for one in Front.of([*found[0], *found[1]]).points
     ]
+
+
+@pytest.mark.parametrize("channel", ["s3", "tcp://", "vm-m5-large:2"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_sum_takes_less_than_its_least(seed: int, channel: str) -> None:
+    """Also where all workers share what the store carries, and where it sums."""
+    chance = Random(seed)
+    total = chance.choice((None, 3e7, 2e8))
+    made = replace(job(chance), channel=channel, store_bytes_per_s=total)
+    problem = DataParallelProblem(
+        profile=made,
+        platform=LAMBDA,
+        workers=(1, 2, 3, 4, 7),
+        collectives=collectives_of(made),
+        micro_batches=(1, 2, 4, 8, 16, 32),
+        batch_size=made.batch_size or 1,
+    )
+    summed = summed_bytes(made)
+    for point in all_data_parallel(problem):
+        plan = point.plan
+        least = least_run(
+            problem, plan.memory_mib, made.size(plan.memory_mib), plan.workers, summed
+        )
+        assert least[0] <= point.seconds * (1 + 1e-9)
+        assert least[1] <= point.usd * (1 + 1e-9)
+        every = least_run(
+            problem,
+            plan.memory_mib,
+            made.size(plan.memory_mib),
+            np.array([1, plan.workers]),  # type: ignore[arg-type]  # elementwise
+            summed,
+        )
+        assert (every[0][1], every[1][1]) == least  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("make", [problems.stages, problems.shards])
+def test_no_cut_takes_less_than_its_least(make: Callable[[Random], Problem], seed: int) -> None:
+    chance = Random(seed)
+    problem = make(chance)
+    least = {workers: (s, usd) for workers, s, usd in least_steps(problem)}
+    cuts = [point for point in enumerated.every_point(problem) if point.plan.starts]
+    for point in cuts:
+        seconds, usd = least[point.plan.functions]
+        assert seconds <= point.seconds * (1 + 1e-9)
+        assert usd <= point.usd * (1 + 1e-9)
 
 
 def _problem(chance: Random, *, on_gpus: bool) -> DataParallelProblem:

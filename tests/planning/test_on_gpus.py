@@ -147,7 +147,7 @@ def test_a_share_costs_its_part_and_says_that_nothing_was_measured() -> None:
     usd = [one.cost_usd / one.billed_s for one in (whole, half)]
     assert usd[0] - usd[1] == pytest.approx(0.5 * 16 * 2.1 * 2e-5, rel=1e-3)
     assert half.step_s == pytest.approx(2 * whole.step_s, rel=0.1)
-    assert whole.warnings == ("times on a T4 are derived from published figures, not measured",)
+    assert whole.warnings == ("times on the T4 are derived from published figures, not measured",)
     assert whole.interval is not None
     assert whole.interval.step_s == pytest.approx((whole.step_s / 2, whole.step_s * 2))
     assert "dayfly profile --gpu T4" in (whole.interval.to_measure or "")

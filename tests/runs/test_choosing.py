@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from dayfly.runs.choosing import choice as choosing
 from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
+from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
-from dayfly.runs.choosing.targets import Target, targets_of_profiles, usual_sizes
+from dayfly.runs.choosing.targets import Target, targets_of_profiles
 from dayfly.runs.plans import configuration, configuration_of
 from tests.choose.lambda_by_hand import SIZES, job
 
@@ -128,11 +130,26 @@ def test_a_goal_that_is_none(given: dict[str, object], words: str) -> None:
 def test_too_little_time_for_messages_is_said() -> None:
     """Where virtual time would take too long, closed forms serve, and are marked."""
     candidates = proposed(OVER_S3, SMALL, time_limit_s=5.0).candidates
-    quick = ranked(candidates, Goal(), left_s=0.0, limit_s=5.0, least=0)
-    whole = ranked(candidates, Goal(), left_s=60.0, limit_s=60.0, least=len(candidates))
+    quick = ranked(candidates, Goal(), limit_s=0.01, least=0)
+    whole = ranked(candidates, Goal(), limit_s=60.0, least=len(candidates))
     assert quick.predicted < whole.predicted
+    assert quick.chosen.plan.by == CLOSED_FORMS
     assert whole.chosen.plan.by == VIRTUAL_TIME
     assert quick.chosen in quick.front.points
+
+
+def test_how_many_are_predicted_does_not_depend_on_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    candidates = proposed(OVER_S3, SMALL, time_limit_s=5.0).candidates
+    usual = ranked(candidates, Goal(), limit_s=5.0, least=4)
+    assert len(usual.front.points) <= usual.predicted < len(candidates)
+    passed = iter(range(10**6))
+    for clock in ("monotonic", "perf_counter", "time", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: 100.0 * next(passed))
+    again = ranked(candidates, Goal(), limit_s=5.0, least=4)
+    assert again.predicted == usual.predicted
+    assert again.front == usual.front
 
 
 def test_the_first_plan_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

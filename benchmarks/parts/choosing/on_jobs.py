@@ -34,7 +34,8 @@ from benchmarks.parts.choosing.two_stage import two_stage
 from benchmarks.parts.choosing.v_bounds import v_bounds
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.from_profile import k_reduce_problem, stages_problems
+from dayfly.planning.choose.from_profile import stages_problems
+from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem, StagesOverStore
 from dayfly.planning.plan import Plan, Prediction

@@ -22,13 +22,11 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import (
     allowed,
-    check_fits,
     most_at_once,
-    most_samples,
     summed_bytes,
-    training,
 )
 from dayfly.planning.choose.front import counted
+from dayfly.planning.choose.k_reduce_from_profile import check_fits, most_samples, training
 from dayfly.planning.profile import Profile
 
 

@@ -195,8 +195,8 @@ class Catalogue:
         for file, own in self._files(folder, name):
             place = str(file) if own else f"{folder}/{file.name}"
             try:
-                with file.open("rb") as opened:
-                    text = opened.read(_LARGEST_BYTES).decode()
+                # Paths of files, or within archives, are hashable.
+                text = _text(file) if own else _kept_text(file)  # type: ignore[arg-type]
             except (OSError, UnicodeDecodeError) as error:
                 raise RequestError(f"{place} cannot be read: {error}") from error
             found |= _parsed(text, place, folder, own)
@@ -234,6 +234,17 @@ class Catalogue:
 def _built_in(folder: str) -> Mapping[str, Traversable]:
     """Kept, as a choice among plans asks hundreds of times."""
     return _data_files(resources.files(__package__).joinpath(folder))
+
+
+def _text(file: Traversable) -> str:
+    with file.open("rb") as opened:
+        return opened.read(_LARGEST_BYTES).decode()
+
+
+@lru_cache(maxsize=512)
+def _kept_text(file: Any) -> str:
+    """Of files that come with packages, which do not change: a choice among plans asks often."""
+    return _text(file)
 
 
 def _data_files(place: Traversable) -> Mapping[str, Traversable]:

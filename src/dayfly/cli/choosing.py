@@ -16,21 +16,22 @@ from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
+from dayfly.cli.choice_lines import drawn, mark, print_places, say
 from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Point, dollars, number
+from dayfly.planning.choose.front import dollars, number
 from dayfly.planning.profile import read_profile
 from dayfly.runs.choosing.choice import (
     Choice,
     PaperChoice,
     certainty,
     choice_of,
-    places,
     tree,
+    where_in_words,
 )
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of
+from dayfly.runs.choosing.ranking import CLOSED_FORMS
 from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
 from dayfly.runs.plans import write_plan
 
@@ -64,7 +65,7 @@ def plan(
         whole = tree(choice, None if output is None else str(output))
         print(json.dumps({**whole, "plots": list(map(str, written))}, allow_nan=False))
         return
-    print_choice(choice)
+    print_choice(choice, everywhere=flags["everywhere"])
     for name, file in (("plan", output), *(("plot", one) for one in written)):
         if file is not None:
             print(f"{name:<12}{file}")
@@ -141,7 +142,15 @@ def _targets(
         if flags[flag] and not (jobs and local):
             raise RequestError(f"--{flag} is for a job that is measured: add --platform {LOCAL}")
     gpu = None if flags["gpu"] is None else GpuRequest.parse(flags["gpu"])
-    made = bool(jobs) or gpu is not None or bool(platforms)
+    everywhere = flags["everywhere"]
+    for flag in ("platform", "store", "gpu") if everywhere else ():
+        if flags[flag] is not None:
+            name = "price-store" if flag == "store" else flag
+            raise RequestError(
+                f"--everywhere looks at all platforms, stores and GPUs: leave out --{name}, or "
+                "--everywhere"
+            )
+    made = bool(jobs) or gpu is not None or bool(platforms) or everywhere
     if assumed and (not made or local):
         flag = next(flag for flag in (*ASSUMED, "base_memory") if flags.get(flag)).replace("_", "-")
         raise RequestError(
@@ -163,6 +172,7 @@ def _targets(
             most_workers=asked.workers,
             assumed=assumed,
             gpu=gpu,
+            everywhere=everywhere,
             known=known,
         )
     if len(files) > 1:
@@ -183,6 +193,7 @@ def _targets(
         most_workers=asked.workers,
         assumed=assumed,
         gpu=gpu,
+        everywhere=everywhere,
         known=known,
     )
 
@@ -233,8 +244,6 @@ def _floats(flag: str, text: str, such_as: str) -> list[float]:
         ) from None
 
 
-#: Letters of the longest drawing of layers.
-_WIDE = 48
 _COLUMNS = (
     "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
     "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
@@ -250,74 +259,47 @@ _PARTS = {
 }
 
 
-def print_choice(choice: Choice) -> None:
-    """Front, recommendation, breakdown, cut, and what else is to be known."""
+def print_choice(choice: Choice, *, everywhere: bool = False) -> None:
+    """Front, recommendation, breakdown, cut, and what else is to be known.
+
+    Args:
+        choice: what was found.
+        everywhere: say what each place would need, and how sure it is, and not where time goes.
+    """
     console = Console()
-    console.print(_table(choice))
-    _say(console, "columns", _COLUMNS)
-    _say(console, "choice", choice.words)
+    if everywhere:
+        print_places(console, choice)
+    else:
+        console.print(_table(choice))
+        say(console, "columns", _COLUMNS)
+    say(console, "choice", choice.words)
     if choice.knee is not choice.chosen and len(choice.front.points) > 2:
-        _say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
+        say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
     if choice.store_words:
-        _say(console, "store", choice.store_words)
+        say(console, "store", choice.store_words)
     option = choice.chosen.plan
     parts = ", ".join(
         f"{_IN_WORDS.get(name, name)} {number(part)} s ({part / option.prediction.total_s:.0%})"
         for name, part in option.run_breakdown.items()
         if part
     )
-    _say(console, "total time", parts)
+    say(console, "total time", parts)
     bill = ", ".join(
         f"{kind_in_words(kind)} {dollars(usd)}"
         for kind, usd in option.prediction.by_kind.items()
         if usd
     )
-    _say(console, "bill", bill)
+    say(console, "bill", bill)
     if option.candidate.settings.cut:
         console.print(Text(f"{'cut':<12}{'layers of each stage, and what they take'}"))
         for line in drawn(option):
             console.print(Text(f"{'':<12}{line}"), soft_wrap=True)
-    _say(console, "certainty", certainty(choice))
-    _say(console, "how sure", how_sure(option.prediction))
+    say(console, "certainty", certainty(choice))
+    say(console, "how sure", how_sure(option.prediction))
     for warning in option.prediction.warnings:
-        _say(console, "warning", warning)
+        say(console, "warning", warning)
     for note in choice.notes:
-        _say(console, "note", note)
-
-
-def drawn(option: Option) -> list[str]:
-    """The cut over the layers as text: a line a stage, a letter a layer or several."""
-    layers, stages = cut_of(option)
-    each = max(1, -(-len(layers) // _WIDE))
-    wide = -(-len(layers) // each)
-    whole_s = sum(layer.compute_s for layer in layers) or 1.0
-    lines = []
-    for number_of_stage, stage in enumerate(stages):
-        first, last = stage.layers.start // each, -(-stage.layers.stop // each)
-        bar = "\N{MIDDLE DOT}" * first + "\N{FULL BLOCK}" * (last - first)
-        share = sum(layers[at].compute_s for at in stage.layers) / whole_s
-        mb = sum(layers[at].parameter_bytes for at in stage.layers) / 1e6
-        lines.append(
-            f"{bar:\N{MIDDLE DOT}<{wide}}  {stage.layers.start}-{stage.layers.stop - 1}: "
-            f"{stage.replicas} x {stage.memory_mib} MiB, peak {stage.peak_mib:.0f}"
-            f"{_on_gpu(option, number_of_stage)}; "
-            f"{share:.0%} of computing, {mb:.4g} MB{_passes(layers, stage.layers)}"
-        )
-    return lines
-
-
-def _on_gpu(option: Option, stage: int) -> str:
-    """What a stage's functions take of a GPU's memory."""
-    peaks = option.prediction.gpu_memory_mib
-    return f", of a GPU's {peaks[stage]:.0f}" if peaks else ""
-
-
-def _passes(layers: tuple[CutLayer, ...], stage: range) -> str:
-    """What a sample hands on to the next stage."""
-    last = stage.stop - 1
-    if last == len(layers) - 1:
-        return ""
-    return f", passes on {layers[last].output_bytes / 1e3:.4g} KB a sample"
+        say(console, "note", note)
 
 
 def _table(choice: Choice) -> Table:
@@ -325,7 +307,7 @@ def _table(choice: Choice) -> Table:
     several = len({target.platform.name for target in targets}) > 1
     stores = len({target.profile.channel for target in targets}) > 1
     table = narrow_table(
-        f"{choice.job}: seconds against dollars, {', '.join(places(choice.targets))}",
+        f"{choice.job}: seconds against dollars, {where_in_words(choice.targets)}",
     )
     table.add_column("")
     table.add_column("total s", justify="right", no_wrap=True)
@@ -344,7 +326,7 @@ def _table(choice: Choice) -> Table:
             f"{option.run_breakdown[name] / option.prediction.total_s:.0%}" for name in _PARTS
         ]
         table.add_row(
-            Text(_mark(choice, point)),
+            Text(mark(choice, point)),
             Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
             Text(f"{point.usd:.4g}"),
             *map(Text, where),
@@ -353,14 +335,3 @@ def _table(choice: Choice) -> Table:
             style="bold" if point is choice.chosen else None,
         )
     return table
-
-
-def _mark(choice: Choice, point: Point[Option]) -> str:
-    marks = choice.marks(point)
-    return (
-        "\N{BLACK RIGHT-POINTING TRIANGLE}" if "chosen" in marks else "*" if "knee" in marks else ""
-    )
-
-
-def _say(console: Console, name: str, text: str) -> None:
-    console.print(Text(f"{name:<12}{text}"), soft_wrap=True)

@@ -75,7 +75,7 @@ _FOR_A_JOB = "of a job; one for all, or one a platform"
         "all",
         metavar="NAME,NAME,...",
     ),
-    time_limit=Flag(float, "Of search and re-ranking, at most, about.", "10", metavar="S"),
+    time_limit=Flag(float, "CPU time of search and re-ranking, at most, about.", "10", metavar="S"),
     flops_per_vcpu=Flag(
         str,
         f"What training gets out of a vCPU, {_FOR_A_JOB}.",
@@ -119,6 +119,9 @@ def plan(
     ],
     quick: Annotated[
         bool, option("Measure less often, with --platform local.", True, "--quick")
+    ] = False,
+    everywhere: Annotated[
+        bool, option("All places of the catalogue.", True, "--everywhere")
     ] = False,
     own: Own = None,
     output: Annotated[Path | None, option("Write the plan, for dayfly train --plan.")] = None,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from itertools import product
 
 from dayfly.catalogue.gpu import gpu_shares
@@ -187,7 +188,7 @@ def _size(
     base_mib, apply, to_gpu_s = assumed.base_mib, NOTHING, 0.0
     if gpu_share is None or platform.gpu_facts is None:
         flops_per_s = _computing(vcpus, assumed) * _vcpu_flops_per_s(platform, assumed)
-        forward = tuple(one.times(1 / flops_per_s) for one in facts.flops)
+        forward = _scaled(facts.flops, 1 / flops_per_s)
     else:
         gpu = Roofline(platform.gpu_facts, gpu_share)
         forward = gpu.forward(facts.layers, facts.flops, facts.sample_bytes)
@@ -211,7 +212,7 @@ def _size(
         cpu_cores=vcpus,
         gpu_share=gpu_share,
         forward=forward,
-        backward=tuple(one.times(BACKWARD) for one in forward),
+        backward=_scaled(forward, BACKWARD),
         data=Affine(0.0, down.occupied_s(facts.sample_bytes) + to_gpu_s),
         apply=apply,
         step_s=Figure.given(0.0),
@@ -224,6 +225,12 @@ def _size(
         end_s=Figure.given(0.0),
         base_mib=Figure.given(base_mib),
     )
+
+
+@lru_cache(maxsize=512)
+def _scaled(lines: tuple[Affine, ...], factor: float) -> tuple[Affine, ...]:
+    """Kept, as the functions of a platform are the same over each of many stores."""
+    return tuple(one.times(factor) for one in lines)
 
 
 def _transfer(bytes_per_s: float, store: StoreFacts, assumed: Assumed) -> Transfer:

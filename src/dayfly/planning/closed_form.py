@@ -128,13 +128,13 @@ def many_validation(
         mine = -(-profile.validation_samples // c.replicas)
         whole = replace(_beside_all(profile, c), validation_samples=mine)
         beside = _of_replica(means, c)
-        for ranks, count in staged.validation(whole, _one_replica(c), means):
-            seconds += count * timed(ranks, 1, lambda number: False, beside).step_s
-            moved = [moved_by(rank, means) for rank in ranks for _ in range(c.replicas)]
+        for one in staged.validation(whole, _one_replica(c), means):
+            seconds += one.count * timed(one.ranks, 1, lambda number: False, beside).step_s
+            moved = [moved_by(rank, means) for rank in one.ranks for _ in range(c.replicas)]
             numbers = BLOCK_NUMBERS * c.replicas * c.micro_batches
             tail = _shared([_tail(numbers, c, means, size)], c.workers)
             once = [together(pair) for pair in zip(moved, tail, strict=True)]
-            for _ in range(count):
+            for _ in range(one.count):
                 found = [together(pair) for pair in zip(found, once, strict=True)]
         return seconds, found
     size = stage_size(profile, c, 0)

@@ -203,10 +203,8 @@ def _averaging(
     return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
 
 
-def validation(
-    profile: Profile, c: Configuration, means: ChannelModel
-) -> list[tuple[list[Rank], int]]:
-    """All workers validating, and how often: once. Each its blocks, then the sums of all."""
+def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[Rank]:
+    """All workers validating: each its blocks, then the sums of all."""
     size = stage_size(profile, c, 0)
     shares = block_shares(validation_blocks(profile.validation_samples, c.batch_size), c.workers)
     made = []
@@ -229,7 +227,7 @@ def validation(
     ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
     if served(c):
         ranks.append(server(size, means, c.workers, made[0]))
-    return [(ranks, 1)]
+    return ranks
 
 
 def summed_numbers(profile: Profile, batch_size: int) -> int:

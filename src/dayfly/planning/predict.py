@@ -123,6 +123,15 @@ def step_messages(profile: Profile, c: Configuration) -> int:
     return moved.puts + moved.gets
 
 
+def steps_gone_through(operations: int) -> int:
+    """Returns how many steps virtual time goes through.
+
+    Args:
+        operations: of a step, all workers' together.
+    """
+    return max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
+
+
 def round_of(
     profile: Profile,
     c: Configuration,
@@ -139,7 +148,7 @@ def round_of(
     if c.protocol.averages:
         return timed(once, 1, lambda number: number > 0, means.shared), moved
     operations = sum(len(stream.plan.schedule) for rank in once for stream in rank.streams)
-    count = max(1, min(_MOST_STEPS, _ENOUGH // max(1, operations)))
+    count = steps_gone_through(operations)
     several = once if count == 1 else make(profile, c, means, batches * count)
     each = len(once[0].streams)
     ends = timed(several, count, lambda at: at == each - 1, means.shared, apart=bool(c.cut))
@@ -153,17 +162,19 @@ def validation_of(
     if c.workers > most_simulated:
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
-    make = staged.validation if c.cut else data_parallel.validation
     seconds, found = 0.0, [StoreTraffic() for _ in range(c.workers)]
-    for ranks, count in make(profile, c, means):
-        seconds += count * timed(ranks, 1, lambda number: False, means.shared).step_s
-        each = _moved_by_all(ranks[: c.workers], means)
+    rounds: list[tuple[Sequence[Rank], Sequence[Rank], int]] = []
+    if c.cut:
+        for one in staged.validation(profile, c, means):
+            rounds.append((one.ranks, staged.joining(one, means.shared), one.count))
+    else:
+        everybody = data_parallel.validation(profile, c, means)
+        rounds.append((everybody, everybody, 1))
+    for ranks, timed_by, count in rounds:
+        seconds += count * timed(timed_by, 1, lambda number: False, means.shared).step_s
+        each = [moved_by(rank, means) for rank in ranks[: c.workers]]
         found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
     return Part(seconds=seconds, moved=found)
-
-
-def _moved_by_all(ranks: Sequence[Rank], means: ChannelModel) -> list[StoreTraffic]:
-    return [moved_by(rank, means) for rank in ranks]
 
 
 #: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
@@ -378,7 +389,7 @@ def _interrupted(lives: Lives, c: Configuration, platform: FunctionPlatform) -> 
 def warnings_of(profile: Profile, c: Configuration) -> tuple[str, ...]:
     """What speaks against the figures of the functions of a configuration."""
     gpu = profile.gpu
-    derived = [] if gpu is None or not gpu.derived else [f"times on a {gpu.type} are {DERIVED}"]
+    derived = [] if gpu is None or not gpu.derived else [f"times on the {gpu.type} are {DERIVED}"]
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     said = derived + [one for size in sizes if size.conditions for one in size.conditions.doubts]
     return tuple(dict.fromkeys(said))

@@ -309,9 +309,8 @@ def all_reduce(
 
 def alone_or_side_by_side(means: ChannelModel, plan: CompiledSchedule, itemsize: int) -> Lanes:
     """How an execution carries a schedule over this channel."""
-    largest = max((len(op.span) for op in plan.schedule if op.name is not None), default=0)
     return {
-        "in_flight": width(means.in_flight, means.chunk_bytes, itemsize * largest),
+        "in_flight": width(means.in_flight, means.chunk_bytes, itemsize * plan.largest),
         "alone": means.immediate,
     }
 

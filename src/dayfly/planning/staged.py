@@ -4,13 +4,16 @@
                          bucket 0               |all-reduce|   |     among the stage's replicas
                          tail      |of all ranks          |    |
 
+Replicas do the same passes: in virtual time each talks under a name of its own, so all of them have
+the schedules of one pipeline alone (`_passage_plan`), which are made once.
+
 See `runs.protocols`: pipeline.py, staged_validation.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
@@ -36,8 +39,10 @@ from dayfly.planning.ranks import (
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
 from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
+from dayfly.wire.processor import Processor
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
-from dayfly.wire.streams import Rank, Stream
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import ALONE, Rank, Shared, Stream
 
 #: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
 #: sum of two do, of which each has so many.
@@ -65,10 +70,23 @@ def ranks(
     return made
 
 
-def validation(
-    profile: Profile, c: Configuration, means: ChannelModel
-) -> list[tuple[list[Rank], int]]:
-    """All workers validating, round by round: each kind of round, and how often it comes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationRound:
+    """A round of a validation.
+
+    Args:
+        ranks: all workers.
+        count: how often it comes.
+        alike: of each replica, the first that validates as many samples in each micro-batch.
+    """
+
+    ranks: Sequence[Rank]
+    count: int
+    alike: tuple[int, ...]
+
+
+def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[ValidationRound]:
+    """Returns each kind of round of all workers' validation."""
     layout = Layout(c.stages, c.replicas)
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     kinds: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -84,8 +102,47 @@ def validation(
             place = layout.place(number)
             stage = _Stage(profile, c, means, place, sizes)
             made.append(limited(stage.size, means, number, stage.validating(kind)))
-        found.append((made, count))
+        # Where passes vary, each worker has a pace of its own.
+        varied = any(size.jitter for size in sizes)
+        alike = tuple(range(c.replicas)) if varied else tuple(map(kind.index, kind))
+        found.append(ValidationRound(ranks=made, count=count, alike=alike))
     return found
+
+
+def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
+    """Returns ranks whose virtual time ends as the round's does, with fewer messages.
+
+    The replicas of a round meet in its sum alone, so those that are alike are there at the same
+    moments: one of them stands for all, and the ranks of the others wait until then. This holds
+    where ranks share nothing, and neither messages nor sums take CPU time; else the round's own
+    ranks are returned.
+
+    Args:
+        of: the round.
+        shared: what all ranks have together.
+    """
+    replicas = len(of.alike)
+    if len(set(of.alike)) == replicas or shared != ALONE or not all(map(_carries_only, of.ranks)):
+        return of.ranks
+    ready_s: dict[int, Sequence[float]] = {}  # of each stage, by the replica that stands for it
+    for replica in set(of.alike):
+        mine = [replace(rank, streams=rank.streams[:1]) for rank in of.ranks[replica::replicas]]
+        moments = run(mine, shared)
+        ready_s[replica] = [max(passage.done_s, default=0.0) for (passage,) in moments]
+    made = []
+    for number, rank in enumerate(of.ranks):
+        stage, replica = divmod(number, replicas)
+        wait = Stream(plan=chain(1), work_s=taking([ready_s[of.alike[replica]][stage]]))
+        streams = [wait, *rank.streams[1:]]
+        made.append(replace(rank, streams=streams, processor=Processor()))
+    return made
+
+
+def _carries_only(rank: Rank) -> bool:
+    """Whether nothing but passes takes CPU time, and that at any moment."""
+    works = any(way.cpu_s or way.cpu_s_per_byte for way in (rank.up, rank.down))
+    works = works or any(one.begin_s or one.message_s for one in rank.streams)
+    return not (works or rank.reduce_s_per_byte or rank.processor.stands_still)
 
 
 class _Stage:
@@ -121,7 +178,7 @@ class _Stage:
         before = ((first - 1, None),) if first else ()
         plan, pieces = self._passes(c.schedule, tuple(micros), flat_, learns=True)
         seconds = self._seconds(micros, flat_)
-        streams = [self._passage(plan, ("pipe", step), before, seconds)]
+        streams = [self._passage(plan, ("pipe", step, self._place.replica), before, seconds)]
         tail_after: tuple[tuple[int, int | None], ...] = before
         if self._last and micros:
             # Of the last micro-batch, as its loss is known.
@@ -164,7 +221,8 @@ class _Stage:
         mine = sizes[self._place.replica]
         micros = tuple(MicroBatch(number, some) for number, some in enumerate(mine))
         plan, _ = self._passes(None, micros, self._flat, learns=False)
-        passage = self._passage(plan, "eval", (), self._seconds(micros, None))
+        name = "eval", self._place.replica
+        passage = self._passage(plan, name, (), self._seconds(micros, None))
         numbers = BLOCK_NUMBERS * sum(map(len, sizes))
         return [passage, self._of_all("val", 0, numbers, ((0, None),))]
 
@@ -227,7 +285,7 @@ class _Stage:
         numbers = tuple(one.number for one in micros)
         early = len(flat_.whole_after) if learns and self._c.replicas > 1 and micros else 0
         return _passage_plan(
-            self._layout, self._place, order, numbers, before, behind, self._chunk_bytes, early
+            self._c.stages, stage, order, numbers, before, behind, self._chunk_bytes, early
         )
 
     def _seconds(self, micros: Sequence[MicroBatch], flat_: Flat | None) -> dict[Work, float]:
@@ -249,8 +307,8 @@ class _Stage:
 
 @lru_cache(maxsize=1024)
 def _passage_plan(
-    layout: Layout,
-    place: StageRank,
+    stages: int,
+    stage: int,
     order: str | None,
     numbers: tuple[int, ...],
     before: tuple[Boundary, ...],
@@ -258,11 +316,12 @@ def _passage_plan(
     chunk_bytes: int,
     early: int,
 ) -> tuple[CompiledSchedule, tuple[int, ...]]:
+    """Of a stage of the only replica."""
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
-        layout=layout,
-        place=place,
-        order=make(place.stage, layout.stages, numbers),
+        layout=Layout(stages, 1),
+        place=StageRank(stage, 0),
+        order=make(stage, stages, numbers),
         before=dict(zip(numbers, before, strict=False)),
         behind=dict(zip(numbers, behind, strict=False)),
         chunk_bytes=chunk_bytes,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from dayfly.catalogue.metering import StoreTraffic
@@ -11,7 +13,7 @@ from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import MessageCost
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.schedule import Kind, Op
+from dayfly.wire.schedule import CompiledSchedule, Kind
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
@@ -23,21 +25,30 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
     for stream in rank.streams:
         if stream.name is None:
             continue
-        for op in stream.plan.schedule:
-            if op.name is None:
-                continue
-            nbytes = _nbytes(stream, op)
+        for (is_put, length, to_all), count in _messages(stream.plan):
+            nbytes = _nbytes(stream, length)
             cost = costs.get(nbytes)
             if cost is None:
                 cost = costs[nbytes] = means.kind.cost(nbytes)
-            if op.kind is Kind.PUT:
-                copies, alone = _copies(stream, op, means)
-                puts += cost.puts * (1 if alone else copies)
-                up += cost.bytes_up * copies
+            if is_put:
+                copies, alone = _copies(stream, means, to_all=to_all)
+                puts += count * cost.puts * (1 if alone else copies)
+                up += count * cost.bytes_up * copies
             else:
-                gets += cost.gets
-                down += cost.bytes_down
+                gets += count * cost.gets
+                down += count * cost.bytes_down
     return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+
+
+@lru_cache(maxsize=4096)
+def _messages(plan: CompiledSchedule) -> Sequence[tuple[tuple[bool, int, bool], int]]:
+    """How many there are of each kind: whether they are put, their elements, whether for all."""
+    found = Counter(
+        (op.kind is Kind.PUT, length, op.name.destination == EVERYONE)
+        for op, length in zip(plan.schedule, plan.lengths, strict=True)
+        if op.name is not None
+    )
+    return tuple(found.items())
 
 
 def times(moved: StoreTraffic, count: int) -> StoreTraffic:
@@ -74,18 +85,16 @@ def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
     )
 
 
-def _nbytes(stream: Stream, op: Op) -> int:
-    length = len(op.span)
+def _nbytes(stream: Stream, length: int) -> int:
     return length * stream.itemsize if stream.travelling is None else stream.travelling(length)
 
 
-def _copies(stream: Stream, op: Op, means: ChannelModel) -> tuple[int, bool]:
+def _copies(stream: Stream, means: ChannelModel, *, to_all: bool) -> tuple[int, bool]:
     """How often a message leaves its sender, and whether that is one put.
 
     Directly to all ranks it is one; to those of a smaller group, one each.
     """
-    assert op.name is not None, f"{op} has no message"
-    if not means.direct or op.name.destination != EVERYONE:
+    if not (means.direct and to_all):
         return 1, True
     return stream.members - 1, not stream.group
 

@@ -27,8 +27,9 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.profile import Profile, profile_text, read_profile
 from dayfly.runs.api import checked_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.targets import Target, usual_sizes
+from dayfly.runs.choosing.targets import Target
 from dayfly.runs.made_with import made_here
 from dayfly.runs.planning_api import PROFILED
 from dayfly.runs.profiling import measuring

@@ -91,6 +91,7 @@ def plan(
     time_limit_s: float = TIME_LIMIT_S,
     assumed: Mapping[str, float] | None = None,
     gpu: str | None = None,
+    everywhere: bool = False,
     catalogue: str | Path | None = None,
     **asked: Unpack[ChoiceKeywords],
 ) -> Front[Option]:
@@ -107,6 +108,7 @@ def plan(
             (`dayfly.planning.catalogued.Assumed`).
         gpu: type of GPU of the functions, and the share of one, as `T4` or `T4:0.25`; without
             platforms those that have it.
+        everywhere: all places of the catalogue, in place of platform, store and gpu.
         catalogue: directory of your own rows.
         asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
             see `dayfly.runs.choosing.query.PlanQuery`.
@@ -124,7 +126,13 @@ def plan(
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
     wanted = PlanQuery(goal=goal, time_limit_s=time_limit_s, **asked)
     own = None if catalogue is None else Path(catalogue).expanduser()
-    return chosen(job, _names(platform), _names(store), wanted, assumed or {}, own, gpu).front
+    if everywhere and (platform or store or gpu is not None):
+        raise RequestError(
+            "everywhere looks at all platforms, stores and GPUs: leave out platform, store and "
+            "gpu, or everywhere"
+        )
+    names = _names(platform), _names(store)
+    return chosen(job, *names, wanted, assumed or {}, own, gpu, everywhere=everywhere).front
 
 
 def chosen(
@@ -135,6 +143,8 @@ def chosen(
     assumed: Mapping[str, float],
     own: Path | None,
     gpu: str | None = None,
+    *,
+    everywhere: bool = False,
 ) -> Choice:
     """The choice behind `plan`, with its recommendation."""
     known = Catalogue(own)
@@ -142,6 +152,7 @@ def chosen(
         "memory_mib": asked.memory_mib,
         "assumed": {name: (value,) for name, value in assumed.items()},
         "gpu": None if gpu is None else GpuRequest.parse(gpu),
+        "everywhere": everywhere,
         "known": known,
     }
     if isinstance(job, Job):

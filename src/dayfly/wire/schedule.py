@@ -217,6 +217,13 @@ class CompiledSchedule:
             lane: tuple(at for at, its in enumerate(self.numbers) if its == number)
             for lane, number in order.items()
         }
+        #: Of each operation, the elements of its span.
+        self.lengths = tuple(op.span.stop - op.span.start for op in schedule)
+        #: Elements of the largest message.
+        self.largest = max(
+            (n for n, op in zip(self.lengths, schedule, strict=True) if op.name is not None),
+            default=0,
+        )
         self.waits_for = tuple(len(op.after) for op in schedule)
         self.sums = {
             name: at

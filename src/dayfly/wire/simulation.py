@@ -72,14 +72,14 @@ class _Run:
         self._now = 0.0
         for number, rank in enumerate(ranks):
             before = len(self._live)
-            mine = [Live(number, before + n, one) for n, one in enumerate(rank.streams)]
+            mine = [Live(number, before + n, one, rank) for n, one in enumerate(rank.streams)]
             for one in mine:
                 for other, position in one.stream.after:
                     mine[other].opens.setdefault(position, []).append(one)
             self._live += mine
 
     def run(self) -> tuple[tuple[Moments, ...], ...]:
-        events = self._events
+        events, pop = self._events, heapq.heappop
         for one in self._live:
             if not one.gates:
                 self._open(one)
@@ -90,12 +90,14 @@ class _Run:
                 break
             now = self._now = events[0][0]
             while events and events[0][0] == now:
-                _, _, what, a, b, c, line = heapq.heappop(events)
-                if line is None:
+                _, _, what, a, b, c, line = pop(events)
+                if line is not None:
+                    if a == line.alarm:
+                        self._carried(line)
+                elif what == _DONE:
+                    self._done(self._live[a], b)
+                else:
                     self._happen(what, a, b, c)
-                    continue
-                if a == line.alarm:
-                    self._carried(line)
         self._check()
         found: list[list[Moments]] = [[] for _ in self._ranks]
         for one in self._live:
@@ -122,9 +124,7 @@ class _Run:
         heapq.heappush(self._events, (at, self._pushed, what, a, b, c, line))
 
     def _happen(self, what: int, a: int, b: int, c: float) -> None:
-        if what == _DONE:
-            self._done(self._live[a], b)
-        elif what == _COMPUTED:
+        if what == _COMPUTED:
             if self._alarm[a] == b:
                 self._computed(a)
         elif what == _STORES:
@@ -204,15 +204,15 @@ class _Run:
             return one.stream.work_s(op.work)
         if op.kind is not Kind.REDUCE:
             return 0.0
-        rank = self._ranks[one.rank]
+        rank = one.has
         terms = min(2, len(op.terms)) if rank.early else len(op.terms)
         size = (op.span.stop - op.span.start) * one.stream.itemsize
         return size * (terms - 1) * rank.reduce_s_per_byte
 
     def _take(self, one: Live, position: int) -> None:
         """A message is there: its bytes come in, and are worked on."""
-        rank, op = self._ranks[one.rank], one.ops[position]
-        size = one.nbytes(op)
+        rank, op = one.has, one.ops[position]
+        size = one.nbytes[position]
         cpu_s = one.stream.message_s + rank.down.cpu_s + rank.down.cpu_s_per_byte * size
         if rank.early and op.kind is Kind.FETCH:
             cpu_s += size * rank.reduce_s_per_byte
@@ -226,21 +226,21 @@ class _Run:
 
     def _serve(self, one: Live, position: int, which: int) -> None:
         """The store's part of a message begins: its thread's, and of what it carries in all."""
-        store, size = self._store, one.nbytes(one.ops[position])
+        store, size = self._store, one.nbytes[position]
         if store is not None:
             one.parts[position] = one.parts.get(position, 1) + 1
             self._job(one, position, store.cpu_s + store.cpu_s_per_byte * size, self._at_store)
         if self._store_bytes_per_s < math.inf:
-            whole = self._ranks[one.rank].header_bytes + size
+            whole = one.has.header_bytes + size
             one.parts[position] = one.parts.get(position, 1) + 1
             at = self._at_store + 1 + which
             self._job(one, position, whole / self._store_bytes_per_s, at)
 
     def _ask(self, one: Live, position: int, which: int) -> None:
         """Ask for a turn of the line."""
-        rank, op = self._ranks[one.rank], one.ops[position]
+        rank, op = one.has, one.ops[position]
         line = self._lines[one.rank][which]
-        whole_s = line.way.occupied_s(rank.header_bytes + one.nbytes(op))
+        whole_s = line.way.occupied_s(rank.header_bytes + one.nbytes[position])
         if which == UP and self._copies(one, op):
             whole_s *= one.stream.members - 1
         pieces = 1 if line.way.piece_s == math.inf else math.ceil(whole_s / line.way.piece_s) or 1
@@ -251,7 +251,7 @@ class _Run:
 
     def _copies(self, one: Live, op: Op) -> bool:
         assert op.name is not None, f"{op} has no message"
-        return self._ranks[one.rank].direct and op.name.destination == EVERYONE
+        return one.has.direct and op.name.destination == EVERYONE
 
     def _carry(self, line: Line) -> None:
         """Begin with a piece of whoever asked first."""
@@ -260,7 +260,7 @@ class _Run:
         one = self._live[number]
         if begins:
             one.start[position] = self._now
-            if line.which == UP and not self._ranks[one.rank].is_store:
+            if line.which == UP and not one.has.is_store:
                 self._serve(one, position, UP)
             if line.which == UP and not left and self._copies(one, one.ops[position]):
                 self._reach_each(one, position, each_s)
@@ -278,7 +278,7 @@ class _Run:
         first = one.stream.member + 1 if op.name.source == one.stream.member else 0
         readers = [(first + nth) % members for nth in range(members)]
         readers.remove(one.stream.member)
-        latency_s = self._ranks[one.rank].up.latency_s
+        latency_s = one.has.up.latency_s
         for nth, reader in enumerate(readers, 1):
             at = self._now + nth * whole_s / len(readers) + latency_s
             self._push(at, _CAME, one.number, position, reader)
@@ -293,7 +293,7 @@ class _Run:
             return
         one = self._live[number]
         one.free[position] = self._now
-        rank, way = self._ranks[one.rank], line.way
+        rank, way = one.has, line.way
         if not (rank.held or one.stream.alone):
             row = one.rows[one.lane[position]]
             row.finish(position)
@@ -302,7 +302,7 @@ class _Run:
         if line.which == DOWN:
             self._push(effect_s, _DONE, one.number, position)
             return
-        size = one.nbytes(one.ops[position])
+        size = one.nbytes[position]
         cpu_s = one.stream.message_s + way.cpu_s + way.cpu_s_per_byte * size
         if cpu_s or rank.processor.stands_still:
             begins_s = max(one.start[position], self._now, effect_s - cpu_s)
@@ -323,7 +323,7 @@ class _Run:
         one.done[position] = self._now
         lane = one.lane[position]
         row = one.rows[lane]
-        if one.stream.alone or lane == COMPUTE or self._ranks[one.rank].held:
+        if one.stream.alone or lane == COMPUTE or one.has.held:
             row.finish(position)
         self._rows[row] = one
         if op.kind is Kind.PUT and op.name is not None:
@@ -344,7 +344,7 @@ class _Run:
         op = one.ops[position]
         if not self._copies(one, op):
             self._came(one, name, None)
-        elif self._ranks[one.rank].up.piece_s != math.inf:
+        elif one.has.up.piece_s != math.inf:
             for reader in range(one.stream.members):
                 self._came(one, name, reader)
 
@@ -395,6 +395,6 @@ class _Run:
 
     def _check(self) -> None:
         for one in self._live:
-            for position, op in enumerate(one.ops):
-                if math.isnan(one.done[position]):
-                    raise ValueError(f"rank {one.rank} waits for ever: {op}")
+            if one.left:
+                op = next(op for op, s in zip(one.ops, one.done, strict=True) if math.isnan(s))
+                raise ValueError(f"rank {one.rank} waits for ever: {op}")

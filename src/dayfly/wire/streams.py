@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from dayfly.wire.processor import Processor
-from dayfly.wire.schedule import CompiledSchedule, Lane, Op, Work
+from dayfly.wire.schedule import CompiledSchedule, Lane, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +172,20 @@ class Live:
     """A stream that is run."""
 
     __slots__ = (
-        "begun", "done", "free", "gates", "lane", "left", "number", "opens", "ops",
-        "parts", "rank", "rows", "start", "stream", "unmet",
+        "begun", "done", "free", "gates", "has", "lane", "left", "nbytes", "number", "opens",
+        "ops", "parts", "rank", "rows", "start", "stream", "unmet",
     )  # fmt: skip
 
-    def __init__(self, rank: int, number: int, stream: Stream) -> None:
-        plan = stream.plan
+    def __init__(self, rank: int, number: int, stream: Stream, has: Rank) -> None:
+        plan, travelling, itemsize = stream.plan, stream.travelling, stream.itemsize
         self.rank = rank
+        self.has = has
+        #: Of each operation, what its elements take on the way, without the header.
+        self.nbytes = (
+            [length * itemsize for length in plan.lengths]
+            if travelling is None
+            else list(map(travelling, plan.lengths))
+        )
         self.number = number
         self.stream = stream
         self.lane = plan.numbers
@@ -199,12 +206,6 @@ class Live:
                 Row(plan.lanes[Lane.DOWNLINK], stream.in_flight),
                 Row(plan.lanes[Lane.COMPUTE], 1),
             )
-
-    def nbytes(self, op: Op) -> int:
-        """What an operation's elements take on the way, without the header."""
-        length = op.span.stop - op.span.start
-        travelling = self.stream.travelling
-        return length * self.stream.itemsize if travelling is None else travelling(length)
 
 
 #: Of a message on a line: stream, position, seconds of a piece, and how many pieces.

@@ -14,7 +14,7 @@ schedules take, and is asked about all that is within the closed forms' error of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -32,16 +32,16 @@ from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, 
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
-from dayfly.planning.choose.whole_runs import least_run, run_of
-from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
+from dayfly.planning.choose.whole_memory import Room
+from dayfly.planning.choose.whole_runs import billed_s, least_run, run_of
+from dayfly.planning.configuration import Configuration
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.gpus import gpu_room_mib
-from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.planning.servers import held_bytes, holds
+from dayfly.planning.servers import holds
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 
 
@@ -128,49 +128,104 @@ def all_data_parallel(
 def near_data_parallel(
     problem: DataParallelProblem, slack: float, most: int, known: Known | None = None
 ) -> list[Point[DataParallelPlan]]:
-    """Those of `all_data_parallel` that are as near to the front as `Front.near` has it."""
+    """Those of `all_data_parallel` that are as near to the front as `Front.near` has it, and that
+    nothing known beats."""
     rows = _rows(problem, known)
     if not rows:
         return []
     seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
     ends = np.cumsum([len(one.ways) for one in rows])
+    among = nearest(seconds, usd, slack, most)
+    if known is not None:
+        among = among[~known.beat(seconds[among], usd[among])]
     found = []
-    for at in nearest(seconds, usd, slack, most).tolist():
+    for at in among.tolist():
         number = int(np.searchsorted(ends, at, side="right"))
         found += rows[number].points([at - int(ends[number])])  # counted from the end
     return found
 
 
-def _sums(p: DataParallelProblem, size: SizeProfile) -> SumTable:
-    return SumTable(p.profile, size, p.store, p.collectives, p.allowed, p.batch_size)
+def least_of(problem: DataParallelProblem) -> tuple[Array, Array]:
+    """Returns seconds and dollars that plans take at least, (memory sizes, numbers of workers).
+
+    Numbers that a size or the store cannot have are left open. Raises RequestError as
+    `all_data_parallel`.
+    """
+    summed, every = summed_bytes(problem.profile), np.array(problem.allowed)
+    sizes = allowed(problem.profile, problem.vcpus_at_once)
+    least = [_least(problem, memory_mib, size, every, summed) for memory_mib, size in sizes]
+    return np.stack([s for s, _ in least]), np.stack([usd for _, usd in least])
+
+
+def _least(
+    p: DataParallelProblem, memory_mib: int, size: SizeProfile, workers: Ints, summed: float
+) -> tuple[Array, Array]:
+    found = least_run(p, memory_mib, size, cast("int", workers), summed)
+    return cast("tuple[Array, Array]", found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Numbers of workers of one memory size to look at. s, usd: of each at least."""
+
+    memory_mib: int
+    size: SizeProfile
+    workers: Ints
+    s: Array
+    usd: Array
+
+
+def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], bool]:
+    """What nothing known beats, and whether it beats anything."""
+    summed = summed_bytes(p.profile)
+    numbers = [n for n in p.allowed if n == 1 or holds(p.store, (n + 1) * summed)]
+    found, beaten = [], False
+    for memory_mib, size in allowed(p.profile, p.vcpus_at_once):
+        most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
+        every = np.array([one for one in numbers if one <= most], dtype=np.int64)
+        if not len(every):
+            continue
+        seconds, usd = _least(p, memory_mib, size, every, summed)
+        kept = np.ones(len(every), dtype=bool) if known is None else ~known.beat(seconds, usd)
+        beaten = beaten or not kept.all()
+        if kept.any():
+            found.append(_Open(memory_mib, size, every[kept], seconds[kept], usd[kept]))
+    return found, beaten
 
 
 def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
-    p, beaten, summed = problem, False, summed_bytes(problem.profile)
-    sizes, room = allowed(p.profile, p.vcpus_at_once), _Room(p)
-    numbers = [n for n in p.allowed if holds(p.store, held_bytes(p.profile, n))]
-    found: list[_Rows] = []
+    p, room = problem, Room(problem)
+    open_, beaten = _open(p, known)
+    of_link: dict[object, set[int]] = {}
+    for one in open_:
+        of_link.setdefault(link_of(one.size), set()).update(one.workers.tolist())
     tables: dict[object, SumTable] = {}
-    for memory_mib, size in sizes:
-        link = link_of(size)
-        if link not in tables:
-            tables[link] = _sums(p, size)
-        most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
-        for workers in (one for one in numbers if one <= most):
-            if known is not None and known.beats(*least_run(p, memory_mib, size, workers, summed)):
+    found: list[_Rows] = []
+    for one in open_:
+        link = link_of(one.size)
+        for workers, least_s, least_usd in zip(
+            one.workers.tolist(), one.s.tolist(), one.usd.tolist(), strict=True
+        ):
+            if known is not None and known.beats(least_s, least_usd):
                 beaten = True
                 continue
+            if link not in tables:
+                tables[link] = _sums(p, one.size, sorted(of_link[link]))
             of = tables[link].of(workers)
-            made = partial(_made, p, tables[link], memory_mib, size, workers)
-            for alike in room.alike(memory_mib, size, workers, of.held_bytes):
+            made = partial(_made, p, tables[link], one.memory_mib, one.size, workers)
+            for alike in room.alike(one.memory_mib, one.size, workers, of.held_bytes):
                 rows = made(*alike)
                 found += rows
                 if known is not None:
-                    for one in rows:
-                        known.add(one.s, one.usd)
+                    for row in rows:
+                        known.add(row.s, row.usd)
     if not found and not beaten:
-        raise _fits_nowhere(p, sizes, room)
+        raise _fits_nowhere(p, allowed(p.profile, p.vcpus_at_once), room)
     return found
+
+
+def _sums(p: DataParallelProblem, size: SizeProfile, workers: Sequence[int]) -> SumTable:
+    return SumTable(p.profile, size, p.store, p.collectives, workers, p.batch_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +279,8 @@ def _made(
     step_s = reduced_s.max(axis=1) + apply_s
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
-    usd = workers * (run_s * own_usd + lives * request_usd)
+    paid_s = cast("Array", billed_s(p.platform, cast("float", run_s)))
+    usd = workers * (paid_s * own_usd + lives * request_usd)
     usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
     if p.store is not None:
@@ -268,93 +324,6 @@ def _told_usd(
     return usd
 
 
-class _Room:
-    """What functions need; but for their base it is the same for all memory sizes."""
-
-    def __init__(self, problem: DataParallelProblem) -> None:
-        self._problem = problem
-        self._first_mib, self._first = limited(problem.profile)[0]
-        self._micro_batches = sorted(set(problem.micro_batches))
-        self._found: dict[tuple[int, int, bool], Peak] = {}
-        self._on_gpu: dict[tuple[int, int], float] = {}
-
-    def needs_mib(
-        self,
-        size: SizeProfile,
-        workers: int,
-        micro_batches: int,
-        held_bytes: float,
-        *,
-        short: bool = False,
-    ) -> float:
-        """Of a function of this size at its fullest moment. held_bytes: as `Sums` has them. short:
-        whether the run is over before a checkpoint is due."""
-        key = (workers, micro_batches, short)
-        if key not in self._found:
-            held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
-            self._found[key] = peak_of(self._problem.profile, held, 0, lasts_s=lasts_s)
-        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
-
-    def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
-        """Returns whether a function's part of a GPU holds its share; true: it has none."""
-        profile, key = self._problem.profile, (workers, micro_batches)
-        room_mib = gpu_room_mib(profile, size)
-        if room_mib is not None and key not in self._on_gpu:
-            self._on_gpu[key] = gpu_peak_mib(profile, self._held(*key), 0)
-        return room_mib is None or self._on_gpu[key] <= room_mib
-
-    def _held(self, workers: int, micro_batches: int) -> Configuration:
-        p = self._problem
-        return Configuration(
-            workers=workers,
-            replicas=workers,
-            memory_mib=(self._first_mib,),
-            batch_size=p.batch_size,
-            micro_batches=micro_batches,
-            lifetime_s=p.platform.lifetime_max_s,
-        )
-
-    def alike(
-        self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: Array
-    ) -> Iterator[tuple[Ints, int, float]]:
-        """Yields ways that need as many micro-batches, how many, and the seconds up to which a run
-        has memory for so few. Arguments as of `needs_mib`."""
-        whole = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=False)
-        short = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=True)
-        for micros, most_s in (
-            (whole, math.inf),
-            (np.where(short < whole, short, _NONE), CHECKPOINT_EVERY_S),
-        ):
-            for micro in np.unique(micros[micros < _NONE]).tolist():
-                yield np.flatnonzero(micros == micro), micro, most_s
-
-    def _least_micro_batches(
-        self,
-        memory_mib: int,
-        size: SizeProfile,
-        workers: int,
-        held_bytes: Array,
-        *,
-        short: bool,
-    ) -> Ints:
-        """The fewest with which a function holds its share, of each way; `_NONE`: it never does."""
-        mine = -(-self._problem.batch_size // workers)
-        found = np.full(len(held_bytes), _NONE)
-        for micro in self._micro_batches:
-            open_ = found == _NONE
-            if micro > mine or not open_.any():
-                break
-            if not self.holds_on_gpu(size, workers, micro):
-                continue
-            needs = self.needs_mib(size, workers, micro, cast("float", held_bytes), short=short)
-            found[open_ & (needs <= memory_mib)] = micro
-        return found
-
-
-#: More micro-batches than there are.
-_NONE = np.iinfo(np.int64).max
-
-
 def _limits(
     p: DataParallelProblem, workers: int, memory_mib: int, size: SizeProfile
 ) -> tuple[str, ...]:
@@ -370,13 +339,13 @@ def _limits(
 
 
 def _fits_nowhere(
-    p: DataParallelProblem, sizes: Sequence[tuple[int, SizeProfile]], room: _Room
+    p: DataParallelProblem, sizes: Sequence[tuple[int, SizeProfile]], room: Room
 ) -> RequestError:
     memory_mib, size = sizes[-1]
     most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
     workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
-    least = float(_sums(p, size).of(workers).held_bytes.min())
+    least = float(_sums(p, size, [workers]).of(workers).held_bytes.min())
     needs = math.ceil(room.needs_mib(size, workers, micro, least))
     room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
     if p.profile.gpu is not None and needs <= memory_mib:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dayfly.planning.choose.arrays import Array, undominated
 
@@ -27,6 +27,11 @@ class Known:
     slack: float = 0.0
     _seconds: Array = field(default_factory=lambda: np.empty(0))
     _usd: Array = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def anything(self) -> bool:
+        """Whether a plan was added."""
+        return len(self._seconds) > 0
 
     def add(self, seconds: ArrayLike, usd: ArrayLike) -> None:
         """Adds plans.
@@ -47,5 +52,40 @@ class Known:
             seconds: that a plan takes at least.
             usd: that it costs at least.
         """
-        at = int(np.searchsorted(self._seconds, seconds / (1 + self.slack)))
-        return at > 0 and bool(self._usd[at - 1] * (1 + self.slack) < usd)
+        return bool(self.beat(np.array([seconds]), np.array([usd]))[0])
+
+    def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:
+        """Returns of each plan whether a known one is better in both goals by more than the slack.
+
+        Args:
+            seconds: that each takes at least, (plans,).
+            usd: that each costs at least, (plans,).
+        """
+        at = np.searchsorted(self._seconds, seconds / (1 + self.slack))
+        least_usd = np.concatenate([[np.inf], self._usd])[at]  # of those that are faster
+        return least_usd * (1 + self.slack) < usd
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlans:
+    """Plans of whole models and of cut ones, apart.
+
+    What is known of a cut is its planner's estimate, which errs by more than the closed forms of
+    whole models do where steps are short. So cuts spare other cuts alone, and whole models both.
+
+    Args:
+        whole: plans of whole models.
+        cuts: plans of cut models.
+    """
+
+    whole: Known
+    cuts: Known
+
+    @property
+    def anything(self) -> bool:
+        """Whether a plan was added."""
+        return self.whole.anything or self.cuts.anything
+
+    def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:
+        """Returns of each cut whether a known plan of either kind beats it; see `Known.beat`."""
+        return self.whole.beat(seconds, usd) | self.cuts.beat(seconds, usd)

@@ -1,24 +1,40 @@
-"""From a step of whole models to a run: its seconds, and what any plan of so many takes at least.
+"""From a step to a run: its seconds, and what any plan of whole models takes at least.
 
 least step    its share of the samples through all layers, in one piece; or reading, the forward
-              pass and the gradients once over the faster way, as each worker sends its own
-              and receives what the others made of it; then the optimizer's step
+              pass and what any sum moves (`least_sum_s`); then the optimizer's step
 least run     with start, validation and end; all its workers for that long, at their price
+
+    n, S, w    workers, bytes that they sum, bytes a second of one
+    C          bytes a second of the store for all of them, each way
+
+However n workers sum, they receive 2 (n - 1) S in all: each split's contributions come to where it
+is added up, n - 1 of them beside its own, and its sum to all others. One of them receives 2 (n - 1)
+S / n or more. Where the store sums, each sends S and receives S.
 """
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dayfly.batches import Batches, validations
+from dayfly.batches import Batches, block_samples, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
-from dayfly.elementwise import ceiling, most
-from dayfly.planning.configuration import CHECKPOINT_EVERY_S
+from dayfly.elementwise import by_value, ceiling, choice, most
+from dayfly.planning.configuration import (
+    CHECKPOINT_EVERY_S,
+    Configuration,
+    end_s,
+    stage_range,
+    stage_size,
+)
+from dayfly.planning.configuration import start_s as start_of
 from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import passed
 from dayfly.planning.interruptions import interrupted_s
-from dayfly.planning.profile import SizeProfile
+from dayfly.planning.profile import NOTHING, Affine, Profile, SizeProfile
+from dayfly.planning.ranks import channel_of
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.data_parallel import DataParallelProblem
@@ -64,6 +80,41 @@ def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> 
     return lives
 
 
+def billed_s(platform: FunctionPlatform, run_s: float) -> float:
+    """Returns the seconds of a run that are billed: the least that a platform bills, or more.
+
+    Elementwise.
+
+    Args:
+        platform: with prices or without.
+        run_s: of the run.
+    """
+    least_ms = platform.prices.billing_min_ms if platform.prices else 0
+    seconds: float = most(run_s, least_ms / 1000) if least_ms else run_s
+    return seconds
+
+
+def least_sum_s(profile: Profile, size: SizeProfile, workers: int, summed_bytes: float) -> float:
+    """Returns seconds that a sum takes at least, whatever the collective; elementwise in workers.
+
+    Args:
+        profile: over a channel.
+        size: of the workers.
+        workers: how many there are.
+        summed_bytes: of each worker.
+    """
+    down = size.down.peak_bytes_per_s.value
+    if channel_of(profile.channel).abilities.sums:
+        each_s: float = summed_bytes / min(size.up.peak_bytes_per_s.value, down)
+        received = choice(workers > 1, workers * summed_bytes, 0.0)
+        one_s = choice(workers > 1, each_s, 0.0)
+    else:
+        received = 2 * (workers - 1) * summed_bytes
+        one_s = received / workers / down
+    seconds: float = most(one_s, received / (profile.store_bytes_per_s or math.inf))
+    return seconds
+
+
 def least_run(
     p: DataParallelProblem,
     memory_mib: int,
@@ -77,23 +128,56 @@ def least_run(
         p: the problem.
         memory_mib: of each function.
         size: its figures.
-        workers: how many there are.
+        workers: how many there are; elementwise.
         summed_bytes: of the gradients and what is summed with them.
+
+    Raises:
+        RequestError: interruptions of spot machines leave no time to train.
     """
     profile = p.profile
     mine = -(-min(p.batch_size, profile.samples) // workers)
-    reading_s, forward_s = size.data(mine), passed(size.forward, mine)
-    computed_s = reading_s + forward_s + passed(size.backward, mine)
-    if workers > 1:
-        rate = max(size.up.peak_bytes_per_s.value, size.down.peak_bytes_per_s.value)
-        computed_s = max(computed_s, reading_s + forward_s + summed_bytes / rate)
+    before_s = size.data(mine) + _in_one(size.forward)(mine)
+    summed_s = least_sum_s(profile, size, workers, summed_bytes)
+    computed_s = before_s + most(_in_one(size.backward)(mine), summed_s)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
-    usd = workers * (run_s * usd_per_s + lives * request_usd)
-    return run_s, usd + (p.store.servers_usd(run_s) if p.store is not None else 0.0)
+    usd = workers * (billed_s(p.platform, run_s) * usd_per_s + lives * request_usd)
+    return run_s, usd + (by_value(p.store.servers_usd, run_s) if p.store is not None else 0.0)
+
+
+@lru_cache(maxsize=1024)
+def _in_one(lines: tuple[Affine, ...]) -> Affine:
+    """All layers together."""
+    return sum(lines, NOTHING)
+
+
+def cut_run_s(profile: Profile, c: Configuration, stepping_s: float) -> float:
+    """Returns the seconds of a run of a cut model: its steps, and start, validation and end of all
+    lives.
+
+    Args:
+        profile: of the job.
+        c: the run.
+        stepping_s: of all its steps.
+    """
+    stages = range(c.stages)
+    start_s = max(stage_size(profile, c, k).init_s.value + start_of(profile, c, k) for k in stages)
+    ending_s = max(end_s(profile, c, stage) for stage in stages)
+    block = min(block_samples(c.batch_size), profile.validation_samples)
+    passes_s = []
+    for stage in stages:
+        mine = stage_range(profile, c, stage)
+        passes_s.append(
+            passed(stage_size(profile, c, stage).forward[mine.start : mine.stop], block)
+        )
+    each = -(-profile.validation_samples // max(1, block * c.replicas))
+    validation_s = sum(passes_s) + max(0, each - 1) * max(passes_s)
+    training_s = stepping_s + validations(c.epochs, c.validate_every) * validation_s
+    room_s = math.inf if c.lifetime_s is None else c.lifetime_s - start_s - ending_s
+    return training_s + max(1, math.ceil(training_s / max(room_s, 1.0))) * (start_s + ending_s)
 
 
 def at_place(
@@ -106,6 +190,8 @@ def at_place(
     start_s: float,
 ) -> tuple[float, float]:
     """Returns seconds and dollars of a run with its place's interruptions, and the store's servers.
+
+    Elementwise in the first three.
 
     Args:
         seconds: of the run without them.
@@ -121,5 +207,5 @@ def at_place(
     run_s = interrupted_s(
         seconds, workers, platform, start_s=start_s, checkpoint_every_s=CHECKPOINT_EVERY_S
     )
-    usd *= run_s / seconds
-    return run_s, usd + (store.servers_usd(run_s) if store is not None else 0.0)
+    usd = usd * (run_s / seconds)
+    return run_s, usd + (by_value(store.servers_usd, run_s) if store is not None else 0.0)

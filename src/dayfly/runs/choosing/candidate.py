@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dayfly.planning import memory
+from dayfly.planning.choose.arrays import Array, on_arrays
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.k_reduce_problem import KReducePlan
 from dayfly.planning.choose.pipelines.problem import PipelinePlan
-from dayfly.planning.choose.whole_runs import at_place
+from dayfly.planning.choose.whole_runs import at_place, billed_s, cut_run_s
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
+
+if TYPE_CHECKING:
+    from dayfly.planning.choose.k_reduce_problem import KReducePlan
 
 P = TypeVar("P")
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
@@ -40,12 +43,42 @@ class Candidate:
 
 
 def at_target(target: Target, point: Point[P], workers: int) -> Point[P]:
-    """A run with what its place adds to it."""
-    start_s = max(size.init_s.value + size.start_s.value for size in target.profile.sizes)
+    """A run with what its place adds to it: interruptions, servers, and time that is billed."""
     seconds, usd = at_place(
-        point.seconds, point.usd, workers, target.platform, target.store, start_s=start_s
+        point.seconds,
+        point.usd,
+        workers,
+        target.platform,
+        None,
+        start_s=_start_s(target),
     )
+    usd *= billed_s(target.platform, seconds) / seconds
+    usd += target.store.servers_usd(seconds) if target.store is not None else 0.0
     return replace(point, seconds=seconds, usd=usd)
+
+
+def as_run(candidate: Candidate) -> Candidate:
+    """A cut model whose seconds and dollars are of its steps, as a run at its place."""
+    one, target = candidate, candidate.target
+    c = configuration(one.settings, one.wanted)
+    seconds = cut_run_s(target.profile, c, one.seconds)
+    run = Point(seconds, one.usd * (seconds / one.seconds), None)
+    at = at_target(target, run, c.workers)
+    return replace(one, seconds=at.seconds, usd=at.usd)
+
+
+def on_arrays_at(target: Target, seconds: Array, usd: Array, workers: Array) -> tuple[Array, Array]:
+    """The same of what many runs take at least, (runs,) each; returns seconds and dollars.
+
+    That a place bills a least time is left out: what costs so much at least may take longer.
+    """
+    at = on_arrays(cast("Callable[..., float]", at_place))
+    found: Any = at(seconds, usd, workers, target.platform, target.store, start_s=_start_s(target))
+    return found[0], found[1]
+
+
+def _start_s(target: Target) -> float:
+    return max(size.init_s.value + size.start_s.value for size in target.profile.sizes)
 
 
 def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:

@@ -11,28 +11,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose.arrays import Array, undominated
 from dayfly.planning.choose.data_parallel import (
     DataParallelProblem,
     collectives_of,
+    least_of,
     near_data_parallel,
 )
 from dayfly.planning.choose.from_profile import (
-    k_reduce_problem,
     kinds_of_sizes,
     limited,
     stages_problems,
 )
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.k_reduce import plan_k_reduce
-from dayfly.planning.choose.k_reduce_problem import KReducePlan
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.floors import least_steps
+from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
-from dayfly.planning.choose.whole_runs import least_run
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import (
@@ -40,16 +40,21 @@ from dayfly.runs.choosing.candidate import (
     K_REDUCE,
     PIPELINE,
     Candidate,
+    as_run,
     at_target,
     candidate_of,
     excess_mib,
     k_reduce_settings,
+    on_arrays_at,
     pipeline_settings,
 )
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
+
+if TYPE_CHECKING:
+    from dayfly.planning.choose.k_reduce_problem import KReducePlan
 
 #: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
 #: front by less are candidates, too, the nearest so many of them.
@@ -69,7 +74,7 @@ class Proposed:
 
 
 def proposed(
-    target: Target, asked: PlanQuery, *, time_limit_s: float, known: Known | None = None
+    target: Target, asked: PlanQuery, *, time_limit_s: float, known: KnownPlans | None = None
 ) -> Proposed:
     """What all planners find; a parameter server does nothing but sum whole models' gradients.
 
@@ -94,24 +99,41 @@ def proposed(
         except RequestError as refusal:
             refused[K_REDUCE] = str(refusal)
     try:
-        if not _all_beaten(target, asked, wanted, known):
-            cut, gap = _pipelines(target, asked, wanted, time_limit_s)
-            found += cut
-            if known is not None:
-                known.add([one.seconds for one in cut], [one.usd for one in cut])
+        cut, gap = _pipelines(target, asked, wanted, time_limit_s, known)
+        found += cut
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
-    # Interruptions make cuts of more functions a little longer than the search had them.
-    spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
-    return Proposed(tuple(found), (1 + gap) * spread - 1, refused)
+    return Proposed(tuple(found), gap, refused)
 
 
-def least_usd(target: Target, asked: PlanQuery) -> float:
-    """Returns dollars that a lone function costs at least, of the cheapest size."""
-    wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
-    problem = _whole(target, asked, wanted)
-    sizes = limited(target.profile)
-    return min(least_run(problem, memory_mib, size, 1, 0.0)[1] for memory_mib, size in sizes)
+def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
+    """Returns numbers of targets in an order in which what is found first spares most of the rest.
+
+    First come those of which some whole model's least seconds and dollars are on the front of all
+    such bounds, then the others by the least dollars.
+    """
+    seconds, usd, of = [], [], []
+    for number, target in enumerate(targets):
+        wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+        try:
+            least_s, least_usd = least_of(_whole(target, asked, wanted))
+        except RequestError:  # no function of it is allowed, which its search will say
+            continue
+        seconds.append(least_s.ravel())
+        usd.append(least_usd.ravel())
+        of.append(np.full(least_s.size, number))
+    if not of:
+        return list(range(len(targets)))
+    every_usd, every = np.concatenate(usd), np.concatenate(of)
+    front = every[undominated(np.concatenate(seconds), every_usd)].tolist()
+    by_usd = every[np.argsort(every_usd, kind="stable")].tolist()
+    return list(dict.fromkeys((*front, *by_usd, *range(len(targets)))))
+
+
+def beaten(one: Candidate, known: KnownPlans) -> bool:
+    """Returns whether a known plan that may spare it is better by more than closed forms err."""
+    of_cuts = one.kind == PIPELINE and known.cuts.beats(one.seconds, one.usd)
+    return of_cuts or known.whole.beats(one.seconds, one.usd)
 
 
 def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelProblem:
@@ -131,11 +153,12 @@ def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelPro
 
 
 def _data_parallel(
-    target: Target, asked: PlanQuery, wanted: JobSpec, known: Known | None
+    target: Target, asked: PlanQuery, wanted: JobSpec, known: KnownPlans | None
 ) -> list[Candidate]:
     problem = _whole(target, asked, wanted)
     made = []
-    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, known):
+    whole = None if known is None else known.whole
+    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole):
         plan = point.plan
         own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
         own |= plan.has.settings
@@ -163,6 +186,10 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
 def _k_reduce_points(
     target: Target, asked: PlanQuery, kind: FunctionKind
 ) -> Sequence[Point[KReducePlan]]:
+    # Few ask for it, and it takes a while to import.
+    from dayfly.planning.choose.k_reduce import plan_k_reduce
+    from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
+
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
         target.profile,
@@ -205,25 +232,36 @@ def front_by_kind(
 
 
 def _pipelines(
-    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float
+    target: Target,
+    asked: PlanQuery,
+    wanted: JobSpec,
+    time_limit_s: float,
+    known: KnownPlans | None = None,
 ) -> tuple[list[Candidate], float]:
     """Cut models, and the search's gap.
 
-    All functions of a run are of one kind, so each is a search of its own.
+    All functions of a run are of one kind, so each is a search of its own. known: gets what is
+    found; kinds of which it beats every cut are not searched.
     """
-    until = time.monotonic() + time_limit_s
+    until = time.process_time() + time_limit_s
     gap = 0.0
     kinds = kinds_of_sizes(target.profile)
+    # Interruptions make cuts of more functions a little longer than the search had them.
+    spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
 
     def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
         nonlocal gap
-        left_s = (until - time.monotonic()) / (len(kinds) - kinds.index(kind))
+        if known is not None and _all_beaten(target, asked, wanted, kind, known):
+            return []
+        left_s = (until - time.process_time()) / (len(kinds) - kinds.index(kind))
         found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
-        gap = max(gap, its_gap)
+        gap = max(gap, (1 + its_gap) * spread - 1)
+        if known is not None:
+            known.cuts.add([one.seconds for one in found], [one.usd for one in found])
         return [Point(one.seconds, one.usd, one) for one in found]
 
     if len(kinds) == 1:
-        return _pipelines_of(target, asked, wanted, time_limit_s, kinds[0])
+        return [point.plan for point in points_of(kinds[0])], gap
     found = front_by_kind(target.profile, points_of)
     return [point.plan for _, point in found], gap
 
@@ -237,12 +275,12 @@ def _pipelines_of(
     once with as much less.
     """
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
-    until = time.monotonic() + time_limit_s
+    until = time.process_time() + time_limit_s
     found: dict[Settings, Candidate] = {}
     spare_mib, gap = 0.0, 0.0
     for last in (False, True):
         problems = _cuts(target, asked, wanted, kind, spare_mib)
-        choice = choose(*problems, time_limit_s=max(0.01, until - time.monotonic()))
+        choice = choose(*problems, time_limit_s=max(0.01, until - time.process_time()))
         gap = max(gap, choice.gap)
         excess = 0.0
         for point in choice.front.points:
@@ -250,14 +288,13 @@ def _pipelines_of(
                 continue  # not cut: the other planner's
             limits = point.limits or _limits(target, asked, point.plan)
             whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
-            whole = at_target(target, whole, point.plan.functions)
             own = pipeline_settings(point.plan) | kind.settings
-            one = candidate_of(target, PIPELINE, whole, own, wanted)
+            one = as_run(candidate_of(target, PIPELINE, whole, own, wanted))
             over = excess_mib(one)
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
-        if excess <= 0 or last or time.monotonic() > until:
+        if excess <= 0 or last or time.process_time() > until:
             break
         spare_mib += excess
     return list(found.values()), gap
@@ -295,18 +332,18 @@ def _cuts(
     )
 
 
-def _all_beaten(target: Target, asked: PlanQuery, wanted: JobSpec, known: Known | None) -> bool:
-    """Whether what is known beats every cut by what it takes at least."""
-    if known is None:
-        return False
+def _all_beaten(
+    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, known: KnownPlans
+) -> bool:
+    """Whether what is known beats every cut of a kind by what it takes at least."""
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
-    for kind in kinds_of_sizes(target.profile):
-        for problem in _cuts(target, asked, wanted, kind):
-            for workers, step_s, step_usd in least_steps(problem):
-                least = at_target(target, Point(steps * step_s, steps * step_usd, None), workers)
-                if not known.beats(least.seconds, least.usd):
-                    return False
-    return True
+
+    init_s = min(size.init_s.value for size in target.profile.sizes)
+
+    def at(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
+        return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
+
+    return all_beaten(_cuts(target, asked, wanted, kind), known, at)
 
 
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:

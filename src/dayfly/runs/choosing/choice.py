@@ -20,15 +20,16 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
-from dayfly.runs.choosing.candidate import PIPELINE, Candidate, over
+from dayfly.runs.choosing.candidate import Candidate, over
 from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
     Proposed,
-    least_usd,
+    beaten,
+    in_order,
     proposed,
     search_work,
 )
@@ -38,6 +39,7 @@ from dayfly.runs.choosing.ranking import (
     VIRTUAL_TIME,
     Option,
     fits,
+    least_times,
     predicted,
     ranked,
 )
@@ -123,6 +125,18 @@ def places(targets: Sequence[Target]) -> tuple[str, ...]:
         servers = f"{target.platform.name} over {count} choices of servers {target.group}"
         said[servers if target.group else str(target)] = None
     return tuple(said)
+
+
+#: Places that are named one by one.
+_FEW_PLACES = 6
+
+
+def where_in_words(targets: Sequence[Target]) -> str:
+    """Returns the targets in words; of many places how many platforms they are."""
+    named = places(targets)
+    if len(named) <= _FEW_PLACES:
+        return ", ".join(named)
+    return f"{len({target.platform.name for target in targets})} platforms"
 
 
 def store_words(option: Option, others: Sequence[Beside]) -> str:
@@ -224,11 +238,12 @@ def choice_of(
     make_ready(max(search_work(one, asked) for one in targets), told or (lambda text: None))
     began = time.monotonic()
     # Plans that another one beats are shown beside the front, where one place is asked about.
-    known = Known(CLOSED_FORM_ERROR) if len(targets) > 1 else None
-    found = _proposed(targets, asked, known, began)
+    several = len(targets) > 1
+    known = KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR)) if several else None
+    found = _proposed(targets, asked, known)
     candidates = _together([candidate for one in found for candidate in one.candidates])
     if known is not None:
-        candidates = [one for one in candidates if not known.beats(one.seconds, one.usd)]
+        candidates = [one for one in candidates if not beaten(one, known)]
     notes = [
         f"{target}, {planner}: {why}"
         for target, one in zip(targets, found, strict=True)
@@ -236,14 +251,7 @@ def choice_of(
     ]
     if not candidates:
         raise RequestError("no plan: " + "; ".join(notes))
-    left_s = asked.time_limit_s - (time.monotonic() - began)
-    best = ranked(
-        candidates,
-        asked.goal,
-        left_s=max(0.0, left_s),
-        limit_s=asked.time_limit_s,
-        least=asked.least_predicted,
-    )
+    best = ranked(candidates, asked.goal, limit_s=asked.time_limit_s, least=asked.least_predicted)
     gap = max(one.gap for one in found)
     closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
     if closed:
@@ -251,6 +259,7 @@ def choice_of(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
+    notes += least_times(best.front)
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
     notes += [note for target in targets for note in target.notes]
@@ -276,16 +285,18 @@ def choice_of(
 
 
 def _proposed(
-    targets: Sequence[Target], asked: PlanQuery, known: Known | None, began: float
+    targets: Sequence[Target], asked: PlanQuery, known: KnownPlans | None
 ) -> list[Proposed]:
-    """Of each target, in their order: first of those where a lone function may cost least, as what
-    they have spares the others most of their search."""
+    """Of each target, in their order.
+
+    What the searches may take is CPU time: a machine that is busy otherwise ends none early.
+    """
     found: dict[int, Proposed] = {}
-    order = sorted(range(len(targets)), key=lambda at: least_usd(targets[at], asked))
-    until = began + _SEARCHING * asked.time_limit_s
+    order = in_order(targets, asked) if known is not None else range(len(targets))
+    until = time.process_time() + _SEARCHING * asked.time_limit_s
     for number, at in enumerate(order):
         # Those to come need less: most of them are beaten by what is known then.
-        left_s = max(0.0, until - time.monotonic()) / min(2, len(order) - number)
+        left_s = max(0.0, until - time.process_time()) / min(2, len(order) - number)
         target = targets[at].of_sizes(asked.memory_mib)
         found[at] = proposed(target, asked, time_limit_s=max(0.01, left_s), known=known)
     return [found[at] for at in range(len(targets))]
@@ -310,10 +321,9 @@ def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def certainty(choice: Choice) -> str:
     """How good the front is, a sentence."""
-    cut = any(point.plan.candidate.kind == PIPELINE for point in choice.front.points)
     within = (
         "Optimal within the planners' models"
-        if choice.gap == 0.0 or not cut
+        if choice.gap == 0.0
         else f"Within {choice.gap:.1%} of the optimum of the planners' models"
     )
     return (
@@ -370,6 +380,9 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
         "kind": one.kind,
         "platform": one.target.platform.name,
         "store": one.target.profile.channel,
+        "needs": one.target.needs(one.settings.workers),
+        "sure": one.target.sure,
+        "derived": list(one.target.derived),
         "settings": plan.settings,
         "job": plan.job,
         "step_s": option.prediction.step_s,

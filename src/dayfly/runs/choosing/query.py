@@ -130,7 +130,7 @@ class PlanQuery:
         batch_size: in place of the job's.
         epochs: in place of the job's.
         most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
-        time_limit_s: most seconds of search and re-ranking, about.
+        time_limit_s: most CPU seconds of search and re-ranking, about.
         least_predicted: plans that are re-ranked, more if it takes no time to speak of.
 
     Raises:

@@ -7,13 +7,14 @@
     options      seconds, dollars and memory as `dayfly predict` has them
 
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
-plan with too many for the time that is left is predicted by `planning.closed_form`, and says so.
+plan with too many for the time limit is predicted by `planning.closed_form`, and says so. How many
+plans are predicted is bounded by their messages and not by a clock, so that a loaded machine
+predicts the same.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,18 +32,23 @@ from dayfly.planning.configuration import (
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
-from dayfly.planning.predict import predict, step_messages
-from dayfly.runs.choosing.candidate import K_REDUCE, Candidate
+from dayfly.planning.predict import predict, step_messages, steps_gone_through
+from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
-#: Messages of a step that are gone through for each second of the time limit: a thousand take about
-#: 0.06 s, of a core.
+#: Messages of a step that one plan may have for each second of the time limit: a thousand take
+#: about 0.06 s, of a core.
 MESSAGES_PER_S = 1000
-#: Seconds that nobody minds.
-_SOON_S = 0.7
+#: Messages of all predicted plans for each second of the time limit, in steps and validations.
+_ALL_PER_S = 50_000
+#: Messages of all predicted plans up to which more are predicted than were asked for, as they take
+#: no time to speak of.
+_SOON = 30_000
+#: Making a plan's schedules and its bill takes as long as going through so many messages.
+_EACH = 200
 #: A candidate that is worse than one of the front in both goals, but by less, may be better when it
 #: is predicted.
 _NEAR = 1.25
@@ -50,11 +56,13 @@ _NEAR = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A candidate, predicted. by: virtual time or closed forms."""
+    """A candidate, predicted. by: virtual time or closed forms. messages: of the steps that were
+    gone through for it, by closed forms none."""
 
     candidate: Candidate
     prediction: Prediction
     by: str
+    messages: int = 0
 
     def __str__(self) -> str:
         return str(self.candidate)
@@ -118,23 +126,24 @@ class Ranked:
     too_large: int
 
 
-def ranked(
-    candidates: Sequence[Candidate], goal: Goal, *, left_s: float, limit_s: float, least: int
-) -> Ranked:
+def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least: int) -> Ranked:
     """Predict those that matter, and choose.
 
-    left_s: after so long no more are predicted than the choice itself needs. limit_s: of the whole
-    request, by which a plan's messages may be more or fewer. least: as many are predicted in that
-    time if there are so many, and more as long as it takes no time to speak of. Raises
-    RequestError, with the nearest plan, if none keeps the goal's limits.
+    Args:
+        candidates: of all planners and targets.
+        goal: which of the front's plans is chosen.
+        limit_s: seconds of the whole request, by which the messages of one plan, and of all that
+            are predicted, may be more or fewer. Beyond these only what the choice itself needs is
+            predicted.
+        least: so many are predicted if there are so many, and more if they have few messages.
+
+    Raises:
+        RequestError: no plan keeps the goal's limits; with the nearest one.
     """
-    began = time.monotonic()
-    until = began + left_s
     search = _Search(candidates, goal, MESSAGES_PER_S * limit_s)
     while search.open:
-        now = time.monotonic()
-        late = now >= until
-        enough = late or (len(search.options) >= least and now - began > _SOON_S)
+        late = search.messages >= _ALL_PER_S * limit_s
+        enough = late or (len(search.options) >= least and search.messages >= _SOON)
         at = search.needed(late=late)
         if at is None and not enough:
             at = search.widest()
@@ -161,6 +170,8 @@ def ranked(
 class _Search:
     """Candidates that are open, and options that were made of others.
 
+    messages: that those which were predicted have in what was gone through, about.
+
     An open one counts as its planner has it, times how far planner and prediction were apart in the
     mean of those like it: of the same target, kind and collective, alone or not.
     """
@@ -169,20 +180,27 @@ class _Search:
         self.open: dict[int, Candidate] = dict(enumerate(candidates))
         self.options: list[Option] = []
         self.too_large = 0
+        self.messages = 0
         self._goal, self._most_messages = goal, most_messages
+        self._like = dict(enumerate(map(_like, candidates)))
         self._apart: dict[object, list[tuple[float, float]]] = {}
+        self._mean: dict[object, tuple[float, float]] = {}
 
     def predict(self, number: int) -> None:
         """Make an option of a candidate, unless it does not fit."""
         candidate = self.open.pop(number)
         option = predicted(candidate, self._most_messages)
+        self.messages += _EACH + option.messages
         if not fits(option):
             self.too_large += 1
             return
         self.options.append(option)
         said = option.prediction
         ratios = (said.total_s / candidate.seconds, said.cost_usd / candidate.usd)
-        self._apart.setdefault(_like(candidate), []).append(ratios)
+        apart = self._apart.setdefault(self._like[number], [])
+        apart.append(ratios)
+        seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
+        self._mean[self._like[number]] = seconds, usd
 
     def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
         """All that are not on this front, as predicted, or expected if they are still open."""
@@ -239,11 +257,8 @@ class _Search:
     def _expected(self, number: int) -> tuple[float, float]:
         """Seconds and dollars of an open candidate."""
         one = self.open[number]
-        ratios = self._apart.get(_like(one), [(1.0, 1.0)])
-        return (
-            one.seconds * geometric_mean(ratio for ratio, _ in ratios),
-            one.usd * geometric_mean(ratio for _, ratio in ratios),
-        )
+        seconds, usd = self._mean.get(self._like[number], (1.0, 1.0))
+        return one.seconds * seconds, one.usd * usd
 
     def _front(self) -> Front[int | None]:
         """Of all that is known; plans are numbers of candidates, or None: predicted."""
@@ -264,10 +279,13 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
     one, target = candidate, candidate.target
     asked = configuration(one.settings, one.wanted)
     check_configuration(target.profile, asked)
-    many = asked.workers > MOST_SIMULATED or step_messages(target.profile, asked) > most_messages
-    most = 0 if many else MOST_SIMULATED
-    said = predict(target.profile, asked, target.platform, target.store, most_simulated=most)
-    return Option(candidate=one, prediction=said, by=CLOSED_FORMS if many else VIRTUAL_TIME)
+    step = step_messages(target.profile, asked) if asked.workers <= MOST_SIMULATED else math.inf
+    if step > most_messages:
+        said = predict(target.profile, asked, target.platform, target.store, most_simulated=0)
+        return Option(candidate=one, prediction=said, by=CLOSED_FORMS)
+    said = predict(target.profile, asked, target.platform, target.store)
+    messages = int(step) * steps_gone_through(int(step))
+    return Option(candidate=one, prediction=said, by=VIRTUAL_TIME, messages=messages)
 
 
 def fits(option: Option) -> bool:
@@ -275,6 +293,26 @@ def fits(option: Option) -> bool:
     one = option.candidate
     c = configuration(one.settings, one.wanted)
     return not misfits(one.target.profile, c, option.prediction)
+
+
+def least_times(front: Front[Option]) -> list[str]:
+    """Returns notes where cut models run for less than a place bills: their search counts seconds.
+
+    Args:
+        front: of plans as they are predicted.
+    """
+    found: dict[str, float] = {}
+    for point in front.points:
+        one = point.plan.candidate
+        prices = one.target.platform.prices
+        least_s = prices.billing_min_ms / 1000 if prices is not None else 0.0
+        if one.kind == PIPELINE and point.seconds < least_s:
+            found[one.target.platform.name] = least_s
+    return [
+        f"{name} bills {least_s:g} s at least, and the search for cut models counts each second: "
+        "for a run as short as this, a cut of fewer functions may be cheaper"
+        for name, least_s in found.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

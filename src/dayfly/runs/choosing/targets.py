@@ -20,12 +20,23 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.life.platforms.base import PLATFORMS
 from dayfly.planning.catalogued import Assumed, JobFacts, facts_of, over_store, profile_of
 from dayfly.planning.function_kinds import memory_label
 from dayfly.planning.gpus import CUDA_HOST_MIB
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import channel_of
 from dayfly.planning.servers import choices, held_bytes
+from dayfly.runs.choosing.places import (
+    check_reach,
+    derived,
+    facts_of_store,
+    is_pattern,
+    lent,
+    needs,
+    places_of,
+    usual_sizes,
+)
 from dayfly.runs.choosing.query import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -37,7 +48,8 @@ class Target:
     """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
     they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
     should know, a sentence each. group: the pattern of types of servers that it is one choice of;
-    empty: it was named."""
+    empty: it was named. derived: which of its figures are derived from what is published, or lent
+    by another place, in words."""
 
     profile: Profile
     platform: FunctionPlatform
@@ -45,6 +57,19 @@ class Target:
     own: str | None = None
     notes: tuple[str, ...] = ()
     group: str = ""
+    derived: tuple[str, ...] = ()
+
+    @property
+    def sure(self) -> str:
+        """How sure its figures are: `measured`, `derived` or `published`."""
+        if self.profile.how == "measured":
+            return "measured"
+        return "derived" if self.derived else "published"
+
+    def needs(self, workers: int) -> str:
+        """What it would take to run so many workers there, in words."""
+        brought = self.platform.name in PLATFORMS
+        return needs(self.platform, self.profile.channel, workers, brought=brought)
 
     @property
     def sums(self) -> bool:
@@ -91,21 +116,6 @@ class Target:
         return ", ".join(memory_label(one.memory_mib) for one in self.profile.sizes)
 
 
-#: Links between workers, in place of a store.
-DIRECT = "tcp://"
-#: The store of a platform's own provider, or links, by how the platform's name begins.
-_OWN_STORES = {
-    "aws-": "s3",
-    "fargate": "s3",
-    "alibaba-": "alibaba-oss",
-    "azure-containers-": DIRECT,
-    "azure-": "azure-storage",
-    "vm-": DIRECT,
-}
-#: Types of servers that are looked at beside that store.
-_OWN_SERVERS = {"s3": "vm-*"}
-#: MiB of functions that are looked at unless others are named, as far as a platform has them.
-_SIZES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240, 16384, 32768)
 #: Of these there may be one a store; of the others one a platform.
 _OF_STORES = ("latency_s",)
 
@@ -120,6 +130,7 @@ def targets_of_job(
     most_workers: int = MOST_WORKERS,
     assumed: Mapping[str, Sequence[Any]] | None = None,
     gpu: GpuRequest | None = None,
+    everywhere: bool = False,
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Each platform over each store; without stores, over those of its own provider.
@@ -128,46 +139,24 @@ def targets_of_job(
     servers that may be worth their price. memory_mib: none: usual sizes of each platform.
     most_workers: functions at once, which servers have to serve. assumed: values of `Assumed`
     by its names, one for all, or one a platform (of latency_s one a store). gpu: that functions are
-    to have; without platforms, those that have it. A cold start that no
+    to have; without platforms, those that have it. everywhere: in place of platforms all of the
+    catalogue, with what no row says lent by others (`places.lent`). A cold start that no
     row says counts nothing, and is a note. Raises RequestError for what is not known, and what
     else no row says.
     """
-    places = _places(platforms, stores, gpu, known)
+    places = places_of(platforms, stores, gpu, known, everywhere=everywhere)
     if not places:
         raise RequestError("no platform to plan for: name some with --platform, as aws-lambda")
     for platform, store in places:
-        _check_reach(platform, store)
+        check_reach(platform, store)
     # What looks at jobs takes long to import, and profiles do without.
     from dayfly.runs.profiling.from_catalogue import base_mib, job_facts
 
     facts = job_facts(job, name)
     given = {"base_mib": (), **(assumed or {})}
     given["base_mib"] = given["base_mib"] or (base_mib(),)
-    made = _Made(facts, memory_mib, most_workers, gpu, known)
+    made = _Made(facts, memory_mib, most_workers, gpu, known, everywhere)
     return made.all(places, platforms, stores, given)
-
-
-def _places(
-    platforms: Sequence[str], stores: Sequence[str], gpu: GpuRequest | None, known: Catalogue
-) -> list[tuple[FunctionPlatform, str]]:
-    """Each platform with each store. Raises RequestError for one without the GPU asked for."""
-    names = list(dict.fromkeys(platforms))
-    if gpu is not None:
-        having = known.with_gpu(gpu.type)
-        for name in names:
-            if name not in having:
-                has = known.platform(name).gpu
-                raise RequestError(
-                    f"--gpu {gpu.type}: functions of {name} have {'no GPU' if has is None else has}"
-                    f": name one of {', '.join(having) or 'your own catalogue'}, or leave it out"
-                )
-        names = names or having
-    own: Callable[[FunctionPlatform], list[str]] = partial(_own_stores, lenient=not platforms)
-    return [
-        (platform, store)
-        for platform in map(known.platform, names)
-        for store in (dict.fromkeys(stores) or own(platform))
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +169,7 @@ class _Made:
     most_workers: int
     gpu: GpuRequest | None
     known: Catalogue
+    everywhere: bool = False
 
     def all(
         self,
@@ -206,10 +196,20 @@ class _Made:
                 left_out.append(f"{platform.name} is left out: {refusal}")
         if not made:
             raise RequestError("; ".join(left_out))
+        if self.everywhere:
+            made, cold = _without_notes(made)
+            left_out = [*cold, *dict.fromkeys(left_out)]
         return (replace(made[0], notes=(*made[0].notes, *left_out)), *made[1:])
 
     def _of(self, platform: FunctionPlatform, store: str, said: dict[str, Any]) -> list[Target]:
         notes = []
+        words = derived(platform, self.known)
+        if self.everywhere:
+            one = StoreFacts(name=store, latency_s=0.0)  # types of servers have latencies
+            if not is_pattern(store):
+                one = facts_of_store(platform, store, self.known)
+            values, more = lent(platform, one, self.known)
+            said, words = {**values, **said}, (*words, *more)
         if platform.cold_start_s is None and "cold_start_s" not in said:
             said["cold_start_s"] = 0.0
             notes.append(
@@ -226,7 +226,17 @@ class _Made:
             gpu_share=None if self.gpu is None else self.gpu.share,
         )
         found = _over_each(over, platform, store, self.most_workers, self.known)
-        return [replace(target, notes=tuple(notes)) for target in found]
+        return [replace(target, notes=tuple(notes), derived=words) for target in found]
+
+
+def _without_notes(made: Sequence[Target]) -> tuple[list[Target], list[str]]:
+    """Many targets, and what their notes say in one."""
+    cold = {target.platform.name for target in made if target.notes}
+    note = (
+        f"the catalogue has no cold_start_s of {len(cold)} platforms: a start counts only what is "
+        "read then; say more with --cold-start"
+    )
+    return [replace(target, notes=()) for target in made], [note] if cold else []
 
 
 def targets_of_profiles(
@@ -238,12 +248,14 @@ def targets_of_profiles(
     most_workers: int = MOST_WORKERS,
     assumed: Mapping[str, Sequence[Any]] | None = None,
     gpu: GpuRequest | None = None,
+    everywhere: bool = False,
     known: Catalogue,
 ) -> tuple[Target, ...]:
     """Each profile as it is, or over other stores, if it was made from the catalogue.
 
     platforms: empty: the profiles' own; of another one a profile is made from the FLOPs of the
-    first, as of a job. stores, memory_mib, most_workers, assumed, gpu: as of `targets_of_job`.
+    first, as of a job. stores, memory_mib, most_workers, assumed, gpu, everywhere: as of
+    `targets_of_job`; where a profile is of a place, it counts.
     Raises RequestError for a profile without FLOPs on another platform, for profiles of different
     jobs, for a measured one over another store, and for `assumed` where nothing is made.
     """
@@ -263,13 +275,23 @@ def targets_of_profiles(
             if store == target.profile.channel:
                 made.append(target)
                 continue
-            _check_reach(target.platform, store)
+            check_reach(target.platform, store)
             over = partial(over_store, target.profile, target.platform)
             made += _over_each(over, target.platform, store, most_workers, known)
-    if missing or not kept:
-        made += _made_of(
-            profiles[0], missing, stores, memory_mib, most_workers, assumed or {}, gpu, known
+    if missing or not kept or everywhere:
+        others = _made_of(
+            profiles[0],
+            missing,
+            stores,
+            memory_mib,
+            most_workers,
+            assumed or {},
+            gpu,
+            known,
+            everywhere=everywhere,
         )
+        mine = set(map(str, made))
+        made += [one for one in others if str(one) not in mine]
     elif assumed:
         raise RequestError(
             f"{', '.join(assumed)} is said in place of the catalogue's rows, and these profiles "
@@ -287,9 +309,11 @@ def _made_of(
     assumed: Mapping[str, Sequence[Any]],
     gpu: GpuRequest | None,
     known: Catalogue,
+    *,
+    everywhere: bool,
 ) -> tuple[Target, ...]:
     """Other platforms, by the FLOPs of a profile."""
-    places = _places(platforms, stores, gpu, known)
+    places = places_of(platforms, stores, gpu, known, everywhere=everywhere)
     if not profile.flops:
         of = platforms[0] if platforms else places[0][0].name
         raise RequestError(
@@ -298,10 +322,10 @@ def _made_of(
             "the job"
         )
     for platform, store in places:
-        _check_reach(platform, store)
+        check_reach(platform, store)
     base_mib = profile.sizes[0].base_mib.value - (CUDA_HOST_MIB if profile.gpu else 0.0)
     given = {"base_mib": (max(0.0, base_mib),), **assumed}
-    made = _Made(facts_of(profile), memory_mib, most_workers, gpu, known)
+    made = _Made(facts_of(profile), memory_mib, most_workers, gpu, known, everywhere)
     return made.all(places, platforms, stores, given)
 
 
@@ -334,7 +358,7 @@ def _over_each(
     names no type.
     """
     if not is_pattern(store):
-        return [Target.of(over(_facts(platform, store, known)), known)]
+        return [Target.of(over(facts_of_store(platform, store, known)), known)]
     types = [known.store(name) for name in known.stores() if fnmatchcase(name, store)]
     types = [one for one in types if one.rented]
     if not types:
@@ -346,47 +370,6 @@ def _over_each(
     rate = max(way.peak_bytes_per_s.value for size in free.sizes for way in (size.up, size.down))
     found = choices(types, most_workers * rate, held_bytes(free, most_workers))
     return [replace(Target.of(over(one), known), group=store) for one in found]
-
-
-def is_pattern(store: str) -> bool:
-    """Whether it stands for several types of servers."""
-    return "*" in store
-
-
-def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
-    """Memory sizes to look at; a machine has one."""
-    if platform.machine_vcpus is not None and platform.memory_max_mib is not None:
-        return (platform.memory_max_mib,)
-    least, most = platform.memory_min_mib or 1, platform.memory_max_mib or _SIZES[-1]
-    found = {platform.next_size_mib(size) for size in _SIZES if least <= size <= most}
-    return tuple(sorted(found | {most} if most < _SIZES[-1] else found))
-
-
-def _own_stores(platform: FunctionPlatform, *, lenient: bool) -> list[str]:
-    """Those of its provider. lenient: none for a platform that has none, where others may do."""
-    for beginning, store in _OWN_STORES.items():
-        if platform.name.startswith(beginning):
-            return [store, *([_OWN_SERVERS[store]] if store in _OWN_SERVERS else [])]
-    if lenient:
-        return []
-    raise RequestError(
-        f"--platform {platform.name} has no usual store: name one with --price-store"
-    )
-
-
-def _check_reach(platform: FunctionPlatform, store: str) -> None:
-    """Functions that are invoked with a payload cannot be connected to; containers can."""
-    if store.startswith(DIRECT) and platform.payload_sync_bytes is not None:
-        raise RequestError(
-            f"--price-store {DIRECT}: functions of {platform.name} cannot open connections to each "
-            "other: name a store, or a platform of containers, as fargate"
-        )
-
-
-def _facts(platform: FunctionPlatform, store: str, known: Catalogue) -> StoreFacts:
-    if store.startswith(DIRECT):
-        return StoreFacts(name=DIRECT, latency_s=platform.latency_s)
-    return known.store(store)
 
 
 def _one_of(what: str, values: Sequence[Any], among: Sequence[str], name: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
-from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty
+from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, where_in_words
 from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.ranking import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
@@ -68,7 +68,7 @@ def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
         },
         brand="dayfly plan",
         title=f"{choice.job}: how to run it",
-        lead=f"On {', '.join(map(str, choice.targets))}. {certainty(choice)}",
+        lead=f"On {where_in_words(choice.targets)}. {certainty(choice)}",
         styles=("choice.css",),
     )
 
@@ -119,7 +119,19 @@ def _plans(choice: Choice) -> str:
         "by",
         "what it is",
     )
-    return table("Plans of the front", heads, rows)
+    return table("Plans of the front", heads, rows) + _places(choice)
+
+
+def _places(choice: Choice) -> str:
+    """What each place of the front would need, and how sure its figures are."""
+    rows = dict.fromkeys(
+        (str(target), "; ".join((target.sure, *target.derived)), target.needs(workers))
+        for target, workers in (
+            (point.plan.candidate.target, point.plan.candidate.settings.workers)
+            for point in choice.front.points
+        )
+    )
+    return table("Where", ("where", "how sure", "what it would need"), list(rows))
 
 
 def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:

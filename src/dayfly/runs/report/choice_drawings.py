@@ -301,6 +301,7 @@ def bar_chart(choice: Choice) -> str:
     """The drawing with its key."""
     points = choice.front.points
     scale = (_WIDE - _BAR_NAMES - _BAR_ENDS) / max(point.seconds for point in points)
+    several = len({point.plan.candidate.target.platform.name for point in points}) > 1
     parts = []
     for row, point in enumerate(points):
         y, weight = row * _BAR_ROW, "plain"
@@ -309,7 +310,8 @@ def bar_chart(choice: Choice) -> str:
             parts.append(
                 element("rect", look="row-chosen", x=0, y=y, width=_WIDE, height=_BAR_ROW, rx=4)
             )
-        name = f"{row + 1}  {point.plan.short}"
+        where = f"{point.plan.candidate.target.platform.name}: " if several else ""
+        name = f"{row + 1}  {where}{point.plan.short}"
         short = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
         title = element("title", text(str(point)))
         parts.append(element("text", title, text(short), look=weight, x=6, y=y + 16))

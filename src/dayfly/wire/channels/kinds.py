@@ -125,7 +125,7 @@ class Objects(ChannelKind):
     """Messages as objects in S3, Google Cloud Storage or Azure, or as files in a directory."""
 
     schemes = OBJECT_SCHEMES
-    stores = ("s3", "s3-express", "alibaba-oss", "azure-storage")
+    stores = ("s3", "s3-express", "alibaba-oss", "azure-storage", "gcs")
     usage = "s3://bucket/prefix"
     factory_path = "dayfly.wire.channels.objects:ObjectFactory"
     abilities = Abilities(

@@ -142,15 +142,15 @@ def choose(
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
-    time_limit_s: after so long the search ends with what it has, and a gap, unless it is through; a
-    first look is taken in any case. None: it goes on until it is exact. compiled: whether by numba,
-    which has to be installed; None: if it is, and worth it (`engine`). Raises RequestError, with
-    the nearest that would do, if no problem has a plan.
+    time_limit_s: of CPU time; after so long the search ends with what it has, and a gap, unless it
+    is through; a first look is taken in any case. None: it goes on until it is exact. compiled:
+    whether by numba, which has to be installed; None: if it is, and worth it (`engine`). Raises
+    RequestError, with the nearest that would do, if no problem has a plan.
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
     loops = engine(compiled, problems=problems)
-    deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    deadline = None if time_limit_s is None else time.process_time() + time_limit_s
     stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]

@@ -66,7 +66,7 @@ def search(
 ) -> None:
     """Adds all plans that are better than what is known, by more than the part `within`.
 
-    beam: only those that a few labels of each price lead to. deadline: of time.perf_counter.
+    beam: only those that a few labels of each price lead to. deadline: of time.process_time.
     Raises OutOfTime.
     """
     left_out = _search(case, loops, known, beam, within, deadline, by_uses=False)
@@ -90,7 +90,7 @@ def _search(
     least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
     store = _Labels(count)
     for q in reversed(range(count)):
-        if deadline is not None and time.perf_counter() > deadline:
+        if deadline is not None and time.process_time() > deadline:
             raise OutOfTime
         # Longer stages do not fit: labels of later boundaries are of no use here any more.
         (ends,) = np.nonzero(np.isfinite(m.lag_f_s[:, q]).any(axis=1))
@@ -199,7 +199,7 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
-    deadline: of time.perf_counter; the first look is always taken.
+    deadline: of time.process_time; the first look is always taken.
     """
     known: Known = Incumbents()
     ways = [way for problem in problems for way in _ways(problem)]
@@ -220,7 +220,7 @@ def _close_gap(
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
-        return deadline is not None and time.perf_counter() > deadline
+        return deadline is not None and time.process_time() > deadline
 
     for step in (_by_price, refine):
         for case in cases:

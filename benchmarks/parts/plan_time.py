@@ -1,0 +1,143 @@
+"""Seconds of `dayfly plan`, given a profile: the whole command, in processes of their own.
+
+    profile       of a model for Lambda over S3 by the catalogue, 8 memory sizes, 50,000 samples
+    plan          dayfly plan PROFILE.json
+    everywhere    dayfly plan PROFILE.json --everywhere
+
+One round has each command once, one after another, so that a busy minute is shared by all; a round
+before the first is not counted: it compiles the search, and reads files into memory. CPU seconds
+are those of the command's process and its children.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch.nn.functional import cross_entropy
+
+import dayfly
+from benchmarks.parts.machine import machine, machine_line
+from benchmarks.parts.spread import columns, framed, say, shown, spread
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RunFailed
+from dayfly.models import MODELS
+from dayfly.models.registry import Entry
+from dayfly.planning.catalogued import Assumed
+from dayfly.planning.profile import profile_text
+from dayfly.runs.profiling.from_catalogue import catalogued_profile
+
+ROUNDS = 7
+_MEMORY_MIB = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
+_SAMPLES, _VALIDATION_SAMPLES, _BATCH_SIZE = 50_000, 500, 64
+_BASE_MIB, _COLD_START_S = 230.0, 1.0
+_NAMES = {"bert_large": "BERT-Large", "amoebanet_d36": "AmoebaNet-D36", "resnet18": "ResNet-18"}
+_COMMANDS: Mapping[str, Sequence[str]] = {"plan": (), "everywhere": ("--everywhere",)}
+
+
+class _Alike(torch.utils.data.Dataset[Any]):
+    """The same sample over and over: a profile by the catalogue looks at few."""
+
+    def __init__(self, entry: Entry, count: int) -> None:
+        self._one = torch.zeros(entry.sample_shape, dtype=entry.sample_type)
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> Any:
+        return self._one, torch.tensor(0)
+
+
+def run(rounds: int) -> dict[str, Any]:
+    """Measures; the result has a row a model and command.
+
+    Args:
+        rounds: that count.
+
+    Raises:
+        RunFailed: a command fails.
+    """
+    on_what = machine()
+    figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        files = {name: _profiled(name, Path(scratch)) for name in _NAMES}
+        for number in range(rounds + 1):
+            say(f"round {number} of {rounds}" if number else "a round that is not counted")
+            for name, file in files.items():
+                for command, flags in _COMMANDS.items():
+                    took = _timed(["plan", str(file), *flags, "--json"])
+                    if number:
+                        figures.setdefault((name, command), []).append(took)
+    rows = []
+    for (name, command), took in figures.items():
+        row: dict[str, Any] = {"model": _NAMES[name], "command": command}
+        for what, seconds in zip(("wall_s", "cpu_s"), zip(*took, strict=True), strict=True):
+            row |= spread(what, seconds)
+        rows.append(row)
+    return {"machine": on_what, "rounds": rounds, "rows": rows}
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """Returns the result for a person."""
+    rows = columns(["model", "command"], ["seconds", "spread", "CPU s", "spread"])
+    for row in result["rows"]:
+        rows.add_row(
+            row["model"], row["command"], *shown(row, "wall_s", 2), *shown(row, "cpu_s", 2)
+        )
+    heading = (
+        f"dayfly plan PROFILE.json, median of {result['rounds']} rounds\n"
+        f"{machine_line(result['machine'])}"
+    )
+    return framed(heading, rows)
+
+
+def _profiled(name: str, directory: Path) -> Path:
+    entry = MODELS[name]
+    job = dayfly.Job(
+        model=entry.build,
+        data=lambda: (_Alike(entry, _SAMPLES), _Alike(entry, _VALIDATION_SAMPLES)),
+        loss=cross_entropy,
+        optimizer=partial(torch.optim.SGD, lr=0.1),
+        batch_size=_BATCH_SIZE,
+        epochs=1,
+    )
+    made = catalogued_profile(
+        job,
+        name=name,
+        platform="aws-lambda",
+        store="s3",
+        memory_mib=_MEMORY_MIB,
+        assumed=Assumed(base_mib=_BASE_MIB, cold_start_s=_COLD_START_S),
+        catalogue=Catalogue(),
+    )
+    file = directory / f"{name}.json"
+    file.write_text(profile_text(made))
+    return file
+
+
+def _timed(arguments: Sequence[str]) -> tuple[float, float]:
+    """Seconds and CPU seconds of a command."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "dayfly", *arguments],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RunFailed(f"dayfly {' '.join(arguments)} failed: {done.stderr.strip()}")
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall_s, used
