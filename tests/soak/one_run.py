@@ -165,16 +165,6 @@ class OneRun:
             return
         found = {**processes.functions(process.pid), "coordinator": process.pid}
         found["stop"] = process.pid
-        what, _, size = kill.victim.partition("-")
-        if what == "scale":
-            if now - self._last_kill >= kill.gap_s and (self.directory / "run.json").exists():
-                self._kills.popleft()
-                self._last_kill = now
-                ask(
-                    FileStore(self.directory), Request(kind="scale", changes={"workers": int(size)})
-                )
-                self.counts["scale"] += 1
-            return
         victim = self._living(kill.victim, found)
         if victim not in found:
             self._last_kill = now  # it lives that long before it dies

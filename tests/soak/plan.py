@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -39,6 +39,8 @@ _WAYS: tuple[Mapping[str, Setting], ...] = (
     {"memory_mib": 600},
     {"memory_mib": 700},
 )
+#: With virtual workers: other numbers of workers, too.
+_SIZES: tuple[Mapping[str, Setting], ...] = tuple({"workers": n + 1} for n in range(LEAVES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ _LIFETIME_S = (3, 6)
 class Kill:
     """So long after the one before it, kill -9 of `victim`: worker-0, ..., zygote or coordinator.
 
-    Or what is no death: `stop`, TERM to the coordinator; `scale-N`, a request for N workers.
+    Or `stop`: TERM to the coordinator, which is no death.
     """
 
     gap_s: float
@@ -139,8 +141,8 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         settings=settings,
         least_s=least_s,
         faults=_faults(random, workers, size.injected),
-        kills=_kills(random, workers, size.kills, resizes="virtual_workers" in settings),
-        asks=_asks(random, size.asks),
+        kills=_kills(random, workers, size.kills),
+        asks=_asks(random, size.asks, _WAYS + _SIZES * ("virtual_workers" in settings)),
         outages=_outages(random, size.outages),
     )
 
@@ -161,10 +163,12 @@ def _faults(random: np.random.Generator, workers: int, number: int) -> tuple[Fau
     return tuple(faults)
 
 
-def _asks(random: np.random.Generator, number: int) -> tuple[Ask, ...]:
-    drawn = random.integers(len(_WAYS), size=number).tolist()
+def _asks(
+    random: np.random.Generator, number: int, ways: Sequence[Mapping[str, Setting]]
+) -> tuple[Ask, ...]:
+    drawn = random.integers(len(ways), size=number).tolist()
     gaps_s = random.exponential(_ASK_GAP_S, number).round(3).tolist()
-    return tuple(Ask(gap_s, _WAYS[way]) for gap_s, way in zip(gaps_s, drawn, strict=True))
+    return tuple(Ask(gap_s, ways[way]) for gap_s, way in zip(gaps_s, drawn, strict=True))
 
 
 def _outages(random: np.random.Generator, number: int) -> tuple[Outage, ...]:
@@ -172,14 +176,9 @@ def _outages(random: np.random.Generator, number: int) -> tuple[Outage, ...]:
     return tuple(map(Outage, gaps_s, random.uniform(*_AWAY_S, number).round(3).tolist()))
 
 
-def _kills(
-    random: np.random.Generator, workers: int, number: int, *, resizes: bool
-) -> tuple[Kill, ...]:
+def _kills(random: np.random.Generator, workers: int, number: int) -> tuple[Kill, ...]:
     victims = [*(f"worker-{rank}" for rank in range(workers)), "zygote", "coordinator", "stop"]
     weights = np.array([16 / workers] * workers + [1.5, 0.7, 0.3])
-    if resizes:
-        victims += [f"scale-{size}" for size in range(1, LEAVES + 1)]
-        weights = np.append(weights, [1.5] * LEAVES)
     drawn = random.choice(victims, number, p=weights / weights.sum()).tolist()
     gaps_s = random.exponential(_GAP_S, number).round(3).tolist()
     return tuple(Kill(gap_s, victim) for gap_s, victim in zip(gaps_s, drawn, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,7 @@ def test_every_protocol_is_tried_with_every_number_of_workers() -> None:
 def test_plans_are_within_their_bounds(size: Size) -> None:
     workers = set()
     victims = set()
+    sizes: set[Any] = set()
     channels = set()
     for planned in islice(plans(2, size), 40):
         workers.add(planned.workers)
@@ -48,6 +50,9 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert planned.least_s > 1.9 * lifetime_s, "several lives pass"
         assert len(planned.kills) == size.kills
         assert len(planned.asks) == size.asks
+        asked = {ask.changes["workers"] for ask in planned.asks if "workers" in ask.changes}
+        assert "virtual_workers" in planned.settings or not asked
+        sizes |= asked
         assert len(planned.outages) == size.outages
         channels.add((planned.settings["channel"], "virtual_workers" in planned.settings))
         victims |= {kill.victim for kill in planned.kills}
@@ -59,5 +64,5 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert "step" in {fault.place for fault in planned.faults if fault.worker == COORDINATOR}
     assert workers == {2, 3, 4}
     assert channels == {(where, how) for where in ("files", "redis") for how in (True, False)}
-    killed = {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
-    assert victims == killed | {f"scale-{workers}" for workers in range(1, LEAVES + 1)}
+    assert victims == {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
+    assert sizes == set(range(1, LEAVES + 1))
