@@ -254,7 +254,8 @@ def _pipelines(
         if known is not None and _all_beaten(target, asked, wanted, kind, known):
             return []
         left_s = (until - time.process_time()) / (len(kinds) - kinds.index(kind))
-        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind)
+        left_s, compared = max(0.01, left_s), known is not None
+        found, its_gap = _pipelines_of(target, asked, wanted, left_s, kind, compared=compared)
         gap = max(gap, (1 + its_gap) * spread - 1)
         if known is not None:
             known.cuts.add([one.seconds for one in found], [one.usd for one in found])
@@ -267,12 +268,19 @@ def _pipelines(
 
 
 def _pipelines_of(
-    target: Target, asked: PlanQuery, wanted: JobSpec, time_limit_s: float, kind: FunctionKind
+    target: Target,
+    asked: PlanQuery,
+    wanted: JobSpec,
+    time_limit_s: float,
+    kind: FunctionKind,
+    *,
+    compared: bool,
 ) -> tuple[list[Candidate], float]:
     """The same of functions of one kind.
 
-    What the equation of memory leaves out is found afterwards, and makes the search begin again
-    once with as much less.
+    compared: with plans of other places, where start-up and validation count, too. What the
+    equation of memory leaves out is found afterwards, and makes the search begin again once with as
+    much less.
     """
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.process_time() + time_limit_s
@@ -288,8 +296,11 @@ def _pipelines_of(
                 continue  # not cut: the other planner's
             limits = point.limits or _limits(target, asked, point.plan)
             whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
+            if not compared:
+                whole = at_target(target, whole, point.plan.functions)
             own = pipeline_settings(point.plan) | kind.settings
-            one = as_run(candidate_of(target, PIPELINE, whole, own, wanted))
+            one = candidate_of(target, PIPELINE, whole, own, wanted)
+            one = as_run(one) if compared else one
             over = excess_mib(one)
             excess = max(excess, over)
             if over <= 0:

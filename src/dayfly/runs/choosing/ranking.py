@@ -173,7 +173,8 @@ class _Search:
     messages: that those which were predicted have in what was gone through, about.
 
     An open one counts as its planner has it, times how far planner and prediction were apart in the
-    mean of those like it: of the same target, kind and collective, alone or not.
+    mean of those like it: of the same target, kind and collective, alone or not; or, until one is
+    predicted, of those at other targets.
     """
 
     def __init__(self, candidates: Sequence[Candidate], goal: Goal, most_messages: float) -> None:
@@ -197,10 +198,12 @@ class _Search:
         self.options.append(option)
         said = option.prediction
         ratios = (said.total_s / candidate.seconds, said.cost_usd / candidate.usd)
-        apart = self._apart.setdefault(self._like[number], [])
-        apart.append(ratios)
-        seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
-        self._mean[self._like[number]] = seconds, usd
+        like = self._like[number]
+        for of in (like, like[1:]):
+            apart = self._apart.setdefault(of, [])
+            apart.append(ratios)
+            seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
+            self._mean[of] = seconds, usd
 
     def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
         """All that are not on this front, as predicted, or expected if they are still open."""
@@ -257,7 +260,8 @@ class _Search:
     def _expected(self, number: int) -> tuple[float, float]:
         """Seconds and dollars of an open candidate."""
         one = self.open[number]
-        seconds, usd = self._mean.get(self._like[number], (1.0, 1.0))
+        like, usual = self._like[number], (1.0, 1.0)
+        seconds, usd = self._mean.get(like) or self._mean.get(like[1:], usual)
         return one.seconds * seconds, one.usd * usd
 
     def _front(self) -> Front[int | None]:
@@ -268,7 +272,7 @@ class _Search:
         return Front.of(known)
 
 
-def _like(candidate: Candidate) -> object:
+def _like(candidate: Candidate) -> tuple[object, ...]:
     settings = candidate.settings
     alone = settings.members == 1
     return str(candidate.target), candidate.kind, alone or settings.algorithm
