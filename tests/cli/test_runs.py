@@ -72,6 +72,19 @@ def test_runs_are_compared_in_a_table_and_on_a_page(here: Path) -> None:
     assert "give --output" in told("compare", "job-a", "job-b", "--open", code=2)
 
 
+def test_a_run_is_shown_with_what_each_epoch_took(here: Path) -> None:
+    whole = told("show", "job-a")
+    assert whole.startswith("job-a  done  ")
+    found = json.loads(told("show", "runs/a", "--json"))
+    history = json.loads((RECORDED / "history.json").read_text())["epochs"]
+    for one, record in zip(found["history"], history, strict=True):
+        assert one["train_loss"] == record["train_loss"]
+        assert one["seconds"] > 0
+        assert one["cost_usd"] > 0
+        assert f"{one['samples_per_s']:.4g}"[:3] in whole
+    assert "no run" in told("show", "nothing", code=2)
+
+
 def test_a_run_is_removed_after_asking(here: Path) -> None:
     runs = here / "runs"
     (runs / "a" / "report.html").write_text("page")
