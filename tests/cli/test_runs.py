@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dayfly.cli.app import app
+from dayfly.cli.flag_groups import GROUPS
+from dayfly.cli.flags import FUNCTION_FLAGS, TRAINING_FLAGS
 from dayfly.runs.directory import locked
 from dayfly.runs.report.side_by_side import ticks
 from tests.runs.small import change_record
@@ -119,3 +121,10 @@ def test_one_that_goes_on_or_is_a_link_is_refused(here: Path) -> None:
 def test_ticks_are_round() -> None:
     assert ticks(0.03, 0.31) == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
     assert ticks(-7, 4) == [-6, -4, -2, 0, 2, 4]
+
+
+def test_every_flag_of_a_run_stands_in_a_group_of_the_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted({**FUNCTION_FLAGS, **TRAINING_FLAGS})
+    done = CliRunner().invoke(app, ["train", "--help"])
+    assert [head for head in ("Options", *GROUPS) if f"─ {head} ─" not in done.output] == []

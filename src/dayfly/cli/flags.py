@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from dayfly.cli.flag_groups import GROUP_OF
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 
@@ -94,7 +95,6 @@ MaxRestarts = Annotated[
     ),
 ]
 
-
 #: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
 AUTO, GOALS = "auto", ("objective", "deadline", "budget")
 
@@ -132,6 +132,7 @@ class Flag:
         """Returns the parameter of a command that takes the flag, as typer reads it."""
         kind = self.kind if self.default is not None else self.kind | None
         flag = option(self.help, self.shown, *self.names, metavar=self.metavar)
+        flag.rich_help_panel = GROUP_OF.get(name)
         return inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,

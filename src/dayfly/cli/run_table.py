@@ -7,6 +7,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from dayfly.errors import RequestError
 from dayfly.life.reports import plain
 from dayfly.runs.records import read_any
 from dayfly.runs.removing import removable, remove_run
-from dayfly.runs.report.epoch_use import history_of
+from dayfly.runs.report.epoch_use import EpochUse, history_of
 from dayfly.runs.report.markup import shown, spoken, usd
 from dayfly.runs.report.reading import read_history
 from dayfly.runs.report.side_by_side import compared, differing, measured, write_page
@@ -125,17 +126,19 @@ def show(name: str, *, as_json: bool) -> None:
         say(json.dumps(plain({**known, "status": record.status, "history": history})))
         return
     print(f"{record.run_id}  {record.status}  {directory}")
-    names = list(dict.fromkeys(name for one in history for name in one))
-    named = [one for one in names if any(row.get(one) is not None for row in history)]
-    table = narrow_table()
-    for one in named:
-        table.add_column(spoken(one), justify="right")
-    for row in history:
-        table.add_row(*(cell(one, row.get(one)) for one in named))
-    if history:
-        Console().print(table)
-    else:
+    if not history:
         print("no epoch is over yet")
+        return
+    took = [one.name for one in fields(EpochUse)]
+    names = list(dict.fromkeys(name for one in history for name in one if name not in took))
+    for some in (names, ["epoch", *took]):  # two, as a terminal has 80 columns
+        named = [one for one in some if any(row.get(one) is not None for row in history)]
+        table = narrow_table()
+        for one in named:
+            table.add_column(spoken(one).replace(" ", "\n"), justify="right", no_wrap=True)
+        for row in history:
+            table.add_row(*(cell(one, row.get(one)) for one in named))
+        Console().print(table)
 
 
 def cell(name: str, value: Any) -> str:

@@ -287,7 +287,8 @@ class Worker:
         spans = self._spans.take(began)
         # All tell the same, and one request is enough to tell it at once.
         urgent = self._task.rank == 0
-        told = {"record": record, "cpu_s": time.process_time(), "began": at, "spans": spans}
+        cpu_s = time.process_time() + self._slices.cpu_s
+        told = {"record": record, "cpu_s": cpu_s, "began": at, "spans": spans}
         self._reporter.add("epoch", urgent=urgent, step=step + 1, **told)
         self._faults.at(step, "epoch")
 

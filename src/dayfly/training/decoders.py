@@ -20,6 +20,7 @@ import os
 import pickle
 import signal
 import struct
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -64,6 +65,12 @@ class Decoders(Closing):
         self._processes: list[_Process] = []
         self._turn = 0
         self._coming: dict[Key, tuple[Future[Any], Callable[[], Any]]] = {}
+        self._cpu_s: dict[int, float] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that the processes took, as of the pieces that were taken."""
+        return sum(self._cpu_s.values())
 
     def ask(self, key: Key, part: Fetched, indices: Indices, epoch: int) -> None:
         """Have a piece made, unless it is asked for already.
@@ -80,7 +87,7 @@ class Decoders(Closing):
             self._start()
         process = self._processes[self._turn % self._count]
         self._turn += 1
-        future = process.pool.submit(process.call, (part, indices, epoch))
+        future = process.pool.submit(self._call, process, (part, indices, epoch))
         self._coming[key] = future, lambda: _made(self._source, part, indices, epoch)
 
     def take(self, key: Key) -> Any:
@@ -99,6 +106,10 @@ class Decoders(Closing):
         """Drops pieces that nobody takes any more."""
         for key in [key for key in self._coming if key < before]:
             self._coming.pop(key)[0].cancel()
+
+    def _call(self, process: _Process, request: Any) -> tuple[bool, Any]:
+        made, batch, self._cpu_s[process.pid] = process.call(request)
+        return made, batch
 
     def _start(self) -> None:
         self._lifeline = lifeline = Lifeline()
@@ -137,11 +148,11 @@ class _Process:
             os.close(fd)
         return cls(pid, to, back, ThreadPoolExecutor(1, thread_name_prefix="dayfly-decoder"))
 
-    def call(self, request: Any) -> tuple[bool, Any]:
-        """Has it make a batch; returns whether it could, and the batch."""
+    def call(self, request: Any) -> tuple[bool, Any, float]:
+        """Has it make a batch; returns whether it could, the batch, and its CPU seconds so far."""
         try:
             _send(self.to, request)
-            answer: tuple[bool, Any] = _receive(self.back)
+            answer: tuple[bool, Any, float] = _receive(self.back)
         except (OSError, EOFError) as error:
             raise DayflyError(
                 f"a process that decodes samples died ({error}): if it had too little memory, "
@@ -177,10 +188,10 @@ def _decode(source: Source, requests: int, answers: int, held: int) -> NoReturn:
             except EOFError:
                 break
             try:
-                answer = True, _made(own, part, indices, epoch)
+                made, batch = True, _made(own, part, indices, epoch)
             except Exception:
-                answer = False, None
-            _send(answers, answer)
+                made, batch = False, None
+            _send(answers, (made, batch, time.process_time()))
         code = 0
     except BrokenPipeError:
         code = 0

@@ -348,6 +348,11 @@ class Slices:
         piece = share(len(own), number, self._pieces)
         return range(first + piece.start, first + piece.stop)
 
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of the processes that make batches."""
+        return 0.0 if self._decoders is None else self._decoders.cpu_s
+
     def close(self) -> None:
         """End the fetching thread, and the processes."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -13,7 +13,7 @@ NOTHING = "\N{EN DASH}"
 _NAMES = {
     "gb_s": "GB-s",
     "samples_per_s": "samples/s",
-    "cpu": "CPU (cores a worker)",
+    "cpu": "CPU",
     "vcpu_s": "vCPU-s",
     "startup_s": "start-up time (s)",
     "train_s": "training time (s)",
