@@ -95,16 +95,6 @@ MaxRestarts = Annotated[
     ),
 ]
 
-#: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
-AUTO, GOALS = "auto", ("objective", "deadline", "budget")
-
-
-def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:
-    """Raise RequestError for flags of a choice where there is none."""
-    for name in GOALS:
-        if flags[name] is not None and str(plan) != AUTO:
-            raise RequestError(f"--{name} is for a plan that is chosen: add --plan {AUTO}")
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:

@@ -90,7 +90,7 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, and metrics; then
+        """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, metrics; then
         what it took: workers, seconds, samples_per_s, cost_usd, cpu (see docs/metrics.md)."""
         from dayfly.runs.report.epoch_use import history_of
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
+from dayfly.errors import RequestError
 from dayfly.runs.events import Events, coordinator_events, told_events, worker_files
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
@@ -54,14 +55,15 @@ class EpochUse:
         workers: at its end.
         seconds: in which functions ran.
         samples_per_s: training samples a second; None: nobody knows how many there are.
-        cost_usd: of functions, as long as it took; of the first one, with their start.
+        cost_usd: of functions, as long as it took; of the first one, with their start. None: the
+            catalogue with their prices is gone.
         cpu: CPU seconds a second of a worker, mean; None: workers did not tell.
     """
 
     workers: int | None
     seconds: float
     samples_per_s: float | None
-    cost_usd: float
+    cost_usd: float | None
     cpu: float | None
 
 
@@ -145,7 +147,10 @@ def _priced_uses(
     if not isinstance(record, JobFacts):
         return {}
     settings = record.settings
-    prices = catalogue(settings).platform(price_list(settings))
+    try:
+        prices = catalogue(settings).platform(price_list(settings))
+    except RequestError:  # a catalogue of the user's that is gone
+        return uses(coordinator, workers, first_step, record.samples, lambda one: math.nan)
 
     def priced(one: MeteredInvocation) -> float:
         return bill(with_vcpus([one], vcpus_sold(settings)), prices).cost_usd
@@ -184,7 +189,7 @@ def uses(
         generation = max(one.generation for _, one in epochs[epoch])
         end = min(one.at for _, one in epochs[epoch] if one.generation == generation)
         seconds = _union([(max(start, one.start), min(end, one.end)) for one in lives])
-        dollars = (
+        dollars = sum(
             one.cost_usd * one.within(paid_from, end) / (one.end - one.start)
             for one in lives
             if one.end > one.start
@@ -194,7 +199,7 @@ def uses(
             workers=sizes.get(generation),
             seconds=seconds,
             samples_per_s=samples / seconds if samples and seconds else None,
-            cost_usd=sum(dollars),
+            cost_usd=dollars if math.isfinite(dollars) else None,
             cpu=cpu_s / wall_s if wall_s else None,
         )
         start = paid_from = max(start, end)
