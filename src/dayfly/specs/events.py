@@ -294,8 +294,7 @@ class RoundTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTold(Told):
-    """An epoch, with what was measured at its end: `epoch` and results by name; and the attempt's
-    CPU seconds so far (None: not measured)."""
+    """An epoch: `epoch` and results by name, and the CPU seconds of the attempt so far."""
 
     kind: ClassVar[str] = "epoch"
 
