@@ -22,8 +22,8 @@ from benchmarks.parts import own
 from benchmarks.parts.measured import Measured
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed
-from dayfly.life.platforms.lifeline import Lifeline
 from dayfly.life.sessions import Session
+from dayfly.lifeline import Lifeline
 
 #: Longest time that a command may take; a rank that waits for a dead one gives up long before.
 _TIMEOUT_S = 600.0

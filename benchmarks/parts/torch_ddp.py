@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.parts.measured import fastest_tenth
 from benchmarks.parts.workloads import Workload, workload_of
-from dayfly.life.platforms import lifeline
+from dayfly import lifeline
 from dayfly.training.order import Epochs
 from dayfly.training.replica import build_model
 

@@ -46,7 +46,8 @@ class Job:
         data: `"digits"`; or a directory of `x_train.npy, y_train.npy` (and `x_val.npy, y_val.npy`);
             or one `.npz` of such arrays; or another file or directory of data, by its path, or with
             options, as `dayfly.data.csv("x.csv", target="kind")` (see docs/data.md); or a function
-            that returns (train, validation) torch Datasets. Without validation data a tenth of the
+            that returns (train, validation) torch Datasets, or IterableDatasets with a length:
+            streams, whose order is theirs. Without validation data a tenth of the
             samples is split off, by the seed.
         loss: `loss(outputs, targets)`, a mean over its samples, or over what torch's cross_entropy
             and nll_loss count: their class weights and ignored targets are known (see
@@ -77,16 +78,20 @@ class Job:
         eval_transform: the same in validation.
         step: `step(model, batch)`, the user's own forward pass and loss, in place of
             `loss(model(x), y)`. Returns the loss, or (loss, outputs), or a mapping of loss,
-            outputs, targets and weight (what the loss was divided by). A batch is (x, y), or what
-            the samples of the Dataset collate to. With several optimizers: name to such a function,
-            the phases of a step in their order. Each computes the gradient of its optimizer's
-            parameters alone, and the next one begins with what that changed; losses are the sums of
-            the phases' losses, outputs and targets those of the last phase that has some.
+            outputs, targets, weight (what the loss was divided by) and log: a dict of values that
+            the history has as `train_NAME` and `val_NAME`, means over the batch's samples, or pairs
+            (value, weight). A batch is (x, y), or what the samples of the Dataset collate to. With
+            several optimizers: name to such a function, the phases of a step in their order. Each
+            computes the gradient of its optimizer's parameters alone, and the next one begins with
+            what that changed; losses are the sums of the phases' losses, outputs and targets those
+            of the last phase that has some.
         infer: `infer(model, batch)`, the outputs that `run.predict` returns, of such a batch, or of
             x alone where samples have no targets. None: `model(x)`, or the outputs of `step`.
         ema: decay of a moving average of the parameters to train, such as 0.999, which begins with
             the first weights and moves after every step. Validation measures it.
         compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
+        num_workers: processes in each function that make the training batches of coming steps, as
+            of a DataLoader; 0: the function makes each when it needs it. Bits do not depend on it.
         callbacks: of `dayfly.callbacks`; they run in the coordinator.
 
     Raises:
@@ -127,6 +132,7 @@ class Job:
     infer: Infer | None = None
     ema: float | None = None
     compile: bool = False
+    num_workers: int = 0
     callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
@@ -173,6 +179,7 @@ class Job:
             self._whole(name, least=1)
         self._take_batches()
         self._whole("validate_every", least=0)
+        self._whole("num_workers", least=0)
         self._whole("seed", least=0)
         for phase in self.phases:
             norm = self.of_phase("clip_norm", phase)

@@ -45,6 +45,7 @@ def test_a_bill_under_its_own_list_and_any_other(fast: Path, own: Path, tmp_path
     shown = report("--prices", "fargate", "--price-store", "s3-express")
     assert "bill as on fargate, store s3-express" in shown
     assert " 120.0 " in shown, "two functions, a minute each at least"
+    assert "report: run/report-priced.html" in shown, "the run's own page stays"
     for flags, home in ((["--catalogue", own / "dayfly" / "catalogue"], empty), ([], str(own))):
         shown = report(*flags, home=home)
         assert "your own catalogue says: aws-lambda: usd_per_request" in shown

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dayfly.cli.app import app
+from dayfly.cli.flag_groups import GROUPS
+from dayfly.cli.flags import FUNCTION_FLAGS, TRAINING_FLAGS
 from dayfly.runs.directory import locked
 from dayfly.runs.report.side_by_side import ticks
 from tests.runs.small import change_record
@@ -72,6 +74,19 @@ def test_runs_are_compared_in_a_table_and_on_a_page(here: Path) -> None:
     assert "give --output" in told("compare", "job-a", "job-b", "--open", code=2)
 
 
+def test_a_run_is_shown_with_what_each_epoch_took(here: Path) -> None:
+    whole = told("show", "job-a")
+    assert whole.startswith("job-a  done  ")
+    found = json.loads(told("show", "runs/a", "--json"))
+    history = json.loads((RECORDED / "history.json").read_text())["epochs"]
+    for one, record in zip(found["history"], history, strict=True):
+        assert one["train_loss"] == record["train_loss"]
+        assert one["seconds"] > 0
+        assert one["cost_usd"] > 0
+        assert f"{one['samples_per_s']:.4g}"[:3] in whole
+    assert "no run" in told("show", "nothing", code=2)
+
+
 def test_a_run_is_removed_after_asking(here: Path) -> None:
     runs = here / "runs"
     (runs / "a" / "report.html").write_text("page")
@@ -106,3 +121,10 @@ def test_one_that_goes_on_or_is_a_link_is_refused(here: Path) -> None:
 def test_ticks_are_round() -> None:
     assert ticks(0.03, 0.31) == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
     assert ticks(-7, 4) == [-6, -4, -2, 0, 2, 4]
+
+
+def test_every_flag_of_a_run_stands_in_a_group_of_the_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted({**FUNCTION_FLAGS, **TRAINING_FLAGS})
+    done = CliRunner().invoke(app, ["train", "--help"])
+    assert [head for head in ("Options", *GROUPS) if f"─ {head} ─" not in done.output] == []

@@ -28,6 +28,7 @@ TEXTS = torch.tensor([[101, 7, 8, 102, 9, 102], [101, 5, 102, 0, 0, 0]])
     [
         (bert_base, "classes", 109_483_778),
         (bert_base, "answers", 108_893_186),  # Hydrozoa, table 2: 108.9M
+        (bert_base, "words", 109_514_298),  # as of BertForMaskedLM of Hugging Face
         (bert_large, "classes", 335_143_938),
         (bert_large, "answers", 334_094_338),
     ],
@@ -101,7 +102,7 @@ def test_dropout_follows_the_generator_and_ends_with_training() -> None:
 
 
 def test_what_cannot_be_built_is_refused() -> None:
-    with pytest.raises(ValueError, match='BERT for \'poems\': give "classes" or "answers"'):
+    with pytest.raises(ValueError, match="BERT for 'poems': give one of classes, answers, words"):
         small("poems")
     with pytest.raises(ValueError, match="3 heads share a width of 16"):
         bert(layers=1, width=16, heads=3)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from dayfly.life.platforms import lifeline, processes
+from dayfly import lifeline
+from dayfly.life.platforms import processes
 
 
 def test_arming_too_late_is_fatal_at_once() -> None:

@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
+from dayfly.callbacks import ProgressBar
 from dayfly.catalogue.metering import MeteredInvocation, bill
-from dayfly.runs.display import Bar, epoch_line
+from dayfly.errors import RequestError
+from dayfly.runs.display import Bar, Lines, epoch_line
 from dayfly.runs.following import Teller
 from dayfly.runs.functions import catalogue
 from dayfly.runs.settings import Settings
@@ -61,3 +63,21 @@ def test_the_bar_says_epoch_rate_rest_workers_and_dollars() -> None:
 def test_an_epoch_is_a_line() -> None:
     record = {"epoch": 3, "train_loss": 0.5, "val_loss": None, "val_accuracy": 0.25, "lr": 1e-6}
     assert epoch_line(record) == "epoch 3: loss 0.5000, accuracy 25.0%, lr 1e-06"
+
+
+def test_a_job_that_asks_for_a_bar_gets_lines_of_progress_where_there_is_no_terminal() -> None:
+    seen, clock = io.StringIO(), [0.0]
+    lines = Lines(Console(file=seen, width=100), now=lambda: clock[0])
+    lines.started(10, 40, 4)
+    lines.bar(5.0)
+    lines.spent(2, 0.00125)
+    for step in range(10, 22):
+        clock[0] += 1.0
+        lines.step(step, 0.5)
+    assert seen.getvalue().splitlines() == [
+        "continuing after step 10 of 40",
+        "epoch 2/4 37% 1 steps/s ETA 0:00:25 2 workers $0.0013 loss 0.5000",
+        "epoch 3/4 50% 1 steps/s ETA 0:00:20 2 workers $0.0013 loss 0.5000",
+    ]
+    with pytest.raises(RequestError, match="every_s 0: give a number of seconds above 0"):
+        ProgressBar(every_s=0)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from torch import nn
 
 import dayfly
 from dayfly.life.faults import Fault
+from dayfly.runs.recorder import Recorder
+from dayfly.wire.stores import open_store
 from tests.runs import small, staged
 
 Undisturbed = Callable[[int], dayfly.Run]
@@ -113,6 +119,51 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(dayfly.RequestError, match=words):
         call(undisturbed(2), x)
+
+
+@pytest.mark.long
+def test_a_run_in_a_store_is_evaluated_below_its_url_and_nothing_is_left(
+    data: Path, x: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By somebody who has its URL alone; also if Ctrl-C ends it."""
+    url = f"file://{tmp_path}/store"
+    run = dayfly.train(small.job(data), store=url, run_dir=tmp_path / "run", **small.SETTINGS)
+    shutil.rmtree(run.directory)
+    monkeypatch.chdir(tmp_path)  # where the copy is made
+    store = open_store(url)
+    (folder,) = store.folders()
+    loaded = dayfly.load(f"{url}/{folder}")
+    before = {one.name for one in store.list()}
+    fault = Fault(1, 0, "evaluated")
+    found = loaded.predict(x[:30], workers=2, faults=[fault], progress=False)
+    assert torch.equal(found, own(loaded, x[:30]))
+    assert loaded.evaluations[-1]["restarts"] == 1
+    assert {one.name for one in store.list()} == before
+    with interrupted(monkeypatch) as seen, pytest.raises(KeyboardInterrupt):
+        loaded.test(workers=2, progress=False)
+    assert any("/evaluated/test-" in name for name in seen), "it was under way"
+    assert {one.name for one in store.list()} == before
+    assert len(loaded.evaluations) == 1
+
+
+@contextmanager
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Ctrl-C once functions run; gets the files that are in `store` then."""
+    seen: set[str] = set()
+    invoked = Recorder.invoked
+
+    def then_interrupted(recorder: Recorder, *args: Any) -> None:
+        invoked(recorder, *args)
+        seen.update(str(one) for one in Path.cwd().glob("store/**/*"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Recorder, "invoked", then_interrupted)
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, heard)
+        monkeypatch.setattr(Recorder, "invoked", invoked)
 
 
 def two_headed(model: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:

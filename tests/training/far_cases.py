@@ -236,7 +236,7 @@ def local_sgd_goes_on_within_a_round() -> None:
 @case
 def optimizers_keep_what_they_had_where_it_was() -> None:
     replica = Replica(made(JOBS["odd, AdamW, pieces, clipped"]), device=FAR)
-    Averaging(replica, losses=1)  # takes a step
+    Averaging(replica, numbers=1)  # takes a step
     places = {
         key: value.device
         for state in replica.optimizers[""].state.values()

@@ -212,7 +212,7 @@ def test_resetting_momentum_harms_and_averaging_it_cures() -> None:
 def test_the_step_that_shows_what_an_optimizer_keeps_leaves_no_second_state() -> None:
     """Only forms are kept of it: Adam's state would be twice the model."""
     replica = Replica(job(optimizer=lambda parameters: torch.optim.Adam(parameters)))
-    averaging = Averaging(replica, losses=1)
+    averaging = Averaging(replica, numbers=1)
     kept = [place.like for place in averaging._places]
     elements = sum(p.numel() for p in replica.model.parameters())
     assert sum(like.numel() for like in kept if like.dim()) == 2 * elements

@@ -13,7 +13,12 @@ from dayfly.callbacks.loggers import (
     TensorBoardLogger,
     WandbLogger,
 )
-from dayfly.callbacks.usual import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from dayfly.callbacks.usual import (
+    EarlyStopping,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    ProgressBar,
+)
 
 __all__ = [
     "CSVLogger",
@@ -23,6 +28,7 @@ __all__ = [
     "LearningRateMonitor",
     "MLFlowLogger",
     "ModelCheckpoint",
+    "ProgressBar",
     "RunView",
     "TensorBoardLogger",
     "WandbLogger",

@@ -57,6 +57,19 @@ class RunView(Protocol):
             RequestError: it is no boundary, or the name is another.
         """
 
+    def scale(self, **changes: Any) -> None:
+        """Has the run go on by another plan from this boundary on. In `on_epoch_end` only.
+
+        After a last epoch, or where the run ends, nothing changes.
+
+        Args:
+            changes: settings as of `Run.scale`, such as `workers=8`; what the run has already
+                stays as it is.
+
+        Raises:
+            RequestError: it is no boundary, or the run cannot have these settings.
+        """
+
 
 class Callback:
     """Hears of a run in its coordinator. Override what you need.
@@ -89,8 +102,8 @@ class Callback:
     def on_epoch_end(self, run: RunView, record: dict[str, Any]) -> None:
         """An epoch ended, and the workers wait: they do so only where this is overridden.
 
-        It may call `run.stop` and `run.keep`. That is stored with its step, so after a death or a
-        resume the same epoch is not asked about again.
+        It may call `run.stop`, `run.keep` and `run.scale`. That is stored with its step, so after a
+        death or a resume the same epoch is not asked about again.
 
         Args:
             run: `run.history` ends with the record.

@@ -45,6 +45,11 @@ class Monitor:
         found = mode or _MODES[name]
         return cls(name, "max" if found == "max" else "min")
 
+    @property
+    def of_training(self) -> bool:
+        """Whether each epoch has the value, validated or not."""
+        return self.name == "lr" or self.name.startswith(("train_", "lr-"))
+
     def better(self, value: Any, than: float | None, min_delta: float = 0.0) -> bool:
         """Whether a value improves on another one by more than `min_delta`; NaN never does."""
         if not isinstance(value, (int, float)) or math.isnan(value):

@@ -49,7 +49,7 @@ class EarlyStopping(Callback):
         return f"EarlyStopping({name!r}, {self.patience}, {mode!r}, {self.min_delta!r})"
 
     def on_epoch_end(self, run: RunView, record: dict[str, Any]) -> None:
-        every = 1 if self.monitor.name == "train_loss" else run.job.validate_every
+        every = 1 if self.monitor.of_training else run.job.validate_every
         _, since = self.monitor.best(run.history, self.min_delta, every)
         if since >= self.patience:
             run.stop(EARLY_STOPPING)
@@ -78,6 +78,27 @@ class ModelCheckpoint(Callback):
     def on_epoch_end(self, run: RunView, record: dict[str, Any]) -> None:
         if record["epoch"] % self.every_n_epochs == 0:
             run.keep(f"epoch-{record['epoch']}")
+
+
+class ProgressBar(Callback):
+    """Shows how far a run is: epoch n/N, steps a second, time left, workers and dollars so far.
+
+    On a terminal that is the bar that is there anyway; in logs and pipes, a line every few seconds.
+    `dayfly.train(progress=False)` shows nothing of either.
+
+    Args:
+        every_s: seconds between two lines, above 0.
+        optional: see `Callback`.
+
+    Raises:
+        RequestError: `every_s` is no number above 0.
+    """
+
+    def __init__(self, every_s: float = 10.0, *, optional: bool = False) -> None:
+        super().__init__(optional=optional)
+        if not isinstance(every_s, (int, float)) or not 0 < every_s < math.inf:
+            raise RequestError(f"every_s {every_s!r}: give a number of seconds above 0")
+        self.every_s = every_s
 
 
 class LearningRateMonitor(Callback):

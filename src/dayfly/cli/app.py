@@ -15,7 +15,6 @@ import typer
 
 import dayfly
 from dayfly.cli.flags import (
-    AUTO,
     FUNCTION_FLAGS,
     TRAINING_FLAGS,
     AsJson,
@@ -31,7 +30,6 @@ from dayfly.cli.flags import (
     RunDir,
     RunStore,
     SuccessorCommand,
-    check_goals,
     function_settings,
     option,
     refuse_beside_resume,
@@ -40,6 +38,7 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
+from dayfly.cli.values import AUTO, check_goals
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor
 

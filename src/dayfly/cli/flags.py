@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from dayfly.cli.flag_groups import GROUP_OF
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 
@@ -95,17 +96,6 @@ MaxRestarts = Annotated[
 ]
 
 
-#: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
-AUTO, GOALS = "auto", ("objective", "deadline", "budget")
-
-
-def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:
-    """Raise RequestError for flags of a choice where there is none."""
-    for name in GOALS:
-        if flags[name] is not None and str(plan) != AUTO:
-            raise RequestError(f"--{name} is for a plan that is chosen: add --plan {AUTO}")
-
-
 @dataclass(frozen=True, slots=True)
 class Flag:
     """An option that a command passes on by name.
@@ -132,6 +122,7 @@ class Flag:
         """Returns the parameter of a command that takes the flag, as typer reads it."""
         kind = self.kind if self.default is not None else self.kind | None
         flag = option(self.help, self.shown, *self.names, metavar=self.metavar)
+        flag.rich_help_panel = GROUP_OF.get(name)
         return inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,

@@ -35,16 +35,19 @@ def report(
 
     Of a run in stages, which one is the slowest, too.
 
-    output: the page's file; None: in the run's directory. prices, store: what both bill by; None:
-    the run's own. given: a catalogue of the user's; None: the run's, or the usual one. browse: show
-    the page in a browser. Raises RequestError if the directory holds no run, the catalogue lacks
-    what is asked for, the page cannot be written, or there is no browser.
+    output: the page's file; None: in the run's directory, by other prices than the run's beside the
+    run's own page. prices, store: what both bill by; None: the run's own. given: a catalogue of the
+    user's; None: the run's, or the usual one. browse: show the page in a browser. Raises
+    RequestError if the directory holds no run, the catalogue lacks what is asked for, the page
+    cannot be written, or there is no browser.
     """
     run = RunFiles.read(directory)
     recorded = run.record.settings.catalogue
     own = own_catalogue(given) if given is not None or recorded is None else recorded
     catalogue = Path(own) if own is not None else None
     billed = rebill(directory, prices, store, catalogue, run.events)
+    if output is None and not (prices is store is None):
+        output = directory / "report-priced.html"
     page = write_report(directory, output, bill=billed.dump(), run=run)
     _print_bill(billed)
     if (pipeline := Pipeline.of(run)) is not None and (words := pipeline.words()) is not None:

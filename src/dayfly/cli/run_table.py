@@ -1,4 +1,4 @@
-"""`dayfly runs`: lists runs, compares some of them, or removes them."""
+"""`dayfly runs`: lists runs, shows one, compares some of them, or removes them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,13 @@ from rich.table import Column, Table
 
 from dayfly.cli.outcome import narrow_table, say
 from dayfly.cli.steer import rows_of, to_read
+from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
+from dayfly.life.reports import plain
+from dayfly.runs.records import read_any
 from dayfly.runs.removing import removable, remove_run
-from dayfly.runs.report.markup import shown, spoken
+from dayfly.runs.report.epoch_use import EpochUse, history_of
+from dayfly.runs.report.markup import shown, spoken, usd
 from dayfly.runs.report.reading import read_history
 from dayfly.runs.report.side_by_side import compared, differing, measured, write_page
 from dayfly.runs.steering import directory_of
@@ -101,6 +106,45 @@ def print_rows(
 
 def _number(value: Any, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
+
+
+def show(name: str, *, as_json: bool) -> None:
+    """Prints a run's history, a row an epoch.
+
+    Args:
+        name: of the run.
+        as_json: print an object in place of the table.
+
+    Raises:
+        RequestError: there is no such run, or its files are damaged.
+    """
+    directory = to_read(name)
+    record, history = read_any(directory), history_of(directory)
+    result = {} if record.result is None else dump(record.result)
+    if as_json:
+        known = {"run_id": record.run_id, "directory": str(directory), **result}
+        say(json.dumps(plain({**known, "status": record.status, "history": history})))
+        return
+    print(f"{record.run_id}  {record.status}  {directory}")
+    if not history:
+        print("no epoch is over yet")
+        return
+    took = [one.name for one in fields(EpochUse)]
+    names = list(dict.fromkeys(name for one in history for name in one if name not in took))
+    for some in (names, ["epoch", *took]):  # two, as a terminal has 80 columns
+        named = [one for one in some if any(row.get(one) is not None for row in history)]
+        table = narrow_table()
+        for one in named:
+            table.add_column(spoken(one).replace(" ", "\n"), justify="right", no_wrap=True)
+        for row in history:
+            table.add_row(*(cell(one, row.get(one)) for one in named))
+        Console().print(table)
+
+
+def cell(name: str, value: Any) -> str:
+    """A value of a history for people."""
+    dollars = name.endswith("_usd") and isinstance(value, float)
+    return usd(value) if dollars else shown(value)
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""The commands `dayfly runs list`, `compare` and `rm`; what they do is beside."""
+"""The commands `dayfly runs list`, `show`, `compare` and `rm`; what they do is beside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-runs = typer.Typer(cls=_ListsByDefault, help="List runs (the default), compare or remove them.")
+runs = typer.Typer(cls=_ListsByDefault, help="List runs (the default), show, compare, remove.")
 
 SomeRuns = Annotated[
     list[str],
@@ -59,6 +59,20 @@ def list_runs(
         run_table.print_rows(rows, place, tuple(metric or ()), as_json=as_json)
 
     raise typer.Exit(shown(action, as_json=as_json))
+
+
+@runs.command()
+def show(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run's directory, its URL in a store, or its id.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: what each epoch measured, and its workers, seconds, dollars and CPU time."""
+    from dayfly.cli import run_table
+    from dayfly.cli.outcome import shown
+
+    raise typer.Exit(shown(lambda: run_table.show(run, as_json=as_json), as_json=as_json))
 
 
 @runs.command()

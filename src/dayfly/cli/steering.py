@@ -108,7 +108,10 @@ def report(
     own: Own = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="The page's file.", show_default="report.html in the run's directory"),
+        typer.Option(
+            help="The page's file; by other prices than the run's, report-priced.html.",
+            show_default="report.html in the run's directory",
+        ),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:

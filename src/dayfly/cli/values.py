@@ -1,8 +1,11 @@
-"""Values of flags that are more than a word or a number: lists, and times."""
+"""Values of flags that are more than a word or a number: lists, times, and `--plan auto`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from dayfly.errors import RequestError
 
@@ -30,3 +33,14 @@ def seconds_of(flag: str, text: str) -> float:
     if found is None:
         raise RequestError(f"{flag} {text!r} is no time: give seconds, or 90s, 30m, 2h")
     return float(found[1]) * _UNIT_S[found[2]]
+
+
+#: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
+AUTO, GOALS = "auto", ("objective", "deadline", "budget")
+
+
+def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:
+    """Raise RequestError for flags of a choice where there is none."""
+    for name in GOALS:
+        if flags[name] is not None and str(plan) != AUTO:
+            raise RequestError(f"--{name} is for a plan that is chosen: add --plan {AUTO}")

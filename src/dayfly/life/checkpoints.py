@@ -71,6 +71,11 @@ class Writer:
             raise ValueError(f"{self} is outside its group")
 
     @property
+    def share(self) -> tuple[int, int]:
+        """Its number among those who share each batch, and how many these are."""
+        return self.replica, self.replicas
+
+    @property
     def prefix(self) -> str:
         """How the names of its parts begin; of a model that is not cut, with nothing."""
         return f"stage-{self.stage}-of-{self.stages}." if self.stages > 1 else ""

@@ -28,6 +28,7 @@ from dayfly.models.linear import (
     sign_accuracy,
     wide_mlp,
 )
+from dayfly.models.masking import MaskWords, masked_words_step
 from dayfly.models.registry import MODELS, Entry, Figure, on_meta, parameters_of
 from dayfly.models.resnet import (
     resnet18,
@@ -46,6 +47,7 @@ __all__ = [
     "Entry",
     "Figure",
     "LayerSize",
+    "MaskWords",
     "alexnet",
     "amoebanet_d",
     "amoebanet_d18",
@@ -65,6 +67,7 @@ __all__ = [
     "linear_svm",
     "logistic_loss",
     "logistic_regression",
+    "masked_words_step",
     "mnist",
     "mobilenet_v1",
     "mobilenet_v1_32",

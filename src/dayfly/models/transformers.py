@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -72,11 +73,15 @@ PADDING, BEGIN, END = 0, 101, 102
 class Embeddings(nn.Module):
     """tokens_BT (B, T) int64 -> hidden and heard.
 
-    The first part of a text (a question) ends with `END`; what follows is the second.
+    The first part of a text (a question) ends with the first `end`; what follows is the second.
+    None: texts have one part.
     """
 
-    def __init__(self, vocabulary: int, positions: int, width: int, dropout: float) -> None:
+    def __init__(
+        self, vocabulary: int, positions: int, width: int, dropout: float, end: int | None = END
+    ) -> None:
         super().__init__()
+        self.end = end
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(positions, width)
         self.parts = nn.Embedding(2, width)
@@ -86,8 +91,10 @@ class Embeddings(nn.Module):
     def forward(self, tokens_BT: torch.Tensor) -> Hidden:
         """Words, places and parts, added and normalised."""
         heard_BT = tokens_BT != PADDING
-        ends = (tokens_BT == END).long()
-        parts_BT = ((ends.cumsum(1) - ends > 0) & heard_BT).long()
+        parts_BT = torch.zeros_like(tokens_BT)
+        if self.end is not None:
+            ends = (tokens_BT == self.end).long()
+            parts_BT = ((ends.cumsum(1) - ends > 0) & heard_BT).long()
         places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
         hidden_BTD = self.words(tokens_BT) + self.places(places_T) + self.parts(parts_BT)
         return self.dropout(self.norm(hidden_BTD)), heard_BT
@@ -143,8 +150,31 @@ class Answers(nn.Module):
         return scores_BT2
 
 
+class Words(nn.Module):
+    """hidden and heard -> scores (B, V, T) of the word at each place, for `cross_entropy`.
+
+    Args:
+        weight: (V, D) of the embedding, to be shared; None: its own.
+    """
+
+    def __init__(self, width: int, vocabulary: int, weight: torch.Tensor | None) -> None:
+        super().__init__()
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=1e-12)
+        self.scores = nn.Linear(width, vocabulary)
+        if weight is not None:
+            self.scores.weight = weight
+
+    def forward(self, hidden: Hidden) -> torch.Tensor:
+        """Scores of the words."""
+        scores_BTV: torch.Tensor = self.scores(self.norm(F.gelu(self.dense(hidden[0]))))
+        return scores_BTV.transpose(1, 2)
+
+
+Task = Literal["classes", "answers", "words"]
+
+
 def bert(
-    task: Literal["classes", "answers"] = "classes",
+    task: Task = "classes",
     *,
     layers: int = 12,
     width: int = 768,
@@ -153,30 +183,41 @@ def bert(
     positions: int = 512,
     classes: int = 2,
     dropout: float = 0.1,
+    end: int | None = END,
+    tied: bool = True,
 ) -> nn.Sequential:
     """tokens_BT (B, T) int64, T at most `positions` -> scores of the task; layers + 2 entries.
 
     Args:
-        task: "classes" of whole texts (CoLA, IMDb), or "answers" in them (SQuAD).
+        task: "classes" of whole texts (CoLA, IMDb), "answers" in them (SQuAD), or "words" that were
+            masked (`models.masking`).
+        end: the word that ends the first part of a text; None: texts have one part.
+        tied: of words: the first and the last layer share their matrix.
 
     Raises:
         ValueError: another task, or heads that do not divide the width.
     """
-    if task not in ("classes", "answers"):
-        raise ValueError(f'BERT for {task!r}: give "classes" or "answers"')
-    head = Answers(width) if task == "answers" else Classifier(width, classes, dropout)
+    first = Embeddings(vocabulary, positions, width, dropout, end)
+    heads_of: dict[str, Callable[[], nn.Module]] = {
+        "classes": lambda: Classifier(width, classes, dropout),
+        "answers": lambda: Answers(width),
+        "words": lambda: Words(width, vocabulary, first.words.weight if tied else None),
+    }
+    if task not in heads_of:
+        raise ValueError(f"BERT for {task!r}: give one of {', '.join(heads_of)}")
     encoder = [EncoderLayer(width, heads, dropout) for _ in range(layers)]
-    model = nn.Sequential(Embeddings(vocabulary, positions, width, dropout), *encoder, head)
+    model = nn.Sequential(first, *encoder, heads_of[task]())
     start_small(model)
     return model
 
 
-def bert_base(task: Literal["classes", "answers"] = "classes", classes: int = 2) -> nn.Sequential:
-    """Width 768; 14 layers, 109,483,778 parameters for two classes (answers: 108,893,186)."""
+def bert_base(task: Task = "classes", classes: int = 2) -> nn.Sequential:
+    """Width 768; 14 layers, 109,483,778 parameters for two classes (answers: 108,893,186; words:
+    109,514,298)."""
     return bert(task, classes=classes)
 
 
-def bert_large(task: Literal["classes", "answers"] = "classes", classes: int = 2) -> nn.Sequential:
+def bert_large(task: Task = "classes", classes: int = 2) -> nn.Sequential:
     """Width 1024; 26 layers, 335,143,938 parameters for two classes (answers: 334,094,338)."""
     return bert(task, layers=24, width=1024, heads=16, classes=classes)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dayfly.callbacks.base import Callback, overrides
 from dayfly.callbacks.loggers import logger
@@ -21,12 +21,15 @@ from dayfly.callbacks.monitor import Monitor
 from dayfly.callbacks.usual import EarlyStopping
 from dayfly.errors import RequestError, RunFailed, in_short
 from dayfly.job import Job
+from dayfly.runs.changes import Changes
 from dayfly.runs.deciders import Boundary, Decider, Decision
 from dayfly.runs.home import KEPT
+from dayfly.runs.keywords import ChangeKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
 from dayfly.specs.events import Event
+from dayfly.training.logged import TRAIN, VAL
 from dayfly.training.replica import notes_learning_rates
 
 Record = dict[str, Any]
@@ -35,10 +38,24 @@ _LONGEST_REASON = 100
 
 
 class View:
-    """The run as its callbacks see it: a `RunView`. Its history may be read by any thread."""
+    """The run as its callbacks see it: a `RunView`. Its history may be read by any thread.
 
-    def __init__(self, run_id: str, directory: Path, job: Job) -> None:
+    Args:
+        run_id: the run's.
+        directory: of its files.
+        job: what is trained.
+        check_changes: raises RequestError for changes of the plan that cannot be.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        directory: Path,
+        job: Job,
+        check_changes: Callable[[Changes], None],
+    ) -> None:
         self.run_id, self.directory, self.job = run_id, directory, job
+        self._check_changes = check_changes
         self.result: Result | None = None
         self._history: dict[int, Mapping[str, Any]] = {}
         self._asked: list[Decision] | None = None
@@ -68,7 +85,7 @@ class View:
         """Ends the run at the boundary; see `RunView`."""
         if not isinstance(reason, str) or not 0 < len(reason.strip()) <= _LONGEST_REASON:
             raise RequestError(f"run.stop({reason!r}): give a reason of 1 to 100 characters")
-        self._decide("stop", Decision(reason))
+        self._may_decide("stop").append(Decision(reason))
 
     def keep(self, name: str) -> None:
         """Keeps the weights of the boundary; see `RunView`."""
@@ -77,15 +94,25 @@ class View:
                 f"run.keep({name!r}): give a name of letters, digits, '-', '_' and '.', such as "
                 "epoch-3"
             )
-        self._decide("keep", Decision(keep=(f"{KEPT}/{name}.safetensors",)))
+        self._may_decide("keep").append(Decision(keep=(f"{KEPT}/{name}.safetensors",)))
 
-    def _decide(self, what: str, decision: Decision) -> None:
+    @shows(ChangeKeywords)
+    def scale(self, **changes: Unpack[ChangeKeywords]) -> None:
+        """Changes the plan from the boundary on; see `RunView`."""
+        decided = self._may_decide("scale")
+        check_keywords(changes, Changes, beside=View.scale)
+        asked = Changes(**changes)
+        self._check_changes(asked)
+        decided.append(Decision(changes=asked))
+
+    def _may_decide(self, what: str) -> list[Decision]:
+        """What is decided at this boundary so far. Raises RequestError if it is none."""
         if self._asked is None or threading.get_ident() != self._asking:
             raise RequestError(
                 f"run.{what} was called outside of on_epoch_end, where nothing can be decided: "
                 "override on_epoch_end and call it there"
             )
-        self._asked.append(decision)
+        return self._asked
 
 
 class Callbacks:
@@ -96,13 +123,19 @@ class Callbacks:
         settings: that ask for more: early stopping, loggers.
         view: of the run.
         note: told of one that is switched off.
+        logged: names of the values that the job's step logs.
 
     Raises:
         RequestError: a logger's package is missing, or a value is watched that nobody measures.
     """
 
     def __init__(
-        self, job: Job, settings: Settings, view: View, note: Callable[[str], None]
+        self,
+        job: Job,
+        settings: Settings,
+        view: View,
+        note: Callable[[str], None],
+        logged: Sequence[str] = (),
     ) -> None:
         self._all = [*job.callbacks]
         if settings.patience is not None:
@@ -112,8 +145,8 @@ class Callbacks:
         self._view, self._note = view, note
         self._off: set[int] = set()
         self._failed: RunFailed | None = None
-        for flag, name in watched(job, settings):
-            check_watched(flag, name, job)
+        for flag, monitor in watched(job, settings):
+            check_watched(flag, monitor, job, logged)
 
     @property
     def deciders(self) -> list[Decider]:
@@ -154,9 +187,7 @@ class Callbacks:
         """What a callback decides at a boundary."""
         with self._view.asked(boundary) as found:
             self._call(callback, "on_epoch_end", dict(boundary.history[-1]))
-        reasons = [one.reason for one in found if one.reason is not None]
-        keep = tuple(name for one in found for name in one.keep)
-        return Decision(next(iter(reasons), None), keep) if found else None
+        return Decision.of_all(found) if found else None
 
     def _listener(self, callback: Callback) -> Listener:
         def listen(source: str, event: Event) -> None:
@@ -198,21 +229,29 @@ class _Asked(Decider):
         return self._callbacks.decided(self._callback, boundary)
 
 
-def watched(job: Job, settings: Settings) -> Iterator[tuple[str, str]]:
-    """The values of the history that decide about a run: who names them, and their names."""
+def watched(job: Job, settings: Settings) -> Iterator[tuple[str, Monitor]]:
+    """The values of the history that decide about a run: who names them, and what they are."""
     if settings.keep is not None or settings.patience is not None:
-        yield "--monitor", Monitor.of(settings.monitor, settings.mode).name
+        yield "--monitor", Monitor.of(settings.monitor, settings.mode)
     for one in job.callbacks:
         if isinstance(one, EarlyStopping):
-            yield "EarlyStopping: monitor", one.monitor.name
+            yield "EarlyStopping: monitor", one.monitor
 
 
-def check_watched(flag: str, name: str, job: Job) -> None:
-    """Raises RequestError if a value is in no record of the history."""
+def check_watched(flag: str, monitor: Monitor, job: Job, logged: Sequence[str] = ()) -> None:
+    """Raises RequestError if a value is in no record of the history.
+
+    Args:
+        flag: that names it.
+        monitor: of the value.
+        job: of the run.
+        logged: names of the values that its step logs.
+    """
     known = ["train_loss", "val_loss", "val_accuracy", *job.metrics]
+    known += [prefix + one for one in logged for prefix in (TRAIN, VAL)]
     if notes_learning_rates(job):
         known.append("lr")
-    if name not in known:
+    if (name := monitor.name) not in known:
         raise RequestError(f"{flag} {name}: the history has {', '.join(known)}: give one of these")
 
 

@@ -12,7 +12,7 @@ new generation     start, load job and data           | step 120 ...       by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -69,9 +69,7 @@ def changed_record(
     Raises:
         RequestError: what is asked for cannot be, in one sentence.
     """
-    given = read(Changes, asked, "the request").given
-    settings = record.changed_settings(given)
-    said = differences(_values(record.settings), _values(settings))
+    settings, said = _changed(record, read(Changes, asked, "the request"))
     if not said:
         raise RequestError("the run has these settings already")
     _check_reach(settings, store)
@@ -94,6 +92,21 @@ def _check_reach(settings: Settings, store: Store) -> None:
         f"--platform {settings.platform}: its functions are not on this machine, and cannot reach "
         f"{what}: {remedy}"
     )
+
+
+def has_already(record: Record, changes: Changes) -> bool:
+    """Returns whether the settings of a run are these.
+
+    Raises:
+        RequestError: settings that no run can have.
+    """
+    return not _changed(record, changes)[1]
+
+
+def _changed(record: Record, changes: Changes) -> tuple[Settings, Sequence[str]]:
+    """The settings with the changes, and what differs, in words."""
+    settings = record.changed_settings(changes.given)
+    return settings, differences(_values(record.settings), _values(settings))
 
 
 def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:

@@ -1,5 +1,7 @@
 """A coordinator whose generations follow each other while the run goes on.
 
+    run.scale by a callback: at its boundary, where all end and others begin
+
     request, or lifetimes end soon -> NextPlan -> its workers warm up -> they go on
                                         |                            or: refused, and why
                                         '-> no room for both: it begins when the present one ended
@@ -10,18 +12,20 @@ which change was carried out last; events say what was answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from dayfly.errors import RequestError
+from dayfly.dataclass_json import dump
+from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.life.deaths import Deaths
 from dayfly.planning.plan import Plan
-from dayfly.runs.changing import NextPlan, changed_record
+from dayfly.runs.changes import Changes
+from dayfly.runs.changing import NextPlan, changed_record, has_already
 from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.job_record import Record
 from dayfly.runs.protocols.local_sgd import PRIVATE
@@ -51,6 +55,7 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
     def __init__(self, record: Record, context: RunContext) -> None:
         super().__init__(record, context)
         self._next: NextPlan | None = None
+        self._decided: tuple[int, Changes] | None = None  # by callbacks, after so many steps
         self._renewable = True
         self._channels: dict[int, Channel] = {}  # by turn
         told = () if context.so_far is None else context.so_far.coordinator
@@ -81,13 +86,18 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
 
     def _next_request(self) -> int:
         change = self._change_under_way
-        return super()._next_request() if change is None else change.request
+        if change is None or change.request is None:
+            return super()._next_request()
+        return change.request
 
     def change_asked(self) -> bool:
-        return self._next is not None and self._next.generation is None
+        waits = self._next is not None and self._next.generation is None
+        return waits or self._decided is not None
 
     def upcoming(self) -> GenerationPlan | None:
-        return None if self._next is None else self._next.generation
+        if self._next is None or self._decided is not None:
+            return None  # what callbacks decided comes between
+        return self._next.generation
 
     def _of(self, plan: GenerationPlan) -> tuple[Record, Setup]:
         """What a generation has, of the one that trains or the next one."""
@@ -110,7 +120,7 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
     def refuse(self, why: str) -> None:
         change, self._next = self._change_under_way, None
         if change is not None:
-            self._recorder.answered(change.request, refused=why)
+            self._answer(change, why)
         else:
             self._renewable = False  # workers of this generation hand over one by one
             self._display.note(f"successors cannot warm up, and start after lifetimes end: {why}")
@@ -124,15 +134,67 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
         if following is None or following.change is None:
             self._record = self._record.renewed()
         else:
-            self._record = self._record.changed_to(following.record, following.change)
-            self._setup = following.setup
-            self._plan, self._carried_out = following.plan, following.change
-            self.policy = self._policy()
-            self._keep_own()
-            with paged(self._workplace.directory, when=bool(self._record.settings.cut)):
-                recut(self._record, self._job, self._store)
-            self._checkpoint = checkpoints.latest(self._store) or self._checkpoint
+            self._take_up(following, following.change)
         self._record.save(self._store)
+        if not warm:
+            self._carry_out_decided()
+
+    def _take_up(self, following: NextPlan, change: Change) -> None:
+        """Go on by another plan."""
+        self._record = self._record.changed_to(following.record, change)
+        self._setup = following.setup
+        if self._carried_out is not None:
+            words = f"{self._carried_out.words}, {change.words}"
+            change = replace(self._carried_out, words=words)
+        self._plan, self._carried_out = following.plan, change
+        self.policy = self._policy()
+        self._keep_own()
+        with paged(self._workplace.directory, when=bool(self._record.settings.cut)):
+            recut(self._record, self._job, self._store)
+        self._checkpoint = checkpoints.latest(self._store) or self._checkpoint
+
+    def _check_changes(self, changes: Changes) -> None:
+        """Raise RequestError for changes that a callback asks for and that cannot be."""
+        if not has_already(self._record, changes):
+            self._set_up(self._changed(dump(changes.given))[0])
+
+    def _note_decided(self, step: int, changes: Changes) -> None:
+        """Callbacks decided these after `step` steps: they are carried out there, and once."""
+        if self._record.scaled_at != step and not has_already(self._record, changes):
+            self._decided = step, changes
+
+    def _carry_out_decided(self, but: Collection[str] = ()) -> None:
+        """Take up what callbacks decided at this checkpoint; at another one they are asked again.
+
+        Args:
+            but: settings that stay as they are.
+        """
+        decided, self._decided = self._decided, None
+        if decided is None or decided[0] != self._checkpoint.step:
+            return
+        given = {name: value for name, value in decided[1].given.items() if name not in but}
+        if not given or has_already(self._record, Changes(**given)):
+            return
+        try:
+            following, words = self._followed_by(None, dump(given))
+        except RequestError as refusal:
+            raise RunFailed(f"what run.scale asked for cannot be: {refusal}") from refusal
+        record = replace(following.record, scaled_at=decided[0])
+        self._take_up(replace(following, record=record), Change(request=None, words=words))
+        self._record.save(self._store)
+
+    def _given_again(self) -> set[str]:
+        """Names of settings that were given anew when the run went on."""
+        before, now = self._context.before, self._record.settings
+        if before is None:
+            return set()
+        names = [one.name for one in fields(now)]
+        return {name for name in names if getattr(before.settings, name) != getattr(now, name)}
+
+    def _answer(self, change: Change, refused: str) -> None:
+        """Tell whoever asked for a change that it does not come about."""
+        if change.request is not None:
+            self._recorder.answered(change.request, refused=refused)
 
     @property
     def _change_under_way(self) -> Change | None:
@@ -171,15 +233,19 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
                     f"the run was resumed with another {name} after that was asked for"
                 )
 
-    def _followed_by(self, number: int, changes: Mapping[str, Any]) -> tuple[NextPlan, str]:
-        """What a request asks for, once it is checked, and in words.
+    def _changed(self, changes: Mapping[str, Any]) -> tuple[Record, str]:
+        """The record with these changes, and these in words. Raises RequestError."""
+        cut = bool(self._record.settings.cut or changes.get("cut"))
+        with paged(self._workplace.directory, when=cut):
+            return changed_record(self._record, changes, self._job, self._store)
+
+    def _followed_by(self, number: int | None, changes: Mapping[str, Any]) -> tuple[NextPlan, str]:
+        """What a request asks for, or callbacks, once it is checked, and in words.
 
         Raises RequestError if it cannot be.
         """
-        before, plan = self._record, self._plan
-        cut = bool(before.settings.cut or changes.get("cut"))
-        with paged(self._workplace.directory, when=cut):
-            record, words = changed_record(before, changes, self._job, self._store)
+        plan = self._plan
+        record, words = self._changed(changes)
         if record.planned is not None and plan is not None:
             plan, planned = gone_on(plan, record.planned, record.settings, self._job)
             record = replace(record, planned=planned)

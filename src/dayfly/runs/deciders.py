@@ -14,6 +14,13 @@ A decision to keep the weights of a boundary is carried out by a run checkpoint 
     worker 0     epoch 3 | wait | checkpoint, beside the steps that follow
     worker 1     epoch 3 | wait | checkpoint, beside the steps that follow
     coordinator          decide            commit | best.safetensors | trim the log
+
+A decision to change the plan ends the generation there, by a run checkpoint, too. The change is
+carried out between two generations, and the record says of which step it was.
+
+    worker 0     epoch 3 | wait | checkpoint, ends                  | step 120
+    worker 1     epoch 3 | wait | checkpoint, ends                  | step 120
+    coordinator          decide             commit | run.json -> starts
 """
 
 from __future__ import annotations
@@ -29,6 +36,7 @@ from dayfly.callbacks.monitor import Monitor
 from dayfly.dataclass_json import Matches, Range, dump, read
 from dayfly.json_files import parse
 from dayfly.life.faults import Faults
+from dayfly.runs.changes import Changes
 from dayfly.runs.home import BEST
 from dayfly.runs.settings import Settings
 from dayfly.wire.stores.base import Store
@@ -67,10 +75,25 @@ class Decision:
     Attributes:
         reason: the run ends there, done; in a word, as `stop_reason` has it. None: it goes on.
         keep: files of the run's directory that get the weights of the boundary.
+        changes: of the plan, from the boundary on, if the run goes on; None: there are none.
     """
 
     reason: str | None = None
     keep: tuple[str, ...] = ()
+    changes: Changes | None = None
+
+    @classmethod
+    def of_all(cls, several: Sequence[Decision]) -> Decision:
+        """Several decisions as one: of reasons, and of values of a setting, the first counts."""
+        reasons = [one.reason for one in several if one.reason is not None]
+        given: dict[str, Any] = {}
+        for one in several:
+            given = {**({} if one.changes is None else one.changes.given), **given}
+        return cls(
+            next(iter(reasons), None),
+            tuple(dict.fromkeys(name for one in several for name in one.keep)),
+            Changes(**given) if given else None,
+        )
 
 
 class Decider(ABC):
@@ -150,12 +173,13 @@ def own_deciders(settings: Settings) -> Iterator[Decider]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """A stored answer. reason: why the run ends; None: it goes on. keep: see `Decision`."""
+    """A stored answer. reason: why the run ends; None: it goes on. Others: see `Decision`."""
 
     step: Annotated[int, Range(0)]
     deciders: tuple[str, ...]
     reason: str | None
     keep: tuple[Kept, ...] = ()
+    changes: Changes | None = None
 
 
 class Decisions:
@@ -195,16 +219,19 @@ class Decisions:
         if self._store.stat(name) is None:
             found = [one for decider in self._deciders if (one := decider.decide(boundary))]
             self._faults.at(boundary.step, "decide")
-            reasons = [one.reason for one in found if one.reason is not None and not boundary.last]
+            whole = Decision.of_all(found)
+            reason = None if boundary.last else whole.reason
+            goes_on = reason is None and not boundary.last
             asked = _Decided(
                 step=boundary.step,
                 deciders=self._names,
-                reason=next(iter(reasons), None),
-                keep=tuple(dict.fromkeys(name for one in found for name in one.keep)),
+                reason=reason,
+                keep=whole.keep,
+                changes=whole.changes if goes_on else None,
             )
             # What another coordinator stored meanwhile counts: it is read below.
             self._store.put_new(name, json.dumps(dump(asked)).encode())
         place = f"{name} in {self._store}"
         stored = read(_Decided, parse(self._store.get(name), place, _REMEDY), place, remedy=_REMEDY)
         self._faults.at(boundary.step, "decided")
-        return Decision(stored.reason, stored.keep)
+        return Decision(stored.reason, stored.keep, stored.changes)

@@ -38,7 +38,7 @@ _BEFORE_IT_RUNS = (
 #: What dayfly writes there beside, while the run goes on and afterwards.
 _LATER = (
     *("best.safetensors", "ema.safetensors", "kept", ".*.tmp", "control", "decisions"),
-    *("files.json", "evaluations", "report.html"),
+    *("files.json", "evaluations", "report.html", "report-priced.html"),
     *("log.csv", "log.jsonl", "tensorboard", "wandb"),
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,9 @@ class Display:
 
     def spent(self, workers: int, usd: float) -> None:
         """So many functions run, and so much was spent on functions so far."""
+
+    def bar(self, every_s: float) -> None:
+        """The job asks for a progress bar; where there is none, for a line every `every_s`."""
 
     def step(self, step: int, loss: float | None) -> None:
         """A step is done."""
@@ -71,15 +76,95 @@ class StandardError(Console):
         self.quiet = True
 
 
-class Lines(Display):
-    """A line an epoch, and one for what happens: for logs and pipes."""
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands.
 
-    def __init__(self, console: Console) -> None:
+    Attributes:
+        steps, epochs: of the whole run.
+        done: completed steps.
+        first: completed steps when this life of the run began, `began_s`, in seconds of a clock.
+        loss: of the last step, in words.
+        spent: functions that run, and dollars so far, in words.
+    """
+
+    steps: int = 1
+    epochs: int = 1
+    done: int = 0
+    first: int = 0
+    began_s: float = 0.0
+    loss: str = ""
+    spent: str = ""
+
+    @property
+    def epoch(self) -> str:
+        """`epoch 3/10`."""
+        number = min(self.epochs, self.done * self.epochs // max(1, self.steps) + 1)
+        return f"epoch {number}/{self.epochs}"
+
+    def words(self, now_s: float) -> str:
+        """`epoch 3/10 25% 85.3 steps/s ETA 0:01:12 4 workers $0.0012 loss 0.2154`."""
+        taken = self.done - self.first
+        speed = taken / max(1e-9, now_s - self.began_s)
+        left_s = (self.steps - self.done) / speed if taken else None
+        share = f"{100 * self.done // max(1, self.steps)}%"
+        return " ".join(
+            filter(None, (self.epoch, share, pace(speed, left_s), self.spent, self.loss))
+        )
+
+
+def pace(speed: float | None, left_s: float | None) -> str:
+    """`85.3 steps/s ETA 0:01:12`; nothing if that is not known.
+
+    Args:
+        speed: steps a second.
+        left_s: seconds until the last step.
+    """
+    if not speed or left_s is None:
+        return ""
+    return f"{speed:.3g} steps/s ETA {timedelta(seconds=int(left_s))}"
+
+
+class Lines(Display):
+    """A line an epoch, and one for what happens: for logs and pipes.
+
+    Args:
+        console: on which they are printed.
+        now: a clock in seconds that never goes back.
+    """
+
+    def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._now = now
+        self._standing = Standing()
+        self._every_s: float | None = None
+        self._said_s = 0.0
+
+    def bar(self, every_s: float) -> None:
+        self._every_s = every_s
 
     def started(self, done: int, steps: int, epochs: int) -> None:
         first = f"continuing after step {done} of {steps}" if done else f"training {steps} steps"
+        self._begin(done, steps, epochs)
         self._say(first)
+
+    def _begin(self, done: int, steps: int, epochs: int) -> None:
+        self._said_s = self._now()
+        self._standing = Standing(steps, epochs, done, done, self._said_s)
+
+    def spent(self, workers: int, usd: float) -> None:
+        self._standing.spent = f"{workers} worker{'s' * (workers != 1)} ${usd:.4f}"
+
+    def step(self, step: int, loss: float | None) -> None:
+        self._note(step, loss)
+        now = self._now()
+        if self._every_s is not None and now >= self._said_s + self._every_s:
+            self._said_s = now
+            self._say(self._standing.words(now))
+
+    def _note(self, step: int, loss: float | None) -> None:
+        self._standing.done = step + 1
+        self._standing.loss = f"loss {_number(loss)}"
 
     def epoch(self, record: Json) -> None:
         self._say(epoch_line(record))
@@ -110,28 +195,29 @@ class Bar(Lines):
             transient=True,
         )
         self._task = self._progress.add_task("checking the job", total=None, epoch="", spent="")
-        self._steps, self._epochs = 1, 1
 
     def preparing(self) -> None:
         self._progress.start()
 
     def started(self, done: int, steps: int, epochs: int) -> None:
-        self._steps, self._epochs = max(1, steps), epochs
-        self._update(done, "starting functions")
+        self._begin(done, steps, epochs)
+        self._standing.loss = "starting functions"
         self._progress.reset(self._task, total=steps, completed=done)  # checking is no progress
+        self._update()
 
     def step(self, step: int, loss: float | None) -> None:
-        shown = "not a number" if loss is None else f"{loss:.4f}"
-        self._update(step, f"loss {shown}")
-        self._progress.update(self._task, completed=step + 1)
+        self._note(step, loss)
+        self._update()
 
     def spent(self, workers: int, usd: float) -> None:
-        several = "s" * (workers != 1)
-        self._progress.update(self._task, spent=f"{workers} worker{several} ${usd:.4f}")
+        super().spent(workers, usd)
+        self._update()
 
-    def _update(self, step: int, text: str) -> None:
-        epoch = min(self._epochs, step * self._epochs // self._steps + 1)
-        self._progress.update(self._task, epoch=f"epoch {epoch}/{self._epochs}", description=text)
+    def _update(self) -> None:
+        now = self._standing
+        self._progress.update(
+            self._task, completed=now.done, epoch=now.epoch, spent=now.spent, description=now.loss
+        )
 
     def finished(self) -> None:
         self._progress.stop()
@@ -141,10 +227,7 @@ class _Rate(ProgressColumn):
     """Steps a second, and the time until the last one."""
 
     def render(self, task: Task) -> Text:
-        speed, left = task.speed, task.time_remaining
-        if not speed or left is None:
-            return Text("")
-        return Text(f"{speed:.3g} steps/s ETA {timedelta(seconds=int(left))}")
+        return Text(pace(task.speed, task.time_remaining))
 
 
 def epoch_line(record: Json) -> str:

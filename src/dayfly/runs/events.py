@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -98,6 +98,18 @@ def coordinator_events(directory: Path) -> tuple[Event, ...]:
 def worker_events(directory: Path, rank: int) -> tuple[Told, ...]:
     """A worker's records. directory: `events/`."""
     return read(directory / f"worker-{rank}.jsonl", told_of)[0]
+
+
+def told_events(file: Path, kinds: Sequence[str]) -> Iterator[Told]:
+    """Yields a worker's records of some kinds, as they are read; other lines are passed over."""
+    wanted = re.compile(b'"kind": *"(' + "|".join(kinds).encode() + b')"')
+    with file.open("rb") as lines:
+        for number, line in enumerate(_lines(lines), 1):
+            if wanted.search(line) and not is_cut(line):
+                place = f"{file}, line {number}"
+                told = told_of(parse(line, place, _REMEDY), place, _REMEDY)
+                if told.kind in kinds:
+                    yield told
 
 
 def worker_files(directory: Path) -> dict[int, Path]:

@@ -8,11 +8,12 @@ them alive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dayfly.callbacks.monitor import Monitor
+from dayfly.callbacks.usual import ProgressBar
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -21,10 +22,11 @@ from dayfly.life.deaths import Deaths, Restart
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
+from dayfly.runs.boundaries import Boundaries
 from dayfly.runs.callbacks import Callbacks, View
 from dayfly.runs.changing import sums_note
 from dayfly.runs.changing_coordinator import ChangingCoordinator
-from dayfly.runs.deciders import Boundary, Decision, Decisions, own_deciders
+from dayfly.runs.deciders import Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
 from dayfly.runs.home import AVERAGED, WEIGHTS
 from dayfly.runs.job_record import Record
@@ -74,23 +76,25 @@ class JobCoordinator(ChangingCoordinator):
         self._checkpoint = committed
         self._epochs = Epochs.of(record.samples, job)
         self._steps = self._epochs.first(job.epochs)
-        self._view = View(record.run_id, self._workplace.directory, job)
-        self._callbacks = Callbacks(job, record.settings, self._view, self._display.note)
+        self._view = View(record.run_id, self._workplace.directory, job, self._check_changes)
+        self._callbacks = Callbacks(
+            job, record.settings, self._view, self._display.note, record.weighting.logged
+        )
+        for each in (one for one in job.callbacks if isinstance(one, ProgressBar)):
+            self._display.bar(each.every_s)
         self._heard_by = self._callbacks.listeners
         self._listeners += tuple(self._heard_by)
         deciders = [*own_deciders(record.settings), *self._callbacks.deciders]
-        self._decisions = Decisions(self._store, deciders, record.shipped.job, self._own_faults)
-        self._history: dict[int, Mapping[str, Any]] = {}
-        self._kept_at: dict[int, tuple[str, ...]] = {}
-        self._ended: Decision | None = None
-        self._ended_at: int | None = None
+        decisions = Decisions(self._store, deciders, record.shipped.job, self._own_faults)
+        noted = self._view.note
+        self._boundaries = Boundaries(decisions, self._epochs, self._steps, noted)
 
     def check(self) -> None:
         super().check()
         try:
             for stage in range(checkpoints.stages(self._checkpoint)):  # one in memory at a time
                 tree, _ = checkpoints.read(self._store, self._checkpoint, stage)
-                self._note_epochs(plain(Progress.load(tree["progress"]).history))
+                self._boundaries.note(plain(Progress.load(tree["progress"]).history))
         except DayflyError as error:
             raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
@@ -144,12 +148,13 @@ class JobCoordinator(ChangingCoordinator):
         self._store.clear(PRIVATE)  # of an earlier life, whose messages are gone
         self._display.started(self._checkpoint.step, self._steps, self._job.epochs)
         step = self._checkpoint.step
-        if step and self._epochs.begins_epoch(step):
+        if self._boundaries.is_at(step):
             self._decide(step)
             self._keep_weights(self._checkpoint)  # this coordinator may have died before it did
+            self._carry_out_decided(but=self._given_again())
         ended = super()._generations()
         if (change := self._change_under_way) and (ended == DONE or self._asked_to_end()):
-            self._recorder.answered(change.request, refused=f"the run was {ended} before")
+            self._answer(change, f"the run was {ended} before")
         return ended
 
     def _begins(self) -> None:
@@ -205,44 +210,33 @@ class JobCoordinator(ChangingCoordinator):
         self._keep_weights(checkpoint)
 
     def decide(self, step: int, record: Mapping[str, Any]) -> bytes | None:
-        self._note_epochs([record])
-        if not self._decisions:
+        self._boundaries.note([record])
+        if not self._boundaries:
             return None
-        self._decide(step)
+        found = self._decide(step)
         if step >= self._steps:
             return None
-        keeps = bool(self._kept_at[step])
-        return json.dumps({"ends": self._ended is not None, "keeps": keeps}).encode()
+        answer = {"ends": found.reason, "keeps": found.keep, "changes": self._decided}
+        return json.dumps({name: bool(what) for name, what in answer.items()}).encode()
 
-    def _decide(self, step: int) -> None:
+    def _decide(self, step: int) -> Decision:
         """Ask what happens after `step` steps, the end of an epoch."""
-        if not self._decisions:
-            return
-        history = self._history_until(step)
-        found = self._decisions.at(Boundary(step=step, history=history, last=step >= self._steps))
-        self._kept_at[step] = found.keep
-        self._ended = found if found.reason is not None else None
-        if found.reason is not None and self._ended_at is None:
-            self._ended_at = step
+        goes_on = self._boundaries.ended_at is None
+        found = self._boundaries.ask(step)
+        if found.reason is not None and goes_on:
             self._recorder.decided(step, found.reason)
+        if found.changes is not None:
+            self._note_decided(step, found.changes)
+        return found
 
     def _keep_weights(self, checkpoint: Checkpoint) -> None:
         """Write the weights of a checkpoint as what was decided at its boundary keeps them."""
-        for name in self._kept_at.get(checkpoint.step, ()):
+        for name in self._boundaries.kept_at(checkpoint.step):
             self._own_faults.at(checkpoint.step, "keep")
             keep_weights(self._home, self._job, checkpoint, name)
 
-    def _history_until(self, step: int) -> tuple[Mapping[str, Any], ...]:
-        """The records of the epochs that were whole after `step` steps."""
-        epochs = range(1, self._epochs.epoch(step) + 1)
-        return tuple(self._history[epoch] for epoch in epochs)
-
-    def _note_epochs(self, records: Iterable[Mapping[str, Any]]) -> None:
-        self._history |= {int(record["epoch"]): record for record in records}
-        self._view.note(self._history)
-
     def go(self) -> bytes:
-        ended = self._ended_at == self._checkpoint.step
+        ended = self._boundaries.ended_at == self._checkpoint.step
         return Going(checkpoint=self._checkpoint, ended=ended).text()
 
     def starts_again(self, end: GenerationEnd) -> None:
@@ -273,8 +267,8 @@ class JobCoordinator(ChangingCoordinator):
             collective=settings.algorithm,
             aggregators=settings.aggregators,
             compress=settings.compress,
-            decides=bool(self._decisions),
-            ended=self._ended_at == self._checkpoint.step,
+            decides=bool(self._boundaries),
+            ended=self._boundaries.ended_at == self._checkpoint.step,
             log_rounds=setup.log_rounds,
             replays=self._replays(record),
             checkpoint_every_s=settings.checkpoint_every_s,
@@ -299,8 +293,8 @@ class JobCoordinator(ChangingCoordinator):
 
     def _summary(self, status: str, error: str | None) -> Result:
         own: dict[str, Any] = {"virtual_workers": self._record.settings.virtual_workers}
-        if status == "done" and self._ended is not None:
-            own["stop_reason"] = self._ended.reason
+        if status == "done" and (ended := self._boundaries.ended) is not None:
+            own["stop_reason"] = ended.reason
         return replace(super()._summary(status, error), **own)
 
     def _results(self, summary: Result, recorder: Recorder) -> Result:
@@ -312,7 +306,7 @@ class JobCoordinator(ChangingCoordinator):
             )
         if (settings := self._record.settings).keep is not None:
             monitor = Monitor.of(settings.monitor, settings.mode)
-            best, _ = monitor.best(self._history_until(self._checkpoint.step))
+            best, _ = monitor.best(self._boundaries.until(self._checkpoint.step))
             summary = replace(summary, best_epoch=best)
         result = write_results(
             self._store,

@@ -23,7 +23,8 @@ class Record(JobFacts):
     """A job's, whole.
 
     pipelining: of a cut model. epochs: to which it goes, if not to the job's. weighting: how losses
-    of parts of a batch are combined. change: the last one that was carried out.
+    of parts of a batch, and what the step logs, are combined. change: the last one that was carried
+    out. scaled_at: completed steps at the boundary where a callback changed the plan last.
     """
 
     ignores_unknown: ClassVar[bool] = False
@@ -36,6 +37,7 @@ class Record(JobFacts):
     epochs: Count | None = None
     weighting: Weighting = SAMPLES
     change: Change | None = None
+    scaled_at: Count | None = None
 
     def rolled_back(self) -> Self:
         """The record of the next generation of the same life."""
@@ -56,7 +58,7 @@ class Record(JobFacts):
             rollbacks=self.rollbacks,
             changes=self.changes + 1,
             change=change,
-            next_request=change.request + 1,
+            next_request=other.next_request if change.request is None else change.request + 1,
         )
 
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:

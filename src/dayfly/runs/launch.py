@@ -94,6 +94,11 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
             )
+        if prepared.streams and settings.workers > 1:
+            say(
+                f"the data are a stream, which each of {settings.workers} workers reads as a whole "
+                "for its share of the samples"
+            )
         if job.compile:
             say(
                 "the model is compiled: where torch makes other code after a restart, the bits of "

@@ -12,6 +12,7 @@ from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
 from dayfly.training.evaluation import Evaluation
+from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.kind import ChannelKind, ChannelSpec
 from dayfly.wire.collectives.leaves import nodes_of
@@ -204,15 +205,17 @@ class Measured:
         return replace(round_bytes, measured=self.sums, gathered=self.gathered)
 
 
-def measuring(job: Job, samples: int, row_bytes: int) -> Measured:
+def measuring(job: Job, samples: int, row_bytes: int, weighting: Weighting = SAMPLES) -> Measured:
     """Returns what a job's validation sends.
 
     Args:
         job: whose metrics are measured.
         samples: of the validation set.
         row_bytes: outputs and targets of a sample, as metrics need them; 0 without metrics.
+        weighting: how losses, and what the job's step logs, are combined.
     """
-    return Measured(_NUMBER_BYTES * Evaluation(job, samples).numbers, samples * row_bytes)
+    numbers = Evaluation(job, samples, weighting).numbers
+    return Measured(_NUMBER_BYTES * numbers, samples * row_bytes)
 
 
 def check_gathering(

@@ -18,7 +18,7 @@ from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.planning.profile import Profile
-from dayfly.runs.callbacks import watched
+from dayfly.runs.callbacks import check_watched, watched
 from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiling.layers import check_profiled
@@ -51,7 +51,8 @@ class Prepared:
     arrays: the data, if it is arrays. training_samples: before any are split off. states: before
     step 0, of each stage, which is one if the model is not cut. round_bytes: of the messages of a
     round, which is a step under bsp. pipelining: of a model that is cut. weighting: how losses of
-    parts of a batch are combined.
+    parts of a batch are combined. streams: whether the data are iterable, so that all workers read
+    all of them.
     """
 
     arrays: Arrays | None
@@ -60,6 +61,7 @@ class Prepared:
     round_bytes: RoundBytes
     pipelining: Pipelining | None
     weighting: Weighting
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Data:
     """A job's data, and a few samples of it.
 
     arrays: if it is arrays. samples: of training, before any are split off; trained, validation:
-    after that. sample_bytes: of one in the store; 0 if a function of the user's makes it.
+    after that. sample_bytes: of one in the store; 0 if a function of the user's makes it. streams:
+    whether training or validation is iterable.
     """
 
     arrays: Arrays | None
@@ -77,6 +80,7 @@ class Data:
     sample_bytes: int
     tried: list[Any]
     unseen: list[Any]
+    streams: bool = False
 
     @classmethod
     def of(cls, job: Job) -> Data:
@@ -85,7 +89,10 @@ class Data:
             training, validation = _datasets(job)
             tried = dataset_samples(training, "training")
             unseen = dataset_samples(validation, "validation")
-            return cls(None, len(training), len(training), len(validation), 0, tried, unseen)
+            both = training, validation
+            streams = any(isinstance(one, torch.utils.data.IterableDataset) for one in both)
+            sizes = len(training), len(training), len(validation)
+            return cls(None, *sizes, 0, tried, unseen, streams)
         arrays = arrays_of(job)
         samples, own = len(arrays["x_train"]), "x_val" in arrays
         validation = len(arrays["x_val"]) if own else validation_samples(samples)
@@ -172,13 +179,14 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         )
         alone = 1 in smallest
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
-        measured = measuring(job, data.validation, tried.row_bytes)
+        measured = measuring(job, data.validation, tried.row_bytes, tried.weighting)
         if settings.target_accuracy is not None:
             _check_accuracy(job, replica, data.unseen, "--target-accuracy")
         _check_has_validations(job, settings)
-        for flag, name in watched(job, settings):
-            if name == "val_accuracy":
-                _check_accuracy(job, replica, data.unseen, f"{flag} {name}")
+        for flag, monitor in watched(job, settings):
+            check_watched(flag, monitor, job, tried.weighting.logged)
+            if monitor.name == "val_accuracy":
+                _check_accuracy(job, replica, data.unseen, f"{flag} {monitor.name}")
         epochs = Epochs.of(data.trained, job)
         for scheduler in replica.schedulers.values():
             check_scheduler(job, scheduler, epochs.first(job.epochs))
@@ -198,8 +206,9 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
         replica.model.zero_grad()
+    round_bytes = measured.add_to(round_bytes)
     return Prepared(
-        data.arrays, data.samples, states, measured.add_to(round_bytes), line, tried.weighting
+        data.arrays, data.samples, states, round_bytes, line, tried.weighting, data.streams
     )
 
 
@@ -228,7 +237,7 @@ def _check_has_validations(job: Job, settings: Settings) -> None:
         "--target-accuracy": settings.target_accuracy is not None,
         "--target-loss": settings.target_loss is not None,
     }
-    watching = [flag for flag, name in watched(job, settings) if name not in ("train_loss", "lr")]
+    watching = [flag for flag, one in watched(job, settings) if not one.of_training]
     for flag in (*(one for one, given in targets.items() if given), *watching):
         raise RequestError(
             f"{flag} goes by validations, and the job's validate_every is 0: give a number from "
@@ -318,6 +327,12 @@ def _datasets(job: Job) -> tuple[Any, Any]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise RequestError("the job's data function must return (train, validation) Datasets")
     for name, dataset in zip(("training", "validation"), pair, strict=True):
+        streams = isinstance(dataset, torch.utils.data.IterableDataset)
+        if streams and not hasattr(dataset, "__len__"):
+            raise RequestError(
+                f"the job's {name} Dataset is iterable and has no length: give it a __len__, the "
+                "samples of an epoch, which says what an epoch is"
+            )
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise RequestError(
                 f"the job's {name} Dataset is a {type(dataset).__name__} without length and index: "
@@ -329,11 +344,11 @@ def _datasets(job: Job) -> tuple[Any, Any]:
             raise RequestError(
                 f"the job's {name} Dataset has no length: {in_short(error)}"
             ) from error
-        if isinstance(dataset, torch.utils.data.IterableDataset):
-            raise RequestError(
-                f"the job's {name} Dataset is iterable only: return a Dataset with __len__ and "
-                "__getitem__, so that workers can read slices"
-            )
         if empty:
             raise RequestError(f"the job's {name} Dataset is empty: it needs at least one sample")
+        if streams and name == "training" and job.num_workers > 1:
+            raise RequestError(
+                f"num_workers={job.num_workers}: the job's training Dataset is a stream, which one "
+                "process reads: give 1, or 0"
+            )
     return pair[0], pair[1]

@@ -11,6 +11,7 @@ import torch
 
 from dayfly.life.reports import Reporter
 from dayfly.specs.events import epochs_from_1
+from dayfly.training.logged import TRAIN, Sums, means
 from dayfly.training.state import decode, encode
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name
@@ -24,24 +25,36 @@ class Progress:
     """Losses of the epoch so far, and the epochs before it.
 
     not_finite: the first step whose loss, or whose validation's, was not finite, and that loss.
+    logged: sums of what the job's step logs, weighted by samples as `loss_sum` is.
     """
 
     loss_sum: float = 0.0
     samples: int = 0
     history: list[EpochRecord] = field(default_factory=list)
     not_finite: tuple[int, float] | None = None
+    logged: Sums = field(default_factory=dict)
 
-    def add(self, step: int, loss: float, samples: int) -> None:
-        """Note a step: its batch's mean loss, and its samples."""
+    def add(self, step: int, loss: float, samples: int, logged: Sums | None = None) -> None:
+        """Note a step.
+
+        Args:
+            step: its number.
+            loss: its batch's mean.
+            samples: of its batch.
+            logged: sums of what it logs, in shares of these samples.
+        """
         if self.not_finite is None and not math.isfinite(loss):
             self.not_finite = step, loss
         self.loss_sum += loss * samples
         self.samples += samples
+        for name, sums in (logged or {}).items():
+            total, weight = self.logged.get(name, (0.0, 0.0))
+            self.logged[name] = total + sums[0] * samples, weight + sums[1] * samples
 
     def become(self, other: Progress) -> None:
         """Be as far as another one."""
         self.loss_sum, self.samples, self.history = other.loss_sum, other.samples, other.history
-        self.not_finite = other.not_finite
+        self.not_finite, self.logged = other.not_finite, other.logged
 
     def end_epoch(self, measured: Mapping[str, float | None]) -> EpochRecord:
         """Close the epoch with what validation measured (nothing, if there was none)."""
@@ -50,10 +63,11 @@ class Progress:
             "train_loss": self.loss_sum / self.samples,
             "val_loss": None,
             "val_accuracy": None,
+            **means(self.logged, TRAIN),
             **measured,
         }
         self.history.append(record)
-        self.loss_sum, self.samples = 0.0, 0
+        self.loss_sum, self.samples, self.logged = 0.0, 0, {}
         return record
 
     def dump(self) -> Any:

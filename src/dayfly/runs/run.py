@@ -26,7 +26,6 @@ from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
 from dayfly.runs.tariffs import billed
 from dayfly.runs.whole_files import replacing
-from dayfly.specs.events import epochs_from_1
 from dayfly.training.paged import paged
 from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
@@ -91,11 +90,11 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, and metrics."""
-        from dayfly.runs.report.reading import History, read_history
+        """One record an epoch: epoch (from 1), train_loss, val_loss, val_accuracy, metrics; then
+        what it took: workers, seconds, samples_per_s, cost_usd, cpu (see docs/metrics.md)."""
+        from dayfly.runs.report.epoch_use import history_of
 
-        history = read_history(self.directory) or History()
-        return [dict(record) for record in epochs_from_1(history.epochs)]
+        return history_of(self.directory)
 
     @property
     def bill(self) -> dict[str, Any]:

@@ -148,9 +148,9 @@ class Worker:
         self._progress = Progress.load(tree["progress"])
         self._epochs = Epochs.of(task.samples, job, task.steps)
         self._rounds = Rounds(self._epochs, task.k)
-        part, leaves = self._part_of, task.virtual_workers
+        part, leaves, decoders = self._part_of, task.virtual_workers, job.num_workers
         self._slices = Slices(
-            train, self._epochs, part.replica, part.replicas, task.pieces, leaves, end=task.steps
+            train, self._epochs, *part.share, task.pieces, leaves, end=task.steps, decoders=decoders
         )
         engines = Engines(channel, task, self._check, self._places.after, self._spans.add)
         self._engine = engines.of_all()
@@ -266,8 +266,7 @@ class Worker:
         if self._epochs.ends_epoch(stop - 1):
             self._end_epoch(stop - 1)
             if self._task.decides and stop < self._task.steps:
-                told = self._decided_at(stop)
-                self._ended, granted.checkpoint = told["ends"], granted.checkpoint or told["keeps"]
+                granted = self._decided_at(stop, granted)
         self.step = stop
         return granted
 
@@ -288,13 +287,13 @@ class Worker:
         spans = self._spans.take(began)
         # All tell the same, and one request is enough to tell it at once.
         urgent = self._task.rank == 0
-        self._reporter.add(
-            "epoch", urgent=urgent, step=step + 1, record=record, began=at, spans=spans
-        )
+        cpu_s = time.process_time() + self._slices.cpu_s
+        told = {"record": record, "cpu_s": cpu_s, "began": at, "spans": spans}
+        self._reporter.add("epoch", urgent=urgent, step=step + 1, **told)
         self._faults.at(step, "epoch")
 
-    def _decided_at(self, step: int) -> Mapping[str, bool]:
-        """Wait for what the coordinator decides at the boundary before `step`: ends, keeps."""
+    def _decided_at(self, step: int, granted: Wishes) -> Wishes:
+        """What is granted at the boundary before `step`, once the coordinator has decided there."""
         self._places.operation = "decided"
         with self._spans.during("decide"):
             answer = wait_patiently(
@@ -305,7 +304,8 @@ class Worker:
             )
         self._faults.at(step - 1, "decided")
         told: Mapping[str, bool] = json.loads(answer)
-        return told
+        self._ended = told["ends"]
+        return Wishes(granted.checkpoint or told["keeps"], granted.stop or told["changes"])
 
     def _wishes(self) -> Wishes:
         task, now = self._task, time.monotonic()

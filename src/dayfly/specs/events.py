@@ -249,6 +249,7 @@ class StepTold(Told):
         computed: False if its sum was taken from the message log.
         loss: None: not a number.
         passes: of a stage: kind (f, b), micro-batch, begin and end of each pass.
+        logged: values that the job's step logs, by name.
     """
 
     kind: ClassVar[str] = "step"
@@ -259,6 +260,7 @@ class StepTold(Told):
     step_s: Seconds
     spans: Spans
     passes: tuple[tuple[str, int, Ms, Ms], ...] | None = None
+    logged: Measured | None = None
 
     @property
     def parts(self) -> Spans:
@@ -267,7 +269,8 @@ class StepTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTold(Told):
-    """A round of local SGD: `steps` steps from `step` on, with the `losses` of whole batches."""
+    """A round of local SGD: `steps` steps from `step` on, with the `losses` of whole batches, and
+    what the job's step logs of them; empty: it logs nothing."""
 
     kind: ClassVar[str] = "round"
 
@@ -277,6 +280,7 @@ class RoundTold(Told):
     computed: bool
     round_s: Seconds
     spans: Spans
+    logged: tuple[Measured, ...] = ()
 
     @property
     def parts(self) -> Spans:
@@ -290,12 +294,13 @@ class RoundTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTold(Told):
-    """An epoch, with what was measured at its end: `epoch` and results by name."""
+    """An epoch: `epoch` and results by name, and the CPU seconds of the attempt so far."""
 
     kind: ClassVar[str] = "epoch"
 
     record: Measured
     spans: Spans
+    cpu_s: Seconds | None = None
 
     @property
     def epoch(self) -> int:

@@ -40,11 +40,11 @@ class Change:
     """Why the plan of a generation differs from that of the one before.
 
     Args:
-        request: number of the request that asked for it.
+        request: number of the request that asked for it; None: a callback did.
         words: what changes, such as `workers 8 in place of 4`.
     """
 
-    request: int
+    request: int | None
     words: str
 
 

@@ -6,14 +6,14 @@ denominators of torch's losses that it calls, or by the weight that the job's st
 places, and so are its gradients by the outputs, as losses may be equal by chance (those of a last
 layer of zeros are). A step can only be called as a whole, in evaluation mode, so its losses alone
 are compared. A loss that draws random numbers differs by itself: it is taken for a mean over its
-samples.
+samples. What a step logs is tried in the same way: a value without a weight is a mean over samples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -23,7 +23,8 @@ from torch.utils.data import default_collate
 
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
-from dayfly.training.forward import SAMPLES, Call, Watch, Weighting, forward
+from dayfly.training.forward import SAMPLES, Call, Passed, Watch, Weighting, forward
+from dayfly.training.logged import TRAIN, VAL, Given, numbers_of
 from dayfly.training.randomness import EVALUATE, seeded
 
 #: How far a combined loss, or a gradient, may be from the whole's, of the largest of them.
@@ -65,22 +66,34 @@ class _Part:
 _LossOf = Callable[[int, int, int], _Part]
 
 
-def weighting_of(job: Job, model: nn.Module, samples: Sequence[Any]) -> Weighting:
-    """Returns how the losses of parts of a batch are combined.
+def weighting_of(
+    job: Job, model: nn.Module, samples: Sequence[Any], logged: Sequence[str] = ()
+) -> Weighting:
+    """Returns how the losses of parts of a batch, and what its step logs, are combined.
 
     Args:
         job: whose loss, or step, is tried.
         model: put into evaluation mode.
         samples: a few, as the data has them.
+        logged: names that the step logs in training.
 
     Raises:
-        RequestError: the loss is no weighted mean over its samples.
+        RequestError: the loss is no weighted mean over its samples, or a value that is logged is
+            none.
     """
     model.eval()
     several = list(samples) if len(samples) > 1 else list(samples) * 2
-    count = len(several)
     with seeded(EVALUATE, job.seed), torch.no_grad():
         first = forward(job, model, default_collate(several))
+    names = tuple(dict.fromkeys((*logged, *first.logged)))
+    _check_names(job, names)
+    _check_logged(job, model, several, first.logged)
+    return replace(_of_loss(job, model, several, first), logged=names)
+
+
+def _of_loss(job: Job, model: nn.Module, several: Sequence[Any], first: Passed) -> Weighting:
+    """How losses are combined. first: what all of the samples gave."""
+    count = len(several)
     if first.weight is not None:
         # Whoever says what the loss was divided by is believed.
         return Weighting("step", first.weight / count or 1.0)
@@ -104,6 +117,53 @@ def weighting_of(job: Job, model: nn.Module, samples: Sequence[Any]) -> Weightin
     if mean and len({call.denominator for call in whole.calls}) == 1:
         return SAMPLES  # torch's loss has no say in it
     raise _refusal(whole, pairs)
+
+
+def _check_names(job: Job, names: Sequence[str]) -> None:
+    """Raise RequestError if a value that is logged would have the name of a metric."""
+    for name in names:
+        for metric in (name, TRAIN + name, VAL + name):
+            if metric in job.metrics:
+                raise RequestError(
+                    f"the job's step logs {name!r}, and a metric is called {metric!r}: give one of "
+                    "them another name"
+                )
+
+
+def _check_logged(
+    job: Job, model: nn.Module, samples: Sequence[Any], logged: Mapping[str, Given]
+) -> None:
+    """Raise RequestError if a value without a weight is no mean over its samples."""
+    means = [name for name, (_, weight) in logged.items() if weight is None]
+    count = len(samples)
+
+    def values(start: int, stop: int, seed: int = 0) -> list[float]:
+        batch = default_collate(list(samples[start:stop]))
+        with torch.no_grad(), seeded(EVALUATE, job.seed, seed):
+            found = forward(job, model, batch).logged
+        return numbers_of(means, {name: found[name] for name in means if name in found}, 1)[::2]
+
+    if not means:
+        return
+    whole, again = values(0, count), values(0, count, 1)
+    for at in sorted({1, count // 2, count - 1}):
+        try:
+            before, behind = values(0, at), values(at, count)
+        except DayflyError:
+            raise
+        except Exception:
+            continue  # as BatchNorm fails on one
+        for name, one, twin, *parts in zip(means, whole, again, before, behind, strict=True):
+            drawn = not math.isclose(one, twin, rel_tol=1e-5, abs_tol=1e-7)
+            mean = (at * parts[0] + (count - at) * parts[1]) / count
+            allowed = _TOLERANCE * max(abs(one), *map(abs, parts))
+            if math.isfinite(one) and not drawn and not abs(mean - one) <= allowed:
+                raise RequestError(
+                    f"the job's step logs {name!r}, which is no mean over its samples, so workers "
+                    f"cannot share it: of {count} samples it is {one:.4g}, of the first {at} and "
+                    f"the other {count - at} of them {parts[0]:.4g} and {parts[1]:.4g}: log a "
+                    "pair (value, weight), where weight is what the value was divided by"
+                )
 
 
 def _of_outputs(job: Job, outputs: Any, targets: Any) -> _LossOf:

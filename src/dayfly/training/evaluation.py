@@ -33,6 +33,7 @@ from dayfly.job import Job
 from dayfly.json_files import parse
 from dayfly.training.devices import device_of, to_device
 from dayfly.training.forward import SAMPLES, Passed, Weighting, forward
+from dayfly.training.logged import NUMBERS, VAL, added, by_name, means, numbers_of
 from dayfly.training.metrics import State, on_cpu, value_of
 from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seed_generators
@@ -236,7 +237,7 @@ class Evaluation:
         self._states = {name: state for name, state in found.items() if state is not None}
         self.gathered = tuple(name for name, state in found.items() if state is None)
         states = sum(state.numbers for state in self._states.values())
-        self.block_numbers = BLOCK_NUMBERS + states
+        self.block_numbers = BLOCK_NUMBERS + NUMBERS * len(weighting.logged) + states
         self.blocks = validation_blocks(samples, job.batch_size)
 
     @property
@@ -295,9 +296,10 @@ class Evaluation:
         correct = right_answers(passed.outputs, passed.targets)
         answers = 0 if correct is None else passed.targets.numel()
         row = torch.tensor([loss, denominator, correct or 0, answers], dtype=torch.float64)
+        logged = numbers_of(self._weighting.logged, passed.logged, samples)
         states = [one.measure(passed.outputs, passed.targets) for one in self._states.values()]
         table[self.block_numbers * number : self.block_numbers * (number + 1)] = torch.cat(
-            [row, *states]
+            [row, torch.tensor(logged, dtype=torch.float64), *states]
         )
 
     def values(self, rows: Rows) -> torch.Tensor:
@@ -322,7 +324,8 @@ class Evaluation:
             values: of the gathered metrics, (metrics,).
 
         Returns:
-            `val_loss`, `val_accuracy` (None if not measured), and each metric by its name.
+            `val_loss`, `val_accuracy` (None if not measured), what the job's step logs with `val_`
+            before its name, and each metric by its name.
         """
         loss = weight = correct = answers = 0.0
         rows = table.view(-1, self.block_numbers)
@@ -330,13 +333,16 @@ class Evaluation:
             loss, weight = loss + row[0], weight + row[1]
             correct, answers = correct + row[2], answers + row[3]
         measured = dict(zip(self.gathered, values.tolist(), strict=True))
-        first = BLOCK_NUMBERS
+        names = self._weighting.logged
+        first = BLOCK_NUMBERS + NUMBERS * len(names)
+        logged = by_name(names, added(rows[:, BLOCK_NUMBERS:first].tolist(), names))
         for name, state in self._states.items():
             measured[name] = state.value(rows[:, first : first + state.numbers])
             first += state.numbers
         return {
             "val_loss": loss / weight if weight else float("nan"),
             "val_accuracy": correct / answers if answers else None,
+            **means(logged, VAL),
             **{name: measured[name] for name in self._job.metrics},
         }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from dayfly.errors import RequestError
 from dayfly.job import Job, Step
 from dayfly.training.devices import device_of
+from dayfly.training.logged import Given, values_given
 from dayfly.training.precision import autocast
 from dayfly.training.precisions import FP32
 
@@ -34,10 +36,12 @@ class Weighting:
 
     by: "samples"; "torch": by the denominators of torch's losses that the job's loss calls;
     "step": by the weight that the job's step returns. unit: the denominator of a usual sample.
+    logged: names of the values that the step logs (see `training.logged`).
     """
 
     by: Literal["samples", "torch", "step"] = "samples"
     unit: float = 1.0
+    logged: tuple[str, ...] = ()
 
     @property
     def own(self) -> bool:
@@ -213,7 +217,7 @@ def _call(
 
 
 #: What a step of the user's own may return in a mapping.
-_KEYS = {"loss", "outputs", "targets", "weight"}
+_KEYS = {"loss", "outputs", "targets", "weight", "log"}
 #: Under which models of Hugging Face have their outputs.
 LOGITS = "logits"
 #: Under which a batch that is a mapping may have its targets, in the order in which they are tried.
@@ -226,13 +230,14 @@ class Passed:
 
     loss: a tensor of one number. outputs, targets: None if nobody says what they are. weight: what
     the loss was divided by, such as the sum of its samples' class weights; None: its samples, or
-    nobody asked.
+    nobody asked. logged: values that the step logs, see `training.logged.values_given`.
     """
 
     loss: torch.Tensor
     outputs: Any
     targets: Any
     weight: float | None = None
+    logged: Mapping[str, Given] = field(default_factory=dict)
 
 
 def forward(
@@ -280,9 +285,15 @@ def _of_phases(passed: Sequence[Passed]) -> Passed:
             "the phases of the job's step divide their losses by different numbers, so they cannot "
             "be validated together: take means over the samples in all of them"
         )
+    names = Counter(name for one in passed for name in one.logged)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise RequestError(
+            f"several phases of the job's step log {twice[0]!r}: give each a name of its own"
+        )
     known = [one for one in passed if one.outputs is not None] or passed
     loss = sum((one.loss for one in passed[1:]), passed[0].loss)
-    return Passed(loss, known[-1].outputs, known[-1].targets, passed[-1].weight)
+    logged = {name: given for one in passed for name, given in one.logged.items()}
+    return Passed(loss, known[-1].outputs, known[-1].targets, passed[-1].weight, logged)
 
 
 def outputs_of(model: nn.Module, batch: Any) -> Any:
@@ -326,17 +337,19 @@ def of_step(result: Any, targets: Any, weight: float | None) -> Passed:
             wrong = f"has {', '.join(unknown)}" if unknown else "has no loss"
             raise RequestError(
                 f"the job's step returned a mapping that {wrong}: return loss, and of outputs, "
-                "targets and weight those that are known"
+                "targets, weight and log those that are known"
             )
         if result.get("weight") is not None:
             weight = _own_weight(result["weight"])
-        return Passed(result["loss"], result.get("outputs"), result.get("targets", targets), weight)
+        logged = values_given(result.get("log", {}))
+        targets = result.get("targets", targets)
+        return Passed(result["loss"], result.get("outputs"), targets, weight, logged)
     if not isinstance(result, tuple):
         return Passed(result, None, targets, weight)
     if len(result) != 2:
         raise RequestError(
             f"the job's step returned a tuple of {len(result)}: return the loss, (loss, outputs), "
-            "or a mapping of loss, outputs, targets and weight"
+            "or a mapping of loss, outputs, targets, weight and log"
         )
     return Passed(*result, targets, weight)
 

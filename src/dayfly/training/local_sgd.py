@@ -21,6 +21,7 @@ from dayfly.job import Job
 from dayfly.training.devices import to_device
 from dayfly.training.flat import Moves
 from dayfly.training.forward import SAMPLES, Weighting, Weights, divide, forward
+from dayfly.training.logged import NUMBERS, Sums, added, by_name, numbers_of
 from dayfly.training.order import Epochs, Rounds, share
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
@@ -51,19 +52,19 @@ class _Place:
 class Averaging:
     """The flat buffer of a replica, on the CPU wherever that is.
 
-        shape (P + B + S + U + losses + 2,)
+        shape (P + B + S + U + numbers + 2,)
         P parameters | B moves of buffers | S numbers of the optimizer's state
         U one number a parameter: the weight of the ranks that have state of it
-        the losses of a round's steps | the weight of the samples, and two wishes
+        what a round's steps measured | the weight of the samples, and two wishes
 
     Make it of a replica whose state is loaded afterwards: it takes a step without gradients, to see
     what the optimizer keeps.
 
     Args:
-        losses: the most steps of a round.
+        numbers: room for what a round's steps measured.
     """
 
-    def __init__(self, replica: Replica, losses: int) -> None:
+    def __init__(self, replica: Replica, numbers: int) -> None:
         if list(replica.optimizers) != [""]:
             raise ValueError("only models with one optimizer are averaged")
         self._optimizer = replica.optimizers[""]
@@ -77,12 +78,12 @@ class Averaging:
         moving = self._buffer_moves.sizes
         state = [place.numel for place in self._places]
         users = len(self._parameters)
-        rest = (users, losses, 2)
+        rest = (users, numbers, 2)
         whole = [*sizes, *moving, *state, *rest]
         self.data = torch.zeros(
             sum(whole), dtype=reduce(torch.promote_types, dtypes, torch.float32)
         )
-        *views, self._has, self._losses, self._wishes = torch.split(self.data, whole)
+        *views, self._has, self._numbers, self._wishes = torch.split(self.data, whole)
         self._models = views[:users]
         self._moves = views[users : users + len(moving)]
         self._states = views[users + len(moving) :]
@@ -91,11 +92,11 @@ class Averaging:
         """A round begins: all replicas are equal. Where the model's buffers are is noted."""
         self._buffer_moves.begin()
 
-    def contribute(self, weight: float, losses: Sequence[float], wishes: Wishes) -> None:
+    def contribute(self, weight: float, numbers: Sequence[float], wishes: Wishes) -> None:
         """Write this replica's part of the mean.
 
         Args:
-            losses: of the round's steps, weighted already.
+            numbers: what the round's steps measured, weighted already.
         """
         self.data.zero_()
         self._buffer_moves.measure(self._moves, weight)
@@ -108,12 +109,12 @@ class Averaging:
                 if value is not None:
                     into.copy_(torch.as_tensor(value).reshape(-1)).mul_(weight)
                     self._has[place.parameter] = weight
-        self._losses[: len(losses)] = torch.tensor(losses, dtype=self.data.dtype)
+        self._numbers[: len(numbers)] = torch.tensor(numbers, dtype=self.data.dtype)
         self._wishes.copy_(torch.tensor([wishes.checkpoint, wishes.stop]))
 
     @torch.no_grad()
     def adopt(self) -> tuple[list[float], Wishes]:
-        """Become the mean; returns the batches' mean losses and what is to be done now."""
+        """Become the mean; returns the numbers summed over the replicas, and what to do now."""
         for parameter, mean in zip(self._parameters, self._models, strict=True):
             parameter.grad = None
             parameter.copy_(mean.view_as(parameter))
@@ -130,7 +131,7 @@ class Averaging:
             if parameter in self._optimizer.state:
                 self._optimizer.state[parameter] = self._optimizer.state.pop(parameter)
         checkpoint, stop = self._wishes.tolist()
-        return self._losses.tolist(), Wishes(checkpoint > 0, stop > 0)
+        return self._numbers.tolist(), Wishes(checkpoint > 0, stop > 0)
 
     @property
     def start(self) -> list[torch.Tensor]:
@@ -175,7 +176,13 @@ def _like(like: Any, mean: torch.Tensor) -> Any:
 class LocalSgd:
     """The steps of a replica between two averages; `averaging.data` is what the all-reduce sums.
 
-    Make it of a replica whose state is loaded afterwards (see `Averaging`).
+    Make it of a replica whose state is loaded afterwards (see `Averaging`). What a step measures is
+    a row, in shares of its batch:
+
+        | loss | its weight, if it has one of its own | two numbers of each value that is logged |
+
+    Attributes:
+        logged: sums of each step of the round that was adopted last, as shares of its batch.
     """
 
     def __init__(
@@ -195,25 +202,31 @@ class LocalSgd:
         self._rank = rank
         self._world_size = world_size
         self._weighting = weighting
-        self._losses: list[float] = []
-        self._weights: list[float] = []
-        self.averaging = Averaging(replica, rounds.longest * (2 if weighting.own else 1))
+        self._rows: list[list[float]] = []
+        self._own_weights = 1 if weighting.own else 0
+        self._width = 1 + self._own_weights + NUMBERS * len(weighting.logged)
+        self.averaging = Averaging(replica, rounds.longest * self._width)
+        self.logged: list[Sums] = []
 
     @property
     def done(self) -> int:
         """Steps of the round that this replica has taken."""
-        return len(self._losses)
+        return len(self._rows)
 
     @property
     def finite(self) -> bool:
         """Whether the losses of these steps are."""
-        return all(map(math.isfinite, self._losses))
+        return all(math.isfinite(row[0]) for row in self._rows)
 
     def begin_round(self) -> None:
         """All replicas are equal."""
         self.averaging.begin()
-        self._losses = []
-        self._weights = []
+        self._rows = []
+
+    @property
+    def own_logged(self) -> Sums:
+        """What the step that was taken last logs, of the own slice."""
+        return by_name(self._weighting.logged, self._rows[-1][1 + self._own_weights :])
 
     def step(self, pieces: Iterable[Piece], step: int) -> float | None:
         """Take a step alone; returns the mean loss of the own slice, None if it is empty."""
@@ -222,6 +235,8 @@ class LocalSgd:
         for parameter in model.parameters():
             parameter.grad = None
         total = 0.0
+        names = self._weighting.logged
+        logged: list[list[float]] = []
         weights = Weights(self._weighting)
         for piece in pieces:
             seed_generators(DROPOUT, self._job.seed, step, self._rank, piece.number)
@@ -231,9 +246,11 @@ class LocalSgd:
             if weight:
                 (passed.loss * weight).backward()  # type: ignore[no-untyped-call]
                 total += passed.loss.item() * weight
-        of_batch = own / len(self._epochs.batch(step))
-        self._losses.append(total * of_batch)
-        self._weights.append(weights.weight * of_batch)
+            logged.append(numbers_of(names, passed.logged, piece.samples))
+        batch = len(self._epochs.batch(step))
+        row = [total, weights.weight][: 1 + self._own_weights]
+        sums = added(logged, names)
+        self._rows.append([*(own / batch * one for one in row), *(one / batch for one in sums)])
         if own:
             total = divide(total, weights.tail, self._gradients)
             if self._job.clip_norm is not None:
@@ -254,22 +271,22 @@ class LocalSgd:
         steps = self._rounds.steps(first)
         own = sum(self._own(step) for step in steps)
         every = sum(len(self._epochs.batch(step)) for step in steps)
-        losses = self._losses
-        if self._weighting.own:  # each in its half
-            unused = [0.0] * (self._rounds.longest - len(losses))
-            losses = [*losses, *unused, *self._weights]
-        self.averaging.contribute(own / every, losses, wishes)
+        numbers = [number for row in self._rows for number in row]
+        self.averaging.contribute(own / every, numbers, wishes)
 
     def adopt(self, first: int) -> tuple[Sequence[float], Wishes]:
         """Become the mean; returns the mean loss of each batch of the round, and what to do."""
-        sums, wishes = self.averaging.adopt()
-        self._replica.follow(len(self._rounds.steps(first)))
-        losses = sums[: len(self._rounds.steps(first))]
+        numbers, wishes = self.averaging.adopt()
+        steps, width = len(self._rounds.steps(first)), self._width
+        self._replica.follow(steps)
+        rows = [numbers[width * step : width * (step + 1)] for step in range(steps)]
+        measured = 1 + self._own_weights
+        self.logged = [by_name(self._weighting.logged, row[measured:]) for row in rows]
+        losses = [row[0] for row in rows]
         if self._weighting.own:
-            weights = sums[self._rounds.longest :]
             losses = [
-                loss / weight if weight else math.nan
-                for loss, weight in zip(losses, weights, strict=False)
+                loss / row[1] if row[1] else math.nan
+                for loss, row in zip(losses, rows, strict=True)
             ]
         return losses, wishes
 
@@ -277,15 +294,12 @@ class LocalSgd:
         """State within a round, as JSON and tensors: this replica's alone."""
         tree, tensors = self._replica.state()
         start = {f"start.{n}": tensor for n, tensor in enumerate(self.averaging.start)}
-        own = {"losses": self._losses, "weights": self._weights}
-        kept = {name: encode(values, name, {}) for name, values in own.items()}
-        return {"replica": tree, **kept}, {**tensors, **start}
+        return {"replica": tree, "rows": encode(self._rows, "rows", {})}, {**tensors, **start}
 
     def load_state(self, tree: Any, tensors: Tensors) -> None:
         """Go on within a round, as the replica whose `state` this is."""
         self._replica.load_state(tree["replica"], tensors)
-        self._losses = decode(tree["losses"], {})
-        self._weights = decode(tree["weights"], {})
+        self._rows = decode(tree["rows"], {})
         count = sum(name.startswith("start.") for name in tensors)
         self.averaging.start = [tensors[f"start.{n}"] for n in range(count)]
 

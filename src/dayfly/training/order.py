@@ -82,10 +82,17 @@ class Epochs(Batches):
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""
         return self.slices(range(step, step + 1), rank, world_size)[0]
 
-    def slices(self, steps: range, rank: int, world_size: int, count: int = 1) -> list[Indices]:
+    def slices(
+        self, steps: range, rank: int, world_size: int, count: int = 1, *, in_order: bool = False
+    ) -> list[Indices]:
         """As `indices`, of several steps of one epoch: together in little more time than one.
 
-        count: slices in a row, from the rank's on.
+        Args:
+            steps: of one epoch.
+            rank: whose slices.
+            world_size: number of workers.
+            count: slices in a row, from the rank's on.
+            in_order: samples come in the order of their numbers.
         """
         positions = []
         for step in steps:
@@ -94,5 +101,7 @@ class Epochs(Batches):
             stop = batch.start + share(len(batch), rank + count - 1, world_size).stop
             positions.append(np.arange(first, stop, dtype=np.int64))
         key = self.seed, self.epoch(steps.start)
-        whole = permuted(np.concatenate(positions), self.samples, *key)
+        whole = np.concatenate(positions)
+        if not in_order:
+            whole = permuted(whole, self.samples, *key)
         return np.split(whole, np.cumsum([len(some) for some in positions[:-1]]))

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -72,10 +73,10 @@ def probe(
                 "targets or labels: return one of these, or give the job a step=... that takes "
                 "such batches"
             )
-        _try_training(job, replica, batch)
+        logged = _try_training(job, replica, batch)
         if alone:
             _try_alone(job, replica, default_collate(samples[:1]))
-        weighting = weighting_of(job, replica.model, samples)
+        weighting = weighting_of(job, replica.model, samples, logged)
         row_bytes = try_validation(job, replica, unseen, len(validation), weighting)
         replica.state()
         return Tried(weighting, row_bytes)
@@ -111,6 +112,13 @@ def array_samples(
 def dataset_samples(dataset: Any, name: str) -> list[Any]:
     """A few samples of a torch Dataset; its name for the message."""
     size = len(dataset)
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        first = _try(
+            f"its {name} Dataset fails", lambda: list(islice(dataset, min(_SAMPLES, size)))
+        )
+        if not first:
+            raise RequestError(f"the job's {name} Dataset gives no sample: it needs at least one")
+        return first
     chosen = np.linspace(0, size - 1, min(_SAMPLES, size), dtype=np.int64).tolist()
     return _try(f"its {name} Dataset fails", lambda: [dataset[index] for index in chosen])
 
@@ -125,7 +133,8 @@ def _sample(array: NDArray[Any] | Encoded, row: int) -> Any:
     return torch.from_numpy(np.array(array[row], dtype=array.dtype.newbyteorder("=")))
 
 
-def _try_training(job: Job, replica: Replica, batch: Any) -> None:
+def _try_training(job: Job, replica: Replica, batch: Any) -> tuple[str, ...]:
+    """Returns the names of what the step logs."""
     replica.model.train()
     if job.step is None:
         x, y = batch if not isinstance(batch, Mapping) else (batch, targets_of(batch))
@@ -134,16 +143,17 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
             lambda: _applied(replica, batch),
             _advice_on_x(x, next(p for p in replica.model.parameters() if p.requires_grad).dtype),
         )
-        loss = _try(
+        passed = _try(
             f"its loss does not take outputs {_shape(outputs)} and targets {_shape(y)}",
-            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
+            lambda: forward(job, replica.model, batch, precision=replica.precision),
             _advice_on_labels(outputs, y),
         )
     else:
-        loss = _try(
+        passed = _try(
             "its step fails",
-            lambda: forward(job, replica.model, batch, precision=replica.precision).loss,
+            lambda: forward(job, replica.model, batch, precision=replica.precision),
         )
+    loss: Any = passed.loss
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
         raise RequestError(
             f"the job's loss gives {_shape(loss)}, not one number: take the mean over the samples"
@@ -163,6 +173,7 @@ def _try_training(job: Job, replica: Replica, batch: Any) -> None:
         )
     for phase in job.phases:
         _try("its optimizer's step fails", partial(replica.step, phase))
+    return tuple(passed.logged)
 
 
 def _applied(replica: Replica, batch: Any) -> Any:

@@ -7,7 +7,7 @@ statistics of BatchNorm included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -18,6 +18,7 @@ from dayfly.job import Job
 from dayfly.training.devices import to_device
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.forward import SAMPLES, Weighting, Weights, divide, forward
+from dayfly.training.logged import NUMBERS, Given, added, numbers_of
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.sources import Piece
@@ -26,8 +27,8 @@ from dayfly.training.sources import Piece
 class Synchronous:
     """The step of a replica; `flat.data` is what the all-reduce sums, bucket by bucket.
 
-    The tail is the loss and two wishes, and of a loss with a denominator of its own two numbers
-    more (see `training.forward`).
+    The tail is the loss and two wishes, of a loss with a denominator of its own two numbers more
+    (see `training.forward`), and two for each value that the step logs (see `training.logged`).
 
     Of a job with several phases each is one of these, with its optimizer's parameters:
 
@@ -40,6 +41,7 @@ class Synchronous:
 
     Attributes:
         own_loss: this worker's share of the loss of the step that it computed last.
+        logged: sums of what the step that was applied last logs, a share of the batch's samples.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Synchronous:
         self._last = self._number == len(job.phases) - 1
         self._replica = replica
         self._weighting = weighting
-        tail = 3 + len(Weights(weighting).tail)
+        tail = 3 + len(Weights(weighting).tail) + NUMBERS * len(weighting.logged)
         groups = replica.optimizers[phase].param_groups if phase else ()
         self._others: list[nn.Parameter] = []
         own = None
@@ -69,6 +71,7 @@ class Synchronous:
             ]
         self.flat = FlatBuffer(replica.model, tail=tail, apart=apart, of=own)
         self.own_loss = 0.0
+        self.logged: list[float] = []
 
     def compute(
         self,
@@ -91,6 +94,7 @@ class Synchronous:
         flat.begin()
         samples = 0
         losses: list[tuple[torch.Tensor, float]] = []
+        logged: list[tuple[Mapping[str, Given], int]] = []
         weights = Weights(self._weighting)
         for piece in pieces:
             later = (self._number,) if self._number else ()
@@ -105,18 +109,24 @@ class Synchronous:
                     (passed.loss * (weight * replica.scale)).backward()  # type: ignore[no-untyped-call]
                     losses.append((passed.loss.detach(), weight))
             samples += piece.samples
+            logged.append((passed.logged, piece.samples))
         if not samples:
             flat.announce(ready)
         flat.end(samples / batch_samples)
         # Only now: to ask a GPU for a number is to wait for it, and buckets may go out meanwhile.
         self.own_loss = sum((loss.item() * weight for loss, weight in losses), 0.0)
-        tail = [self.own_loss, wishes.checkpoint, wishes.stop, *weights.tail]
+        names = self._weighting.logged
+        sums = added((numbers_of(names, given, its) for given, its in logged), names)
+        shares = [one / batch_samples for one in sums]
+        tail = [self.own_loss, wishes.checkpoint, wishes.stop, *weights.tail, *shares]
         flat.tail.copy_(torch.tensor(tail))
 
     def apply(self) -> tuple[float, Wishes]:
         """Take the summed step; returns the batch's mean loss and what is to be done after it."""
         self.flat.spread()
-        loss, checkpoint, stop, *weights = self.flat.tail.tolist()
+        loss, checkpoint, stop, *rest = self.flat.tail.tolist()
+        own = len(rest) - NUMBERS * len(self._weighting.logged)
+        weights, self.logged = rest[:own], rest[own:]
         loss = divide(loss, weights, self.flat.found)
         replica = self._replica
         if replica.unscale(self.flat.found()):

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from dayfly.life.environment import library_settings, read_at_load
 from dayfly.life.platforms import processes
-from dayfly.life.platforms.lifeline import Lifeline
 from dayfly.life.platforms.local_zygote import LocalZygote
 from dayfly.life.sessions import Session
+from dayfly.lifeline import Lifeline
 
 
 @dataclass(frozen=True, slots=True)

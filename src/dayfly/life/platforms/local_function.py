@@ -34,10 +34,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from dayfly import lifeline
 from dayfly.life import allocator
 from dayfly.life.environment import THREADS
 from dayfly.life.failure import Failure, is_the_users
-from dayfly.life.platforms import control, footprint, gpus, lifeline
+from dayfly.life.platforms import control, footprint, gpus
 from dayfly.life.platforms.base import Context, Handler
 from dayfly.life.platforms.footprint import Resident
 

@@ -30,8 +30,8 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from dayfly import garbage
-from dayfly.life.platforms import control, lifeline
+from dayfly import garbage, lifeline
+from dayfly.life.platforms import control
 from dayfly.uncompiled import leave_compiler_unloaded
 
 #: `local_function.live`: control socket, request, log, lifeline, the zygote's pid.

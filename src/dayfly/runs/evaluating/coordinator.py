@@ -48,6 +48,7 @@ from dayfly.runs.staging import CUT, staged
 from dayfly.runs.tariffs import billed
 from dayfly.runs.workplace import Workplace
 from dayfly.training.forward import SAMPLES, Weighting
+from dayfly.training.logged import VAL
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.paged import paged
 from dayfly.training.probe import collated, try_validation
@@ -101,6 +102,7 @@ class Evaluation:
         accuracy = measured.pop("val_accuracy")
         values = {"loss": measured.pop("val_loss")}
         values |= {} if accuracy is None else {"accuracy": accuracy}
+        values |= {name: measured.pop(VAL + name) for name in self._record.weighting.logged}
         values |= measured
         replace(evaluated, values=values).save(self.directory)
         return values
@@ -262,7 +264,7 @@ def _prepared(record: Record, job: Job, found: Given, weights: Path, store: Stor
         nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
         round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     checkpoints.commit(store, 0, checkpoints.write_stages(store, 0, states))
-    measured = measuring(job, found.samples, row_bytes)
+    measured = measuring(job, found.samples, row_bytes, record.weighting)
     return replace(record, pipelining=pipelining, round_bytes=measured.add_to(round_bytes))
 
 

@@ -8,7 +8,7 @@ a Dataset                           all samples, as the model gets them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -80,7 +80,7 @@ class Second:
         made = self.data()
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise RequestError("the data function must return (train, validation) Datasets")
-        dataset = Paired(made[1]) if self._paired else made[1]
+        dataset = as_pairs(made[1]) if self._paired else made[1]
         return dataset, dataset
 
 
@@ -94,13 +94,35 @@ class Paired(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> Any:
-        sample = self._dataset[index]
-        if isinstance(sample, (tuple, list)):
-            if len(sample) == 2:
-                return sample
-            if len(sample) == 1:
-                return sample[0], 0
-        return sample, 0
+        return _pair(self._dataset[index])
+
+
+class PairedStream(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    """The same of a stream."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_pair, self._dataset)
+
+
+def as_pairs(dataset: Any) -> Any:
+    """Returns a Dataset whose samples are (x, y), whatever theirs are."""
+    streams = isinstance(dataset, torch.utils.data.IterableDataset)
+    return PairedStream(dataset) if streams else Paired(dataset)
+
+
+def _pair(sample: Any) -> Any:
+    if isinstance(sample, (tuple, list)):
+        if len(sample) == 2:
+            return sample
+        if len(sample) == 1:
+            return sample[0], 0
+    return sample, 0
 
 
 def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
@@ -133,7 +155,7 @@ def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
     if callable(data) and not hasattr(data, "__getitem__"):
         source: Callable[[], Any] = Second(data, paired=paired)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        source = Both(Paired(data) if paired else data)
+        source = Both(as_pairs(data) if paired else data)
     else:
         raise RequestError(
             f"the data is a {type(data).__name__}: give what a Job takes as data, a Dataset with "

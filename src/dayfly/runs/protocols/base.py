@@ -43,6 +43,7 @@ from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import Evaluation, Rows
+from dayfly.training.logged import Sums, means
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.sources import Slices, Source
@@ -137,10 +138,13 @@ class Protocol(Closing):
         computed: bool,
         began: float,
         at: float,
+        logged: Sums | None = None,
         **more: Any,
     ) -> None:
         """Report a step that took from `began` (monotonic; `at` in Unix seconds) until now."""
         here = self.worker
+        if logged:
+            more["logged"] = means(logged)
         here.reporter.add(
             "step",
             step=step,

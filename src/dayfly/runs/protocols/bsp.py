@@ -25,6 +25,7 @@ from dayfly.runs.protocols.base import Buckets, WholeModel, WorkerContext
 from dayfly.training.compression import compression
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.leaves import LeafExchange
+from dayfly.training.logged import added, by_name
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
@@ -94,6 +95,7 @@ class Bsp(WholeModel):
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         loss, computed, self.own_finite = 0.0, False, True
+        names = here.task.weighting.logged
         for phase in self.phases:
             computed = self._sum(step, phase) or computed
             reduced = time.monotonic()
@@ -102,9 +104,18 @@ class Bsp(WholeModel):
                 its, granted = phase.steps.apply()
             loss += its
             here.faults.at(step, f"applied{phase.place}")
-        here.progress.add(step, loss, len(here.epochs.batch(step)))
+        logged = by_name(names, added((phase.steps.logged for phase in self.phases), names))
+        here.progress.add(step, loss, len(here.epochs.batch(step)), logged)
         here.lifetime.step_ends()
-        self.tell_step(step, loss, computed=computed, began=began, at=at, reduced_s=reduced - began)
+        self.tell_step(
+            step,
+            loss,
+            computed=computed,
+            began=began,
+            at=at,
+            logged=logged,
+            reduced_s=reduced - began,
+        )
         return granted
 
     def _sum(self, step: int, phase: Phase) -> bool:

@@ -17,6 +17,7 @@ from dayfly.life.lifetimes import HandOver
 from dayfly.runs.progress import Progress, Sum
 from dayfly.runs.protocols.base import WholeModel, WorkerContext
 from dayfly.training.local_sgd import Averaging, LocalSgd
+from dayfly.training.logged import means
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
@@ -100,8 +101,8 @@ class LocalSgdRounds(WholeModel):
         with here.spans.during("apply"):
             losses, granted = self._steps.adopt(step)
         here.faults.at(last, "applied")
-        for number, loss in zip(steps, losses, strict=True):
-            here.progress.add(number, loss, len(here.epochs.batch(number)))
+        for number, loss, logged in zip(steps, losses, self._steps.logged, strict=True):
+            here.progress.add(number, loss, len(here.epochs.batch(number)), logged)
         ended = time.monotonic()
         here.reporter.add(
             "round",
@@ -113,6 +114,7 @@ class LocalSgdRounds(WholeModel):
             round_s=ended - began,
             average_s=ended - averaging,
             spans=here.spans.take(began),
+            logged=[means(one) for one in self._steps.logged if one],
         )
         return granted
 
@@ -125,7 +127,8 @@ class LocalSgdRounds(WholeModel):
             loss = self._steps.step(here.slices.pieces(step), step)
         here.faults.at(step, "stepped")
         here.lifetime.step_ends()
-        self.tell_step(step, loss, computed=True, began=began, at=at)
+        logged = self._steps.own_logged
+        self.tell_step(step, loss, computed=True, began=began, at=at, logged=logged)
         due = here.lifetime.due()
         if due or time.monotonic() - self._kept_at > here.task.checkpoint_every_s:
             self._keep(first)

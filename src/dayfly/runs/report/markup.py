@@ -12,6 +12,8 @@ from typing import Any
 NOTHING = "\N{EN DASH}"
 _NAMES = {
     "gb_s": "GB-s",
+    "samples_per_s": "samples/s",
+    "cpu": "CPU",
     "vcpu_s": "vCPU-s",
     "startup_s": "start-up time (s)",
     "train_s": "training time (s)",
@@ -20,12 +22,14 @@ _NAMES = {
 #: Endings of names that are units, as a reader writes them.
 _UNITS = {
     "usd": "USD",
+    "mb_per_s": "MB/s",
+    "bytes_per_s": "bytes/s",
+    "per_s": "1/s",
     "s": "s",
     "ms": "ms",
     "mib": "MiB",
     "bytes": "bytes",
     "mb": "MB",
-    "per_s": "/s",
 }
 
 

@@ -15,6 +15,7 @@ from dayfly.runs.records import JobFacts, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.document import asset, document
+from dayfly.runs.report.epoch_use import uses_in, with_use
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
 from dayfly.runs.report.pipeline import Pipeline
 from dayfly.runs.report.reading import History, RunFiles
@@ -99,6 +100,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
         "rows": ROWS,
     }
     status = text(run.status)
+    took = with_use(epochs, uses_in(run.record, run.events))
     return document(
         "report.html",
         {
@@ -112,7 +114,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
             "lanes_key": "" if run.of_script else ", and l for lanes",
             "planned": comparison.section(compared(run)),
             "pipeline": "" if pipeline is None else pipeline.section(),
-            "curves": _lives_or_curves(run, lived, epochs, any_figure=bool(figures)),
+            "curves": _lives_or_curves(run, lived, took, any_figure=bool(figures)),
             "bill": tables.bill(billed),
             "traffic": tables.traffic_table(sums) if sums else _NO_TRAFFIC,
             "facts": _facts(run, times, history, lived),

@@ -135,7 +135,7 @@ def attempts_table(timeline: Timeline, *, of_script: bool = False) -> str:
 def epochs_table(records: Sequence[Measured]) -> str:
     """What each epoch measured."""
     names = list(dict.fromkeys(name for record in records for name in record if name != "epoch"))
-    rows = [(record["epoch"], *(record.get(name) for name in names)) for record in records]
+    rows = [(one["epoch"], *(_cell(name, one.get(name)) for name in names)) for one in records]
     return long_table("Epochs", ("epoch", *map(spoken, names)), rows)
 
 

@@ -1,9 +1,10 @@
-"""The lifeline: a process that holds one is killed by the kernel when its coordinator is gone.
+"""The lifeline: a process that holds one is killed by the kernel when its owner is gone.
 
-The coordinator holds the only write end of a pipe and never writes. Every process that must not
+The owner, such as a coordinator, or a function that has processes decode for it, holds the only
+write end of a pipe and never writes. Every process that must not
 outlive it opens a file description of the read end of its own and asks the kernel for a signal when
 something happens there; the signal is SIGKILL, and the only thing that can happen is that the last
-write end is closed. It works however the coordinator died, for any descendant, and even while the
+write end is closed. It works however the owner died, for any descendant, and even while the
 process computes in C without ever returning to Python. PR_SET_PDEATHSIG would not do: it follows
 the parent *thread*, and a function's parent changes while it starts.
 """
@@ -20,7 +21,7 @@ F_SETSIG = 10
 
 
 class Lifeline:
-    """The coordinator's end. `read_fd` is what the others inherit, and arm."""
+    """The owner's end. `read_fd` is what the others inherit, and arm."""
 
     def __init__(self) -> None:
         self.read_fd, self._write_fd = os.pipe()
@@ -48,7 +49,7 @@ def arm(read_fd: int) -> int:
     fcntl.fcntl(armed_fd, F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(armed_fd, fcntl.F_GETFL)
     fcntl.fcntl(armed_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
-    # The coordinator may have died before the arming. Reading tells; poll does not: a description
+    # The owner may have died before the arming. Reading tells; poll does not: a description
     # that was opened without a writer never reports a hang-up.
     try:
         os.read(armed_fd, 1)
@@ -63,7 +64,7 @@ _open_lifelines: weakref.WeakSet[Lifeline] = weakref.WeakSet()
 
 
 def _let_go_after_fork() -> None:
-    # A plain fork of the coordinator (multiprocessing) must not keep the functions alive.
+    # A plain fork of the owner (multiprocessing) must not keep the others alive.
     for lifeline in list(_open_lifelines):
         lifeline.close()
 
