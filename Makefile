@@ -33,6 +33,7 @@ TORCH_MADE := $(VENV)/.torch
 DEMO_MADE := $(VENV)/.demo
 TEST_MADE := $(VENV)/.test
 FAST_MADE := $(VENV)/.fast
+SLOW_MADE := $(VENV)/.slow
 
 # What numba compiles.
 COMPILED := src/dayfly/planning/choose/pipelines/kernels.py
@@ -76,7 +77,7 @@ test: $(TEST_MADE) $(FAST_MADE) programs  ## the test suite, lint and type check
 quick: $(TEST_MADE) $(FAST_MADE)  ## its pure tests, and a few runs that pass through each room
 	@$(PYTEST) -m 'quick or not (slow or long)' $(PYTEST_ARGS)
 
-slow: $(TEST_MADE) programs  ## what is too slow for `make test`, or statistical; PART=2/7 of it
+slow: $(SLOW_MADE) programs  ## what is too slow for `make test`, or statistical; PART=2/7 of it
 	@$(PYTEST) -m slow $(if $(PART),--part $(PART)) \
 		$(if $(filter command environment,$(origin MINUTES)),--minutes $(MINUTES)) $(PYTEST_ARGS)
 
@@ -115,6 +116,7 @@ pictures: $(TEST_MADE) programs  ## the pictures of the docs again: the papers' 
 		file://$(CURDIR)/build/pictured/report.html
 
 docs: $(TEST_MADE)  ## the documentation as a site, in build/site; warnings are errors
+	@$(BIN)/python docs/generated.py
 	@$(BIN)/python -m sphinx -q -W --keep-going -n -d build/doctrees docs build/site
 	@echo "the site: build/site/index.html"
 
@@ -154,6 +156,11 @@ $(TEST_MADE): $(TORCH_MADE)
 	@echo "installing dayfly and its test tools"
 	@$(PIP) install -e '.[digits,dev]'
 	@touch $(DEMO_MADE) $@
+
+$(SLOW_MADE): $(TEST_MADE)
+	@echo "installing trainers that scripts use"
+	@$(PIP) install -e '.[digits,dev,trainers]'
+	@touch $@
 
 # numba keeps what it compiled beside the loops, for this CPU: no plan has to wait for it.
 $(FAST_MADE): $(DEMO_MADE) $(COMPILED)

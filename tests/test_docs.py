@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from docs import generated
 
 from dayfly.cli.app import app
 
@@ -28,7 +29,7 @@ def test_the_index_names_every_page() -> None:
         for page in (ROOT / "docs").rglob("*.md")
         if page.name != "index.md"
     }
-    assert set(re.findall(r"\]\(([\w/]+)\.md\)", text)) == pages
+    assert set(re.findall(r"\]\(([\w/-]+)\.md\)", text)) == pages
     listed = re.findall(r"```{toctree}\n(?::[^\n]*\n)+\n(.*?)```", text, re.DOTALL)
     assert {line for block in listed for line in block.splitlines()} == pages
 
@@ -44,6 +45,12 @@ def test_the_page_of_commands_has_all_of_them_and_the_flags_of_runs() -> None:
         if flag.startswith("--") and f"`{flag}" not in text
     }
     assert flags <= {"--resume", "--plan"}  # which stand with their commands
+
+
+@pytest.mark.parametrize("page", generated.PAGES)
+def test_a_page_made_from_the_code_is_what_the_code_says(page: str) -> None:
+    made = (generated.REFERENCE / f"{page}.md").read_text()
+    assert made == generated.PAGES[page](), "run: python docs/generated.py"
 
 
 @pytest.mark.slow  # the links of pages are looked at in test_house.py

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from dayfly.runs.predict import predict
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.lifetime import checkpoint_due, remaining_s
+    from dayfly.runs.scripts.parallel import Parallel, parallel
     from dayfly.runs.simulation import simulate
 
 __all__ = [
     "DayflyError",
     "Job",
+    "Parallel",
     "RequestError",
     "Run",
     "RunFailed",
@@ -31,6 +33,7 @@ __all__ = [
     "checkpoint_due",
     "data",
     "load",
+    "parallel",
     "plan",
     "predict",
     "profile",
@@ -46,9 +49,11 @@ _HOMES = {
     "RequestError": "dayfly.errors",
     "RunFailed": "dayfly.errors",
     "Job": "dayfly.job",
+    "Parallel": "dayfly.runs.scripts.parallel",
     "Run": "dayfly.runs.run",
     "checkpoint_due": "dayfly.runs.scripts.lifetime",
     "load": "dayfly.runs.api",
+    "parallel": "dayfly.runs.scripts.parallel",
     "plan": "dayfly.runs.planning_api",
     "predict": "dayfly.runs.predict",
     "profile": "dayfly.runs.planning_api",

@@ -61,8 +61,11 @@ class SureToFail(RunFailed):
     """A run failed with what would come again the same way: to go on with it is of no use."""
 
 
-class WireError(DayflyError):
-    """A message was missing in time, or was not what its reader expected."""
+class WireError(DayflyError, RuntimeError):
+    """A message was missing in time, or was not what its reader expected.
+
+    Programs of torch.distributed know errors of collectives as RuntimeError.
+    """
 
 
 class Forged(WireError):

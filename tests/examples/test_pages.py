@@ -21,6 +21,8 @@ from tests.examples.page import Command, File, missing, steps_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("pipelines", "planning", "quickstart", "scripts")
+#: Short ones, which are followed here, in the repository's own order of files.
+SHORT = ("from-hugging-face", "from-lightning", "from-ray", "from-torchrun", "loop", "own-data")
 
 
 def steps(page: str) -> list[File | Command]:
@@ -34,13 +36,31 @@ def parsed(name: str, words: list[str]) -> dict[str, Any]:
     return given
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *SHORT])
 def test_every_command_has_its_flags(page: str) -> None:
     lines = [step.line for step in steps(page) if isinstance(step, Command)]
     of_dayfly = [words for program, *words in map(shlex.split, lines) if program == "dayfly"]
-    assert len(of_dayfly) >= 5
+    assert len(of_dayfly) >= (5 if page in PAGES else 1)
     for name, *words in of_dayfly:
         parsed(name, words)  # or says what is wrong with it
+
+
+@pytest.mark.slow  # the files and commands of pages are read above
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", SHORT)
+def test_what_a_short_page_says_comes_out(page: str, tmp_path: Path) -> None:
+    """In a directory with the examples, as in a checkout."""
+    needed = {"from-hugging-face": "transformers", "from-lightning": "pytorch_lightning"}
+    if page in needed:
+        pytest.importorskip(needed[page], reason=f"{needed[page]} is installed by `make slow`")
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
+    for step in steps(page):
+        if isinstance(step, File):
+            (tmp_path / step.name).write_text(step.text)
+            continue
+        code, output = typed(step.line, tmp_path)
+        assert code == 0, f"{step.line}\n{output}"
+        assert not missing(step.said, output), f"{step.line}\n{output}"
 
 
 def test_a_flag_that_is_none_is_found() -> None:

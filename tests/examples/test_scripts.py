@@ -77,6 +77,51 @@ def test_a_library_trains_as_it_does_under_torchrun(
     same(torch.load(gloo / file), torch.load(dayfly / file))
 
 
+#: Runs another script, the first word of its arguments, as it stands; in its first life rank 1 is
+#: killed once a file that matches the second word is there.
+DIES = """
+import os, runpy, signal, sys, threading, time
+from pathlib import Path
+
+_, script, pattern = sys.argv
+
+def kill():
+    while not list(Path().glob(pattern)):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    threading.Thread(target=kill, daemon=True).start()
+sys.argv = [script]
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.mark.slow  # frameworks; tests/run_command/test_runs.py has deaths of scripts of one's own
+@pytest.mark.parametrize(
+    ("script", "package", "saved"),
+    [
+        ("with_lightning.py", "pytorch_lightning", "lightning/last.ckpt"),
+        ("with_trainer.py", "transformers", "trainer/checkpoint-*/trainer_state.json"),
+    ],
+)
+def test_a_trainer_of_a_library_goes_on_after_a_death(
+    script: str, package: str, saved: str, tmp_path: Path
+) -> None:
+    """From its own last checkpoint, to the end that it comes to under torchrun."""
+    pytest.importorskip(package, reason=f"{package} is installed by `make slow`")
+    there, here, *_ = both(tmp_path, SCRIPTS / script)
+    assert here == there
+    assert len(here) == 6
+    figures = dict(measured(here[-1]))
+    assert figures["loss"] < dict(measured(here[0]))["loss"]
+    (directory := tmp_path / "dying").mkdir()
+    (directory / "dies.py").write_text(DIES)
+    said = lines(dayfly_run(WORKERS, "dies.py", SCRIPTS / script, saved, cwd=directory))
+    assert [line for line in here if line in said][-1:] == there[-1:]
+    assert len(said) > len(set(said)) or sorted(set(said)) == sorted(there)
+
+
 @pytest.mark.slow
 def test_a_snapshot_is_gone_on_from_as_if_nothing_had_been(tmp_path: Path) -> None:
     """On functions, and under torchrun without a pause."""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dayfly.errors import SureToFail, WireError
-from dayfly.life.deaths import Patience, Verdict
+from dayfly.life.deaths import Patience, Restart, Verdict
 from dayfly.life.ends import GenerationEnd, by_themselves, own_deaths
 from dayfly.life.platforms.base import Ended, Outcome
-from dayfly.life.restarts import Restarts
+from dayfly.life.restarts import LoopRestarts, Restarts
 from tests.life.ends import end
 
 RAISED = end(1, Outcome.RAISED, "ValueError: no")
@@ -47,7 +47,7 @@ def test_the_first_cause_comes_with_its_traceback_and_the_others_in_a_line() -> 
     restarts = Restarts(2)
     assert [after(restarts, DIED, kept=True) for _ in range(2)] == [None, None]
     assert after(restarts, DIED, kept=True) == (
-        "worker 1 raised ValueError: no (all had started again 2 times, as --max-restarts 2 "
+        "worker 1 raised ValueError: no (2 restarts, as --max-restarts 2 "
         "allows)\n\nTraceback ...\nValueError: no\n"
         "also: worker 0 raised WireError: rank 1 is gone"
     )
@@ -179,3 +179,42 @@ def test_kills_end_a_run_that_kept_nothing_for_too_long() -> None:
         "worker 1 was killed from outside (killed by SIGKILL from outside) (the last of 3 kills "
         "in 11 s in which nothing was written)"
     )
+
+
+def test_one_starts_again_alone_once_all_are_in_a_loop_that_can_catch_up() -> None:
+    policy = LoopRestarts(Restarts(1), workers=2)
+    policy.begins()
+    found = [policy.restart]
+    policy.entered(1, alone=True)
+    found.append(policy.restart)
+    policy.entered(0, alone=True)
+    assert [*found, policy.restart] == [Restart.ALL, Restart.ALL, Restart.ONE]
+    assert policy.stops_in_order
+    policy.grouped()
+    assert policy.restart is Restart.ALL
+    assert policy.stops_in_order, "there is a checkpoint to write"
+    policy.begins()
+    assert not policy.stops_in_order
+    for rank in range(2):
+        policy.entered(rank, alone=rank == 0)
+    assert policy.restart is Restart.ALL
+
+
+def test_deaths_of_one_count_as_those_of_all_do() -> None:
+    policy = LoopRestarts(Restarts(1), workers=2)
+    other = end(1, Outcome.RAISED, "KeyError: 3", place="job.py:9")
+    assert policy.died(HIT, 3, 0.0).failure is None
+    assert policy.died(OLD, 4, 0.0).failure is None
+    assert policy.died(RAISED, 5, 0.0).failure is None
+    assert policy.together.deaths == 1
+    assert str(policy.died(other, 6, 0.0).failure).startswith(
+        "worker 1 raised KeyError: 3 (one restart, as --max-restarts 1 allows)"
+    )
+
+
+def test_hand_overs_of_all_are_planned() -> None:
+    gone = end(0, Outcome.RETURNED, result={"status": "handed over", "step": 4, "kept": "run"})
+    policy = LoopRestarts(Restarts(0, where="DIR"), workers=2)
+    assert GenerationEnd([gone]).planned
+    assert not GenerationEnd([gone, RAISED]).planned
+    assert policy.all_ended(GenerationEnd([gone]), 0.0).failure is None

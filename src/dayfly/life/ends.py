@@ -71,8 +71,10 @@ class GenerationEnd:
 
     @property
     def planned(self) -> bool:
-        """Whether the first to end had reached the end of its lifetime: nobody died."""
-        return self.first is not None and self.first.outcome is Outcome.LIFETIME
+        """Whether the first to end was at the end of its lifetime, or just before: nobody died."""
+        if self.first is None:
+            return self.lost is None and bool(self.hand_overs)
+        return self.first.outcome is Outcome.LIFETIME
 
     @property
     def redone_steps(self) -> int:

@@ -89,7 +89,6 @@ class Generation:
     def _take(self, plan: GenerationPlan, policy: RestartPolicy) -> None:
         """Begin with a plan, at the checkpoint that it names."""
         self._plan, self._policy = plan, policy
-        self._one = policy.restart is Restart.ONE
         self._past.frontier = max(self._past.frontier, plan.first_step)
         self._checkpoint_step = self._trimmed_step = self._reached = plan.first_step
         self._uncommitted = Uncommitted(plan.world_size, plan.first_step)
@@ -103,6 +102,11 @@ class Generation:
     def passes_on(self) -> bool:
         """Whether nothing but the ends of its functions is left, and the next generation may go."""
         return self.changing and self._last == STOPPED and self._stop_by is None
+
+    @property
+    def _one(self) -> bool:
+        """Whether one that died starts again alone, as far as the policy knows by now."""
+        return self._policy.restart is Restart.ONE
 
     @property
     def complete(self) -> bool:

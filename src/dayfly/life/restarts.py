@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayfly.errors import RunFailed, SureToFail
-from dayfly.life.deaths import PATIENCE, Count, Patience, Restart, RestartPolicy, Verdict
+from dayfly.life.deaths import PATIENCE, Count, Deaths, Patience, Restart, RestartPolicy, Verdict
 from dayfly.life.ends import GenerationEnd, from_outside, in_a_line
 from dayfly.life.failure import Origin
-from dayfly.life.platforms.base import Outcome
+from dayfly.life.platforms.base import Ended, Outcome
 
 #: Lives in a row that ended at their lifetime, and kept nothing, that fail a run.
 LIVES_IN_VAIN = 3
@@ -90,8 +90,72 @@ class Restarts(RestartPolicy):
         return Verdict(pause_s=self.patience.pause_s(kills))
 
 
+class LoopRestarts(RestartPolicy):
+    """A script's policy: all start again, until every rank is in a loop that catches up alone.
+
+        rank 0    start ........ loop ............ X   starts again alone, as `Deaths` has it
+        rank 1    start .. loop ......................
+
+    Deaths from inside count towards `max_restarts` either way.
+
+    Args:
+        together: of all; has the bounds.
+        workers: of a generation.
+        hears_stop_s: see `RestartPolicy`; of a loop.
+    """
+
+    planned = (Outcome.LIFETIME,)
+    stops_in_order = False
+
+    def __init__(self, together: Restarts, workers: int, hears_stop_s: float = 0.0) -> None:
+        self.together = together
+        self.restart = Restart.ALL
+        self.hears_stop_s = hears_stop_s
+        self._workers = workers
+        self._singly = Deaths(patience=together.patience)
+        self._in_loop: dict[int, bool] = {}
+        self._grouped = False
+
+    def begins(self) -> None:
+        """A generation begins: no rank is in a loop."""
+        self.together.begins()
+        self._in_loop = {}
+        self._grouped = False
+        self._decide()
+
+    def entered(self, rank: int, *, alone: bool) -> None:
+        """A rank is in a loop; `alone`: in which one that starts again catches up by itself."""
+        self._in_loop[rank] = alone
+        self._decide()
+
+    def grouped(self) -> None:
+        """A rank makes groups, whose members are numbered alike: all have to start again."""
+        self._grouped = True
+        self._decide()
+
+    def died(self, ended: Ended, frontier: int, now: float) -> Verdict:
+        verdict = self._singly.died(ended, frontier, now)
+        if verdict.failure is not None or from_outside(ended) or ended.outcome in self.planned:
+            return verdict
+        if self.together.deaths >= self.together.max_restarts:
+            end = GenerationEnd([ended], frontier=frontier)
+            often = _how_often(self.together.deaths, self.together.max_restarts)
+            return Verdict(failure=RunFailed(_given_up(end, often)))
+        self.together.deaths += 1
+        return verdict
+
+    def all_ended(self, end: GenerationEnd, now: float) -> Verdict:
+        return self.together.all_ended(end, now)
+
+    def _decide(self) -> None:
+        everybody = len(self._in_loop) == self._workers
+        alone = everybody and all(self._in_loop.values()) and not self._grouped
+        self.restart = Restart.ONE if alone else Restart.ALL
+        self.stops_in_order = everybody
+
+
 def _in_vain(end: GenerationEnd, where: str) -> str:
-    lifetime_s = end.causes[0].invocation.spec.lifetime_s
+    lifetime_s = (end.first or end.hand_overs[0]).invocation.spec.lifetime_s
     return (
         f"{LIVES_IN_VAIN} lives in a row came to the end of their {lifetime_s:g} s, and nothing "
         f"was written below {where} meanwhile: save a checkpoint there, such as when "
@@ -103,14 +167,14 @@ def _mistake(end: GenerationEnd) -> tuple[str, ...] | None:
     """What a script raised by itself, and where: it would most likely do so again."""
     if end.first is None or (failure := end.first.failure) is None:
         return None
-    if failure.origin is not Origin.JOB:
+    if failure.origin is Origin.WIRE:
         return None
     return end.first.invocation.function, failure.kind, failure.place or ""
 
 
 def _how_often(restarts: int, max_restarts: int) -> str:
-    times = "once" if restarts == 1 else f"{restarts} times"
-    done = f"all had started again {times}" if restarts else "no restart"
+    times = "one restart" if restarts == 1 else f"{restarts} restarts"
+    done = times if restarts else "no restart"
     return f"{done}, as --max-restarts {max_restarts} allows"
 
 

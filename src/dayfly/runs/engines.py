@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dayfly.runs.task import Task
+from dayfly.runs.task import StepTask
 from dayfly.wire.channels.base import Channel, Messages
 from dayfly.wire.channels.group import GroupChannel
 from dayfly.wire.collectives import Collective, collective
@@ -26,7 +26,7 @@ class Engines:
     """
 
     channel: Channel
-    task: Task
+    task: StepTask
     check: Callable[[], None]
     observe: Callable[..., None]
     watch: Callable[..., None]

@@ -94,62 +94,85 @@ class Going:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task(FunctionTask):
-    """One attempt of one worker.
+class StepTask(FunctionTask):
+    """What an attempt that takes steps is told, of a job or in a script's loop.
 
-    place: in the generation's layout. parts: the data's arrays, if it is arrays.
-
-    samples, steps: of an epoch's
-    training samples, and of the whole run. sync: the protocol. k: steps of a round; None: an
-    epoch. log_rounds: rounds whose messages the log may hold; None: any. replays: whether a worker
-    that starts again finds in the log what it missed; else all go back to the run checkpoint
-    together. trimmed_step: the log before it is gone. checkpoint_age_s: of the checkpoint, when
-    the function was invoked. scratch: a directory to unpack code in, removed with the functions'
-    machine.
-
-    decides: whether the coordinator is asked after each epoch if the run ends there. ended: whether
-    it does so at the checkpoint.
-
-    pace: how often it reports, and looks for a wish to stop. waits: whether it is to warm up, and
-    to wait until it is told from which checkpoint it goes on (`Going`). renewed: whether successors
-    of all workers are started before its lifetime ends.
-
-    compress: how gradients are made smaller; see `training.compression.compression`. pieces: in
-    which a worker computes its share of a batch, one after another. pipelining: of a model that is
-    cut. virtual_workers: leaves of each batch, along whose tree gradients are summed; None: as many
-    as workers, in their order.
-
-    on_nan, precision: see `runs.settings.Settings`. weighting: how losses of parts of a batch
-    are combined.
+    Args:
+        attempt: of its function.
+        place: in the generation's layout.
+        collective: name of the all-reduce algorithm.
+        aggregators: workers that sum, of k-reduce.
+        compress: how gradients are made smaller; see `training.compression.compression`.
+        log_rounds: rounds whose messages the log may hold; None: any.
+        replays: whether a worker that starts again finds in the log what it missed; else all go
+            back to the run checkpoint together.
+        checkpoint_every_s: longest time between run checkpoints.
+        checkpoint: from which it starts.
+        trimmed_step: the log before it is gone.
+        checkpoint_age_s: of the checkpoint, when the function was invoked.
+        precision: see `runs.settings.Settings`.
+        pace: how often it reports, and looks for a wish to stop.
+        pipelining: of a model that is cut.
+        virtual_workers: leaves of each batch, along whose tree gradients are summed; None: as many
+            as workers, in their order.
+        weighting: how losses of parts of a batch are combined.
     """
 
     attempt: int
     place: StageRank
+    collective: str
+    aggregators: int | None = None
+    compress: str = "none"
+    log_rounds: int | None
+    replays: bool
+    checkpoint_every_s: float
+    checkpoint: Checkpoint
+    trimmed_step: int
+    checkpoint_age_s: float
+    precision: str = FP32
+    pace: Pace = field(default_factory=Pace)
+    pipelining: Pipelining | None = None
+    virtual_workers: int | None = None
+    weighting: Weighting = SAMPLES
+
+    @property
+    def writer(self) -> Writer:
+        """Which part of a checkpoint is the worker's, and of its batches: which stage, if the model
+        is cut, and which of the replicas."""
+        if self.pipelining is None:
+            return Writer(self.place.replica, self.world_size)
+        layout = self.pipelining.layout
+        return Writer(self.place.replica, layout.replicas, self.place.stage, layout.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(StepTask):
+    """One attempt of one worker of a job.
+
+    parts: the data's arrays, if it is arrays. samples, steps: of an epoch's training samples, and
+    of the whole run. sync: the protocol. k: steps of a round; None: an epoch. scratch: a directory
+    to unpack code in, removed with the functions' machine.
+
+    decides: whether the coordinator is asked after each epoch if the run ends there. ended: whether
+    it does so at the checkpoint.
+
+    pieces: in which a worker computes its share of a batch, one after another. on_nan: see
+    `runs.settings.Settings`. waits: whether it is to warm up, and to wait until it is told from
+    which checkpoint it goes on (`Going`). renewed: whether successors of all workers are started
+    before its lifetime ends.
+    """
+
     shipped: Shipped
     parts: tuple[ArraySplit, ...]
     samples: int
     steps: int
     sync: str
     k: int | None
-    collective: str
-    aggregators: int | None
-    compress: str
     decides: bool
     ended: bool
-    log_rounds: int | None
-    replays: bool
-    checkpoint_every_s: float
     scratch: str
-    checkpoint: Checkpoint
-    trimmed_step: int
-    checkpoint_age_s: float
     pieces: int
     on_nan: str = STOP_ON_NAN
-    precision: str = FP32
-    pace: Pace = field(default_factory=Pace)
-    pipelining: Pipelining | None = None
-    virtual_workers: int | None = None
-    weighting: Weighting = SAMPLES
     waits: bool = False
     renewed: bool = False
 
@@ -163,15 +186,6 @@ class Task(FunctionTask):
             ended=going.ended,
             waits=False,
         )
-
-    @property
-    def writer(self) -> Writer:
-        """Which part of a checkpoint is the worker's, and of its batches: which stage, if the model
-        is cut, and which of the replicas."""
-        if self.pipelining is None:
-            return Writer(self.place.replica, self.world_size)
-        layout = self.pipelining.layout
-        return Writer(self.place.replica, layout.replicas, self.place.stage, layout.stages)
 
 
 def check_task(task: Task, payload_bytes: int | None) -> None:

@@ -18,15 +18,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from dayfly.batches import validates
 from dayfly.errors import DayflyError
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Writer
 from dayfly.life.failure import raised_in
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import HandOver, Lifetime
@@ -37,12 +34,11 @@ from dayfly.life.reports import (
     HANDED_OVER,
     KEPT_BY_RUN,
     KEPT_BY_WORKER,
-    STOP,
     Reporter,
     decided,
-    trimmed,
 )
 from dayfly.runs.engines import Engines
+from dayfly.runs.keeping import Keeping
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
 from dayfly.runs.progress import CatchUp, Progress
@@ -51,7 +47,6 @@ from dayfly.runs.protocols.base import WorkerContext
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import FaultPoints, Spans
-from dayfly.runs.staging import CUT
 from dayfly.runs.task import Going, Task
 from dayfly.runs.workplace import site_of
 from dayfly.specs.protocols import PROTOCOLS
@@ -152,7 +147,18 @@ class Worker:
         self._slices = Slices(
             train, self._epochs, *part.share, task.pieces, leaves, end=task.steps, decoders=decoders
         )
-        engines = Engines(channel, task, self._check, self._places.after, self._spans.add)
+        self._keeping = Keeping(
+            task,
+            store,
+            channel,
+            faults,
+            self._lifetime,
+            self._reporter,
+            self._spans,
+            began=began,
+            check_share=lambda step, share: self._watch.check_share(step, share),
+        )
+        engines = Engines(channel, task, self._keeping.check, self._places.after, self._spans.add)
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
@@ -177,7 +183,7 @@ class Worker:
             spans=self._spans,
             wishes=self._wishes,
             room=self._wait_for_room,
-            written=self._wait_until_written,
+            written=self._keeping.wait_in_step,
             among=engines.among,
         )
         self._protocol = protocol(task.sync)(worker) if built is None else Pipeline(worker, built)
@@ -192,12 +198,6 @@ class Worker:
             self._places,
         )
         self.step = self._protocol.load_state(task.checkpoint.step, tree["replica"], tensors)
-        self._last_checkpoint = task.checkpoint.step
-        self._trimmed = task.trimmed_step
-        self._checkpoint_at = time.monotonic() - task.checkpoint_age_s
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
-        self._part: Future[None] | None = None
-        self._look_at = began + task.pace.first_look_s(task.rank)
         self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
@@ -227,7 +227,7 @@ class Worker:
                 if granted.checkpoint or then is not None:
                     self._write_checkpoint(then)
                     if then is not None or self._lifetime.due() or self._lifetime.late():
-                        self._wait_for_part()
+                        self._keeping.wait()
                         self.kept = KEPT_BY_RUN
                         return then or HANDED_OVER
             self.kept = KEPT_BY_RUN
@@ -246,7 +246,7 @@ class Worker:
             stack.callback(self._engine.close)
             stack.callback(self._protocol.close)
             stack.callback(self._slices.close)
-            stack.callback(self._writer.shutdown, wait=True)
+            stack.callback(self._keeping.close)
 
     def _end_after(self, granted: Wishes) -> str | None:
         """How the run ends after the round that was just taken, if it does."""
@@ -299,7 +299,7 @@ class Worker:
             answer = wait_patiently(
                 lambda some_s: self._channel.get_bytes(decided(step), some_s),
                 self._task.wait_timeout_s,
-                self._check,
+                self._keeping.check,
                 f"rank {self._task.rank} for what is decided after {step} steps",
             )
         self._faults.at(step - 1, "decided")
@@ -308,90 +308,19 @@ class Worker:
         return Wishes(granted.checkpoint or told["keeps"], granted.stop or told["changes"])
 
     def _wishes(self) -> Wishes:
-        task, now = self._task, time.monotonic()
+        task, keeping = self._task, self._keeping
         stop = self._rounds.steps(self.step).stop
-        since = self._rounds.number(stop) - self._rounds.number(self._last_checkpoint)
-        log_fills = task.log_rounds is not None and since >= max(1, task.log_rounds // 2)
-        time_is_up = task.rank == 0 and now - self._checkpoint_at > task.checkpoint_every_s
+        since = self._rounds.number(stop) - self._rounds.number(keeping.last_step)
         # Own state that is kept within a round is of use only if all go back to that round.
         back_to_it = not task.replays and PROTOCOLS[task.sync].hands_over_within
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
-        wishes = Wishes(checkpoint=log_fills or time_is_up or ahead or self._lifetime.due())
-        # A wish of one is a wish of all, so few look for all.
-        if now >= self._look_at:
-            self._look_at = now + task.pace.look_s
-            wishes.stop = self._channel.told(STOP)
-        return wishes
+        return keeping.wishes(since, ahead=ahead)
 
     def _wait_for_room(self) -> None:
-        """Wait until the log has room for another round: until the latest checkpoint counts."""
-        held = self._rounds.number(self.step) - self._rounds.number(self._trimmed)
-        if self._task.log_rounds is None or held < self._task.log_rounds:
-            return
-        key = trimmed(self._last_checkpoint)
-        wait_patiently(
-            lambda some_s: self._channel.get_bytes(key, some_s),
-            self._task.wait_timeout_s,
-            self._check,
-            f"rank {self._task.rank} for room in the message log ({key})",
-        )
-        self._trimmed = self._last_checkpoint
+        before = self._rounds.number(self._keeping.trimmed_step)
+        self._keeping.wait_for_room(self._rounds.number(self.step) - before)
 
     def _write_checkpoint(self, then: str | None) -> None:
-        """Write this worker's part; `then`: how the run ends after this checkpoint, if it does.
-
-        It is written beside the steps that follow. What they change is copied now, unless the
-        protocol waits with that.
-        """
-        self._wait_for_part()
-        began, at = time.monotonic(), time.time()
-        self._faults.at(self.step, "checkpoint")
-        with self._spans.during("checkpoint"):
-            tree, tensors = self._replica.state()
-            cut = [] if (line := self._task.pipelining) is None else list(line.cut)
-            whole = {"replica": tree, "progress": self._progress.dump(), CUT: cut}
-            shared, mine = self._protocol.state()
-            tensors |= shared
-            writer = self._part_of
-            settled = self._replica.settled(tensors) if self._protocol.steps_when_written else ()
-            share = checkpoints.share_of(writer, tensors, settled)
-            own = checkpoints.share_of(Writer(), mine)
-
-        def write(step: int = self.step) -> None:
-            self._watch.check_share(step, share)
-            parts = checkpoints.write_share(self._store, step, writer, whole, share, own)
-            self._faults.at(step, "written")
-            self._lifetime.checkpoint_took(time.monotonic() - began)
-            self._reporter.add(
-                "part",
-                urgent=True,
-                step=step,
-                parts=[asdict(part) for part in parts],
-                then=then,
-                began=at,
-                seconds=time.monotonic() - began,
-            )
-            self._faults.at(step, "told")
-
-        self._part = self._writer.submit(write)
-        self._last_checkpoint = self.step
-        self._checkpoint_at = time.monotonic()
-
-    def _wait_for_part(self) -> None:
-        """Wait until this worker's part of a checkpoint is written; raises what hindered it."""
-        if self._part is not None:
-            self._part.result()
-
-    def _wait_until_written(self) -> None:
-        """As `_wait_for_part`, in the middle of a step."""
-        if self._part is None or self._part.done():
-            self._wait_for_part()
-        else:
-            with self._spans.during("checkpoint"):
-                self._wait_for_part()
-
-    def _check(self) -> None:
-        """While waiting: raise HandOver if it is time to, or what hindered a checkpoint."""
-        self._lifetime.check()
-        if self._part is not None and self._part.done():
-            self._part.result()
+        """Write this worker's part; `then`: how the run ends after this checkpoint, if it does."""
+        more = {"progress": self._progress.dump()}
+        self._keeping.write(self.step, self._protocol, more, then)

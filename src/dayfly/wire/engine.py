@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from dayfly.closing import Closing
 from dayfly.errors import WireError
@@ -68,6 +69,10 @@ class Engine(Closing):
             watch=watch,
             carriers=self._carriers,
         )
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """Wait so long for a message in what begins from now on."""
+        self._setting = replace(self._setting, timeout_s=timeout_s)
 
     @property
     def at_once(self) -> int:

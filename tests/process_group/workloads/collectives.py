@@ -232,3 +232,20 @@ def coalesced(rank: int, world_size: int) -> dict[str, Tensor]:
     return {
         f"{name} {i}": value for name, values in named.items() for i, value in enumerate(values)
     }
+
+
+@workload(2, 4)
+def sparse_sums(rank: int, world_size: int) -> dict[str, Tensor]:
+    """Of entries that some members have, one twice; of one dense dimension, and of none at all."""
+    found = {}
+    for name, rows in (("numbers", ()), ("rows", (3,))):
+        indices = torch.tensor([[0, rank, rank], [1, 2, 2]])
+        values = filled(rank, (3, *rows))
+        tensor = torch.sparse_coo_tensor(indices, values, (world_size, 4, *rows))
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        work.wait()
+        found[name] = tensor.to_dense()
+    nothing = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64), [], (5,))
+    dist.all_reduce(nothing)
+    return {**found, "nothing": nothing.to_dense()}

@@ -133,6 +133,27 @@ def uneven_inputs(rank: int, world_size: int) -> dict[str, Tensor]:
 
 
 @workload(2, 4)
+def uneven_inputs_of_those_that_are_left(rank: int, world_size: int) -> dict[str, Tensor]:
+    """Join, where gradients are divided by the ranks that still have a batch."""
+    ddp = DistributedDataParallel(network())
+    optimizer = sgd(ddp.parameters())
+    with ddp.join(divide_by_initial_world_size=False):
+        for i in range(2 * rank + 1):
+            step(ddp, optimizer, rank, i)
+    return held(ddp)
+
+
+@workload(2)
+def mixed_precision(rank: int, world_size: int) -> dict[str, Tensor]:
+    """Passes in bfloat16, parameters and their sums in float32."""
+    ddp = DistributedDataParallel(network())
+    optimizer = sgd(ddp.parameters())
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = [step(ddp, optimizer, rank, i) for i in range(STEPS)]
+    return {"losses": torch.stack(losses), **held(ddp)}
+
+
+@workload(2, 4)
 def sharded_optimizer(rank: int, world_size: int) -> dict[str, Tensor]:
     ddp = DistributedDataParallel(network())
     optimizer = ZeroRedundancyOptimizer(

@@ -65,3 +65,35 @@ def differentiated(rank: int, world_size: int) -> dict[str, Tensor]:
     loss.backward()
     assert value.grad is not None
     return {"loss": loss.detach(), "gradient": value.grad}
+
+
+@workload(2)
+def traced_through(rank: int, world_size: int) -> dict[str, Tensor]:
+    """What a compiled program calls in place, it calls as it would without the compiler."""
+
+    @torch.compile(backend="eager")
+    def program(value: Tensor) -> list[Tensor]:
+        told, total, summed = value * 2, value + 1, value - 1
+        dist.broadcast(told, 1)
+        dist.reduce(total, 0)
+        work = dist.all_reduce(summed, async_op=True)
+        work.wait()
+        parts = [torch.zeros_like(value) for _ in range(2)] if rank == 0 else None
+        dist.gather(value.cos(), parts, 0)
+        own = torch.zeros_like(value)
+        dist.scatter(own, [value, value + 3] if rank == 0 else None, 0)
+        return [told, summed, own * 2, *([total, *parts] if parts else [])]
+
+    found = program(filled(rank, (3, 2)))
+    torch._dynamo.reset()
+    return {f"{number}": one for number, one in enumerate(found)}
+
+
+@workload(2)
+def gathered_in_place(rank: int, world_size: int) -> dict[str, Tensor]:
+    """As Inductor has FSDP2 gather its parameters."""
+    own, whole = filled(rank, (3, 2)), torch.zeros(6, 2)
+    name = dist.group.WORLD.group_name  # type: ignore[union-attr]
+    gather = torch.ops._c10d_functional.all_gather_into_tensor_out
+    found = torch.ops._c10d_functional.wait_tensor(gather(own, 2, name, out=whole))
+    return {"found": found, "whole": whole}

@@ -231,3 +231,14 @@ def shards_of_tensor_parallel_layers(rank: int, world_size: int) -> dict[str, Te
     replica = dist.get_rank(mesh["data"].get_group())
     losses = [step(model, optimizer, replica, i) for i in range(STEPS)]
     return {"losses": torch.stack(losses), **_whole(model)}
+
+
+@workload(2)
+def compiled(rank: int, world_size: int) -> dict[str, Tensor]:
+    """FSDP2 of layers that torch.compile has traced."""
+    model = _sharded(init_device_mesh("cpu", (world_size,)))
+    for layer in model:
+        layer.compile(backend="aot_eager")
+    found = _trained(model, rank)
+    torch._dynamo.reset()
+    return found

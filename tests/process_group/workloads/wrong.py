@@ -82,7 +82,9 @@ def refused_before_it_begins(rank: int, world_size: int) -> dict[str, Tensor]:
     """What is wrong on all ranks is refused, and the group goes on."""
     for call in (
         lambda: dist.all_reduce(torch.ones(4), dist.ReduceOp.BXOR),
-        lambda: dist.all_reduce(torch.ones(4).to_sparse_coo()),
+        lambda: dist.all_reduce(torch.ones(4, 4).to_sparse_csr()),
+        lambda: dist.all_reduce(torch.ones(4).to_sparse_coo(), dist.ReduceOp.MAX),
+        lambda: dist.broadcast(torch.ones(4).to_sparse_coo(), 0),
         lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
     ):
         with pytest.raises((RuntimeError, TypeError, ValueError)):

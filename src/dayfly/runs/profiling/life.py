@@ -116,7 +116,7 @@ class Watched(Worker):
             worker.job,
             worker.replica,
             self._steps,
-            worker.slices.source,
+            self._slices.source,
             worker.epochs,
         )
 
@@ -145,7 +145,7 @@ class Watched(Worker):
             self._take_round()
         self.last_s = time.monotonic() - self._entered
         self._write_checkpoint("done")
-        self._wait_for_part()
+        self._keeping.wait()
         self.kept = KEPT_BY_RUN
         return "done"
 
@@ -350,7 +350,7 @@ class Watched(Worker):
     def _facts(self) -> dict[str, Any]:
         """What does not depend on the function's size."""
         worker = self._protocol_of_one.worker
-        source = worker.slices.source
+        source = self._slices.source
         each = max(1, min(8, self._request.samples[0] // 2, source.samples // 2))
         once, twice = self._passes.samples(each), self._passes.samples(2 * each)
         layers = layer_bytes_of(worker.job, self._passes.layers, once, twice, each)

@@ -24,6 +24,7 @@ what it needs: the root the rows of the others, all others the sum.
 from __future__ import annotations
 
 import time
+import typing
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,13 +41,13 @@ from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
 from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.spans import FaultPoints, Spans
-from dayfly.runs.task import Task
+from dayfly.runs.task import StepTask
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import Evaluation, Rows
 from dayfly.training.logged import Sums, means
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import Slices, Source
+from dayfly.training.sources import Piece, Source
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
@@ -55,6 +56,19 @@ from dayfly.wire.execution import message_key, wait_patiently
 from dayfly.wire.keys import Key
 from dayfly.wire.schedule import Name, Span
 from dayfly.wire.stores.base import Store
+
+
+class Pieces(typing.Protocol):
+    """Where a rank's slices of batches come from.
+
+    Attributes:
+        leaves: of each batch, those that are the rank's.
+    """
+
+    leaves: range
+
+    def pieces(self, step: int, leaf: int | None = None) -> Iterator[Piece]:
+        """As `training.sources.Slices.pieces`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +84,14 @@ class WorkerContext:
             The caller closes it.
     """
 
-    task: Task
+    task: StepTask
     job: Job
     store: Store
     replica: Replica
     progress: Progress
     epochs: Epochs
     rounds: Rounds
-    slices: Slices
+    slices: Pieces
     channel: Channel
     validation: Source
     evaluation: Evaluation

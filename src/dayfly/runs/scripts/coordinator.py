@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from dayfly.errors import RunFailed
-from dayfly.life.ends import GenerationEnd
-from dayfly.life.restarts import Restarts
+from dayfly.errors import DayflyError, RequestError, RunFailed
+from dayfly.life import checkpoints
+from dayfly.life.commits import Checkpoint
+from dayfly.life.deaths import Restart
+from dayfly.life.ends import GenerationEnd, in_a_line
+from dayfly.life.platforms import base
+from dayfly.life.reports import Report
+from dayfly.life.restarts import LoopRestarts, Restarts
 from dayfly.runs.coordinator import RunCoordinator
 from dayfly.runs.function_resources import check_payload
 from dayfly.runs.log_budget import MIB, budget_bytes
@@ -26,6 +31,7 @@ from dayfly.runs.run import with_bill
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.scripts.environment import ScriptTask
 from dayfly.runs.scripts.logs import Follower
+from dayfly.runs.scripts.process import GROUPS, LOOP
 from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun
 from dayfly.runs.setup import Setup
 from dayfly.runs.tariffs import billed
@@ -40,8 +46,8 @@ from dayfly.wire.process_group.store import StoreServer, is_request
 
 #: What the run itself writes there.
 _OWN = (
-    *("bill.json", "control", "events", "faults", "history.json", "lock", "logs", "rendezvous"),
-    "run.json",
+    *("bill.json", "checkpoint", "control", "events", "faults", "history.json", "lock", "logs"),
+    *("rendezvous", "run.json"),
 )
 #: Kept ready for a worker's messages, where they are in memory: less than a step's, which nobody
 #: knows. What is used once stays ready.
@@ -55,7 +61,29 @@ _FOLLOW_EVERY_S = 0.1
 
 
 class _ScriptRecorder(Recorder):
-    """All workers start again when one dies, which is said once."""
+    """All workers start again when one dies, which is said once; or it does alone.
+
+    Attributes:
+        policy: of the run, which is told what workers tell of themselves.
+        alone: called with a function that died, and starts again alone.
+    """
+
+    policy: LoopRestarts
+    alone: Callable[[base.Ended], None]
+
+    def reported(self, plan: GenerationPlan, report: Report) -> None:
+        super().reported(plan, report)
+        for record in report.records:
+            if record["kind"] == LOOP:
+                self.policy.entered(report.rank, alone=record["alone"])
+            elif record["kind"] == GROUPS:
+                self.policy.grouped()
+
+    def ended(self, plan: GenerationPlan, rank: int, ended: base.Ended, *, death: bool) -> None:
+        counts = death and ended.outcome not in self.policy.planned
+        super().ended(plan, rank, ended, death=counts)
+        if counts and self.policy.restart is Restart.ONE:
+            self.alone(ended)
 
     def start_again(self, cause: str, *, died: bool) -> None:
         """All workers start again, in the next generation. died: or a lifetime ended."""
@@ -68,14 +96,19 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder
+    inputs = ("checkpoint", "faults")
     untold = (Ended, StartedAgain)  # one line says both
 
     def __init__(self, record: ScriptRecord, context: RunContext, output: TextIO) -> None:
         super().__init__(record, context)
         self._output = output
-        self.policy: Restarts = Restarts(
-            record.settings.max_restarts, written=self._written, where=self._where
-        )
+        together = Restarts(record.settings.max_restarts, written=self._kept, where=self._where)
+        look_s = self._setup.pace.look_s
+        self.policy: LoopRestarts = LoopRestarts(together, record.settings.workers, look_s)
+        try:
+            self._checkpoint = checkpoints.latest(self._store)
+        except DayflyError as error:
+            raise RequestError(f"the run's checkpoint cannot be used: {error}") from error
 
     def check(self) -> None:
         super().check()
@@ -83,7 +116,29 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         self._workplace.platform.least_memory_mib()
 
     def _kept(self) -> object:
-        return self._written()
+        return self._written(), self._step
+
+    @property
+    def _step(self) -> int:
+        """Of the checkpoint from which the script's loop goes on; 0: it has none."""
+        return 0 if self._checkpoint is None else self._checkpoint.step
+
+    def _begins(self) -> None:
+        self._recorder.policy, self._recorder.alone = self.policy, self._starts_alone
+
+    def _starts_alone(self, ended: base.Ended) -> None:
+        self._display.note(f"{in_a_line(ended)}: it starts again alone")
+        self._record = replace(self._record, deaths=self._record.deaths + 1)
+        self._record.save(self._store)
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def _plan_by(self, record: ScriptRecord, setup: Setup) -> GenerationPlan:
+        plan, committed = super()._plan_by(record, setup), self._checkpoint
+        if committed is None:
+            return plan
+        return replace(plan, first_step=committed.step, checkpoint=committed.digest)
 
     def _set_up(self, record: ScriptRecord) -> Setup:
         """Nobody knows what a script will send."""
@@ -101,14 +156,15 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
 
     def _check_own(self, record: ScriptRecord, setup: Setup) -> None:
         plan = self._plan_by(record, setup)
-        last = self._task(replace(plan, number=10**6 - 1), setup.settings.workers - 1)
+        rank, late = setup.settings.workers - 1, replace(plan, number=10**6 - 1)
+        last = self._task(late, rank, 10**4 - 1, 10**9 - 1, 123456.78901234567)
         check_payload(last.dump(), setup.specs[0].payload_bytes, "fewer arguments")
 
     def plan(self) -> GenerationPlan:
         if (changed := self._record.script.changed()) is not None:
             raise RunFailed(changed)
         self.policy.begins()
-        self._deaths_before = self.policy.deaths
+        self._deaths_before = self.policy.together.deaths
         return super().plan()
 
     @contextmanager
@@ -131,22 +187,32 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         *,
         waits: bool = False,
     ) -> Mapping[str, Any]:
-        told: Mapping[str, Any] = self._task(plan, rank).dump()
+        told: Mapping[str, Any] = self._task(
+            plan, rank, attempt, trimmed_step, self._recorder.checkpoint_age_s
+        ).dump()
         return told
 
     def serve(self, keys: Sequence[Key]) -> bool:
         return self._attendant(keys)
 
     def starts_again(self, end: GenerationEnd) -> None:
-        counts = self.policy.deaths > self._deaths_before
-        counted = f", restart {self.policy.deaths} of {self._record.settings.max_restarts}"
+        deaths = self.policy.together.deaths
+        counts = deaths > self._deaths_before
+        counted = f", restart {deaths} of {self._record.settings.max_restarts}"
         self._display.note(f"{end.in_words}: all workers start again{counted * counts}")
         self._recorder.start_again(end.in_words, died=not end.planned)
         self._home.keep_files(FILES)
         self._record = self._record.started_again(died=not end.planned)
         self._record.save(self._store)
 
-    def _task(self, plan: GenerationPlan, rank: int) -> ScriptTask:
+    def _task(
+        self,
+        plan: GenerationPlan,
+        rank: int,
+        attempt: int,
+        trimmed_step: int,
+        checkpoint_age_s: float,
+    ) -> ScriptTask:
         record, settings = self._record, self._record.settings
         return ScriptTask(
             run=record.run_id,
@@ -168,6 +234,12 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
             faults=self._faults,
             rates=self._setup.resources_of(rank).rates,
             report_s=max(REPORT_EVERY_OVER_LINK_S, self._setup.pace.report_s),
+            attempt=attempt,
+            trimmed_step=trimmed_step,
+            checkpoint_age_s=checkpoint_age_s,
+            log_budget_bytes=self._setup.channel.budget_bytes,
+            ahead_bytes=self._setup.channel.ahead_bytes,
+            pace=self._setup.pace,
             made_with=record.made_with or {},
             allow_other_cpu=settings.allow_other_cpu,
         )
@@ -197,7 +269,9 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         )
         self._home.keep_files(FILES)
         write_json(self._store, "bill.json", whole_bill.dump())
-        write_json(self._store, "history.json", {"epochs": [], "step_loss": []})
+        losses = [recorder.losses[step] for step in sorted(recorder.losses)]
+        write_json(self._store, "history.json", {"epochs": [], "step_loss": losses})
+        summary = replace(summary, steps=len(losses), step_s=recorder.median_step_s)
         return with_bill(summary, whole_bill, recorder)
 
     def _over(self, result: Result) -> ScriptRun:

@@ -23,12 +23,13 @@ shared place must let RANK 0 do it, there as here.
 
 torch 2.13 makes every group, also those of new_group and of device meshes, in one function, which
 is replaced here. `dist.get_backend()` says `dayfly`: scripts and libraries choose by it between
-tensors in memory and on a GPU, as nccl takes no others, and the wire takes both. torch has a
-`monitored_barrier` for gloo alone; for it stands the wire's barrier, which fails in time as well.
+tensors in memory and on a GPU, as nccl takes no others, and the wire takes both. What torch has for
+gloo alone, `monitored_barrier` and `_set_pg_timeout`, asks the wire's groups.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import inspect
 import os
@@ -36,7 +37,7 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -49,8 +50,9 @@ from dayfly.life.environment import setting
 from dayfly.life.platforms.base import Context
 from dayfly.runs.scripts.backend import NAME, register
 from dayfly.runs.scripts.lifetime import ScriptLifetime, installed
+from dayfly.runs.scripts.process import here
 from dayfly.runs.task import FunctionTask
-from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
+from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S, Pace
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.store import ChannelStore
 
@@ -69,6 +71,11 @@ class ScriptTask(FunctionTask):
         digest: SHA-256 of the script's file, in hex.
         files: a directory for what the script keeps, which later generations find again.
         report_s: longest time between two reports of what it moved.
+        attempt: of the function.
+        trimmed_step: the message log of a loop before it is gone.
+        checkpoint_age_s: of the checkpoint of a loop, when the function was invoked.
+        log_budget_bytes, ahead_bytes: for which the channel was made.
+        pace: how often a loop reports, and looks for a wish to stop.
     """
 
     restarts: int
@@ -80,6 +87,12 @@ class ScriptTask(FunctionTask):
     digest: str
     files: str
     report_s: float = REPORT_EVERY_OVER_LINK_S
+    attempt: int = 0
+    trimmed_step: int = 0
+    checkpoint_age_s: float = 0.0
+    log_budget_bytes: int = 0
+    ahead_bytes: int = 0
+    pace: Pace = field(default_factory=Pace)
 
 
 def variables(task: ScriptTask, threads: int) -> dict[str, str]:
@@ -137,7 +150,7 @@ def prepare(task: ScriptTask, *, channel: Channel, context: Context) -> Iterator
 
 
 _MAKE, _DEFAULT_TIMEOUT = "_new_process_group_helper", "_get_default_timeout"
-_MONITORED = "monitored_barrier"
+_MONITORED, _SET_TIMEOUT = "monitored_barrier", "_set_pg_timeout"
 
 
 def wire_backend(asked: str, known: Collection[str]) -> str:
@@ -168,9 +181,13 @@ class Wiring:
             # nccl's is another, and asking for it warns where nccl is not compiled in.
             own_timeout = {_DEFAULT_TIMEOUT: lambda backend: timeout(_mapped(backend))}
             stack.enter_context(_replaced(vars(distributed_c10d), own_timeout))
-            monitored = {_MONITORED: _barrier_or(getattr(distributed_c10d, _MONITORED))}
-            stack.enter_context(_replaced(vars(distributed_c10d), monitored))
-            stack.enter_context(_replaced(vars(dist), monitored))
+            gloos = {
+                _MONITORED: _barrier_or(getattr(distributed_c10d, _MONITORED)),
+                _SET_TIMEOUT: _timeout_or(getattr(distributed_c10d, _SET_TIMEOUT)),
+            }
+            for module in (distributed_c10d, dist):
+                there = {name: one for name, one in gloos.items() if name in vars(module)}
+                stack.enter_context(_replaced(vars(module), there))
             # The module's name is also a function's, which hides it.
             handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers
             here = {"env": self._rendezvous, "tcp": self._rendezvous}
@@ -188,6 +205,8 @@ class Wiring:
             asked = str(told["backend"])
             if _mapped(asked) != NAME:
                 return make(*given, **named)
+            if (process := here()) is not None:
+                process.makes_group()
             if not told["global_ranks_in_group"]:  # the group of all ranks
                 # MPI knows these by itself, and torch asks no rendezvous for it.
                 if asked == "mpi" and told["group_size"] == -1:
@@ -226,17 +245,40 @@ def _mapped(asked: str) -> str:
     return wire_backend(str(asked), dist.Backend.backend_list)
 
 
+def _ours(group: Any) -> bool:
+    """Whether a group is the wire's; of a rank that is no member it is torch's to say so."""
+    member = not distributed_c10d._rank_not_in_group(group)
+    return member and bool(distributed_c10d.get_backend(group) == NAME)
+
+
 def _barrier_or(monitored: Callable[..., None]) -> Callable[..., None]:
-    """`dist.monitored_barrier`, which for the wire's groups is their barrier."""
+    """`dist.monitored_barrier`, which for the wire's groups is their own."""
 
     @functools.wraps(monitored)
     def barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        if distributed_c10d.get_backend(group) != NAME:
+        group = distributed_c10d._get_default_group() if group is None else group
+        if not _ours(group):
             monitored(group, timeout, wait_all_ranks)
-        elif (work := distributed_c10d.barrier(group, async_op=True)) is not None:
-            work.wait(timeout)
+        else:
+            seconds = isinstance(timeout, (int, float))
+            limit = dt.timedelta(seconds=timeout) if seconds else timeout
+            group.monitored_barrier(limit, wait_all_ranks)
 
     return barrier
+
+
+def _timeout_or(set_timeout: Callable[..., None]) -> Callable[..., None]:
+    """`_set_pg_timeout`, which asks the wire's groups themselves."""
+
+    @functools.wraps(set_timeout)
+    def of_group(timeout: Any, group: Any = None) -> None:
+        group = distributed_c10d._get_default_group() if group is None else group
+        if not _ours(group):
+            set_timeout(timeout, group)
+        else:
+            group.set_timeout(timeout)
+
+    return of_group
 
 
 @contextmanager

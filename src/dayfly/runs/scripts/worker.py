@@ -25,16 +25,17 @@ from dayfly.closing import Closing
 from dayfly.errors import DayflyError, RunFailed
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Context, Json
-from dayfly.life.reports import Reporter
+from dayfly.life.reports import DONE, KEPT_BY_RUN, Reporter
 from dayfly.runs.made_with import check_function
 from dayfly.runs.scripts.environment import ScriptTask, prepare
+from dayfly.runs.scripts.process import Leave, ScriptProcess, running
 from dayfly.runs.scripts.record import digest_of
 from dayfly.runs.workplace import site_of
 from dayfly.threads import start_thread
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.process_group.endpoint import Endpoint, join, leave
-from dayfly.wire.shaped import shaped_channel
+from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
 
@@ -69,9 +70,24 @@ def main(payload: Json, context: Context) -> Json:
         )
     )
     traffic = _TrafficReporter(channel, task, context, began, other)
+    process = ScriptProcess(
+        task=task,
+        channel=channel,
+        store=shaped_store(store, way),
+        context=context,
+        faults=faults,
+        reporter=traffic.reporter,
+        began=began,
+    )
+    result: Json = {"status": DONE}
     try:
-        with prepare(task, channel=channel, context=context):
-            run_as_main(source, task.script, task.module, task.args, Path(task.cwd))
+        with prepare(task, channel=channel, context=context), running(process):
+            try:
+                run_as_main(source, task.script, task.module, task.args, Path(task.cwd))
+            except Leave as end:
+                kept = KEPT_BY_RUN if end.kept else None
+                result = {"status": end.status, "step": end.step, "kept": kept, "error": None}
+            process.close()
             if dist.is_initialized():
                 dist.destroy_process_group()
     except BaseException:
@@ -84,7 +100,7 @@ def main(payload: Json, context: Context) -> Json:
     faults.at(task.generation, "end")
     traffic.close()
     channel.close()
-    return {"status": "done"}
+    return result
 
 
 def _source(task: ScriptTask) -> bytes:
@@ -123,12 +139,12 @@ class _TrafficReporter(Closing):
         other: str | None,
     ) -> None:
         self._traffic = channel.traffic
-        self._reporter = Reporter(channel, task.rank, context.attempt)
+        self.reporter = Reporter(channel, task.rank, context.attempt)
         self._every_s = task.report_s
         self._closing = threading.Event()
         if other is not None:
-            self._reporter.add("other cpu", text=other)
-        self._reporter.add("start", urgent=True, step=0, seconds=time.monotonic() - began)
+            self.reporter.add("other cpu", text=other)
+        self.reporter.add("start", urgent=True, step=0, seconds=time.monotonic() - began)
         self._failure: BaseException | None = None
         self._pid = os.getpid()
         self._thread = start_thread(self._run, name="dayfly-traffic", failed=self._failed)
@@ -140,7 +156,7 @@ class _TrafficReporter(Closing):
             if self._traffic.counters() == told:
                 continue
             try:
-                self._reporter.add("alive", urgent=True)
+                self.reporter.add("alive", urgent=True)
             except DayflyError as error:  # what the script itself asks of the channel fails, too
                 print(
                     "dayfly: what this worker moves from here on is not in the run's traffic, as "
@@ -161,8 +177,8 @@ class _TrafficReporter(Closing):
         self._thread.join()
         if self._failure is not None:
             raise self._failure
-        self._reporter.add("end")
-        self._reporter.close()
+        self.reporter.add("end")
+        self.reporter.close()
 
 
 #: Names of our own threads begin so.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import torch
@@ -94,6 +94,33 @@ def check_cut(cut: Sequence[int], layers_count: int) -> None:
             f"--cut {as_flag(cut)}: the model has {layers_count} layers: "
             f"give ascending numbers from 1 to {most}"
         )
+
+
+def even_cut(sizes: Sequence[int], stages: int) -> tuple[int, ...]:
+    """The cut into stages of which the largest is as small as can be; of equal ones the first.
+
+    Args:
+        sizes: of the layers, at least as many as stages.
+        stages: how many.
+
+    Examples:
+        >>> even_cut([5, 1, 1, 1, 5], 3)
+        (1, 4)
+    """
+    layers = len(sizes)
+    sums = [0, *accumulate(sizes)]
+    # cuts[end]: the largest stage, and the cut, of the layers before `end` in so many stages.
+    cuts: dict[int, tuple[int, tuple[int, ...]]]
+    cuts = {end: (sums[end], ()) for end in range(1, layers + 1)}
+    for number in range(2, stages + 1):
+        cuts = {
+            end: min(
+                (max(cuts[begin][0], sums[end] - sums[begin]), (*cuts[begin][1], begin))
+                for begin in range(number - 1, end)
+            )
+            for end in range(number, layers + 1)
+        }
+    return cuts[layers][1]
 
 
 def stages(cut: Sequence[int], layers_count: int) -> tuple[range, ...]:
@@ -220,7 +247,13 @@ def build_stage(job: Job, cut: Sequence[int], stage: int) -> StageModel:
     To be filled with training/state.py's `load_model_tensors`. Random generators stay as they are.
     Raises RequestError if the model cannot be built or cut so.
     """
-    model = build_skeleton(job)
+    built = keep_stage(build_skeleton(job), cut, stage)
+    _materialise(built.model)
+    return built
+
+
+def keep_stage(model: nn.Module, cut: Sequence[int], stage: int) -> StageModel:
+    """Leaves a stage of a model, which changes. Raises RequestError if it cannot be cut so."""
     layers = layers_of(model)
     check_cut(cut, len(layers))
     numbers = stages(cut, len(layers))[stage]
@@ -228,7 +261,6 @@ def build_stage(job: Job, cut: Sequence[int], stage: int) -> StageModel:
     others = [layer for number, layer in enumerate(layers) if number not in numbers]
     trained = tuple(name for name, p in model.named_parameters() if p.requires_grad)
     _prune(model, own, others)
-    _materialise(model)
     return StageModel(model, tuple(zip(numbers, own, strict=True)), trained)
 
 

@@ -23,11 +23,13 @@ from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seeded
 from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
 from dayfly.training.stages.layers import (
+    StageModel,
     build_skeleton,
     check_cut,
     check_held,
     check_tied,
     layers_of,
+    stages,
     tensors_of,
 )
 from dayfly.training.stages.trial import (
@@ -157,6 +159,8 @@ def check_stages(
     cut: Sequence[int],
     samples: Sequence[Any],
     precision: str = FP32,
+    *,
+    alone: bool = True,
 ) -> tuple[Form, ...]:
     """What passes each boundary between two stages of the job's model.
 
@@ -165,12 +169,15 @@ def check_stages(
     Args:
         samples: pairs (x, y), from `array_samples` or `dataset_samples`; two numbers of them are
             tried, as shapes follow from the number. The model stays as it is, but for gradients.
+        alone: whether stages are built by the job's function, each without the others; else they
+            are left of this model.
     """
     layers = layers_of(model)
     check_cut(cut, len(layers))
     check_held(model, layers)
     check_tied(model, layers, cut)
-    check_skeleton(job, model)
+    if alone:
+        check_skeleton(job, model)
     several = list(samples) if len(samples) > 1 else list(samples) * 2
     with as_it_was(model):
         model.eval()
@@ -183,7 +190,14 @@ def check_stages(
             Form(_form(pair, counts, number - 1))
             for number, *pair in zip(cut, passed[1:-1], fewer[1:-1], strict=True)
         ]
-        built = [stage_alone(job, model, cut, stage) for stage in range(len(cut) + 1)]
+        if alone:
+            built = [stage_alone(job, model, cut, stage) for stage in range(len(cut) + 1)]
+        else:
+            named = tuple(name for name, p in model.named_parameters() if p.requires_grad)
+            built = [
+                StageModel(model, tuple((number, layers[number]) for number in numbers), named)
+                for numbers in stages(cut, len(layers))
+            ]
         check_evaluation(job, built, passed, precision)
         return trained(job, model, built, forms, default_collate(several), precision)
 

@@ -199,9 +199,9 @@ class Collectives(Closing):
         """Reduces `size` equal blocks; only this member's own block changes."""
         self._run(number, "reduce-scatter", blocks, reduce_scatter, fold=fold)
 
-    def all_gather(self, blocks: Buffer, number: int) -> None:
+    def all_gather(self, blocks: Buffer, number: int, name: str = "all-gather") -> None:
         """Of `size` equal blocks, this member has its own, and gets the others."""
-        self._run(number, "all-gather", blocks, all_gather)
+        self._run(number, name, blocks, all_gather)
 
     def barrier(self, number: int, name: str = "barrier") -> None:
         """Nobody is through before all have come."""
@@ -233,6 +233,10 @@ class Collectives(Closing):
     def left(self) -> list[Key]:
         """This member's messages that stay until all are known to have read them."""
         return [key for keys in self._left.values() for key in keys]
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """Wait so long for a message in what begins from now on."""
+        self._engine.set_timeout(timeout_s)
 
     def give_up(self, error: BaseException) -> None:
         """End what is under way, for good."""

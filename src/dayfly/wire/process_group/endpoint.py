@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dayfly.errors import DayflyError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.group import left_key
+from dayfly.wire.process_group import functional
 from dayfly.wire.process_group.group import DayflyGroup
 from dayfly.wire.process_group.member import Member
 
@@ -74,6 +75,7 @@ def new_group(name: str, ranks: Sequence[int], timeout_s: float) -> DayflyGroup:
         name: torch's.
         timeout_s: how long to wait for a message.
     """
+    functional.register()
     here = _joined[0]
     known = name, tuple(ranks)
     here.made[known] += 1

@@ -11,6 +11,7 @@ This is the one place that follows torch's plug-in surface, which is experimenta
 # mypy: disable-error-code="override,assignment,no-untyped-call"
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from dayfly.wire.buffers import JoinedBuffer
+from dayfly.wire.process_group.described import DescribedGroup, passed_over
 from dayfly.wire.process_group.member import Member
 from dayfly.wire.process_group.operations import (
     DayflyWork,
@@ -28,68 +30,35 @@ from dayfly.wire.process_group.operations import (
     Staged,
     reduction,
 )
+from dayfly.wire.process_group.sparse import check_sparse, sum_sparse
 from dayfly.wire.schedule import Span
 
 Tensor = torch.Tensor
+#: Sums of so few bytes are kept alive, until so many others came.
+_SMALL_BYTES, _SMALL_WORKS = 16, 32
 
 
-class DayflyGroup(dist.ProcessGroup):
+@passed_over
+class DayflyGroup(DescribedGroup):
     """A group as torch sees it, of whose members this is one.
 
     An operation that fails fails all that come after it, as members would be out of step.
     """
 
     def __init__(self, member: Member) -> None:
-        super().__init__(member.rank, member.size)  # type: ignore[call-arg]  # as plug-ins do
-        self._rank, self._size = member.rank, member.size
-        self._torch_name = member.name
-        self._desc = ""
-        self._member = member
-        self._collectives = member.collectives
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was destroyed."""
-        return self._member.closed
-
-    # What torch asks of a group, in the spelling of its C++ side.
-
-    def getBackendName(self) -> str:
-        """The name of the backend."""
-        return "dayfly"
-
-    def getGroupName(self) -> str:
-        """Torch's name of the group."""
-        return self._torch_name
-
-    def setGroupName(self, name: str) -> None:
-        """Called by torch once the group is made."""
-        self._torch_name = name
-
-    def getGroupDesc(self) -> str:
-        """What the program calls the group."""
-        return self._desc
-
-    def setGroupDesc(self, desc: str) -> None:
-        """Called by torch once the group is made."""
-        self._desc = desc
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        cuda = [torch.device("cuda")] if torch.cuda.is_available() else []
-        return [torch.device("cpu"), *cuda]
-
-    def _set_sequence_number_for_group(self) -> None:
-        return None
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._member.number
+        super().__init__(member)
+        # DDP's reducer keeps torch's half of a work, whose other half Python would drop: that of
+        # the one number by which ranks tell each other of uneven inputs.
+        self._small: deque[DayflyWork] = deque(maxlen=_SMALL_WORKS)
 
     # Collectives.
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> DayflyWork:
         """`dist.all_reduce`, and DDP."""
-        return self._reduce_all(tensors, opts or dist.AllreduceOptions())
+        work = self._reduce_all(tensors, opts or dist.AllreduceOptions())
+        if sum(tensor.numel() * tensor.itemsize for tensor in tensors) <= _SMALL_BYTES:
+            self._small.append(work)
+        return work
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> DayflyWork:
         """Several all-reduces as one."""
@@ -102,7 +71,7 @@ class DayflyGroup(dist.ProcessGroup):
         staged = Staged(tensor, read=root == self._rank, write=root != self._rank)
 
         def run(number: int) -> None:
-            self._collectives.broadcast(staged.flat(), number, root)
+            self._member.collectives.broadcast(staged.flat(), number, root)
 
         return self._member.collective(
             "broadcast", [staged], tensors, run, meet=False, stays_bytes=tensor.nbytes
@@ -118,7 +87,7 @@ class DayflyGroup(dist.ProcessGroup):
             flat = how.view(staged.flat())
             # What others have in theirs stays as it was.
             flat = flat if root == self._rank else flat.clone()
-            self._collectives.reduce(flat, number, how.fold, root)
+            self._member.collectives.reduce(flat, number, how.fold, root)
             how.finish(flat)
 
         return self._member.collective(f"reduce {how.name}", [staged], tensors, run)
@@ -211,7 +180,10 @@ class DayflyGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> DayflyWork:
         """`dist.barrier`."""
-        return self._member.collective("barrier", [], [], self._collectives.barrier)
+        work = self._member.collective("barrier", [], [], self._member.collectives.barrier)
+        if opts is not None and opts.timeout.total_seconds() > 0:
+            work.limit(opts.timeout)
+        return work
 
     # Messages between two members.
 
@@ -249,24 +221,12 @@ class DayflyGroup(dist.ProcessGroup):
         works, self._member.coalesced = self._member.coalesced or [], None
         return SeveralWorks(works)
 
-    # The end.
-
-    def tidy(self) -> bool:
-        """Once it is closed: drop what it left, if no member needs it; whether nothing is left."""
-        return self._member.tidy()
-
-    def shutdown(self) -> None:
-        """`dist.destroy_process_group`."""
-        self._member.close()
-
-    def abort(self) -> None:
-        """End what is under way, with an error."""
-        self._member.abort()
-
     # How the operations are made.
 
     def _reduce_all(self, tensors: list[Tensor], opts: Any) -> DayflyWork:
         how = reduction(opts.reduceOp, self._size)
+        if any(tensor.layout is not torch.strided for tensor in tensors):
+            return self._reduce_sparse(tensors, how)
         kinds = dict.fromkeys(tensor.dtype for tensor in tensors)
         if len(kinds) == 1:
             return self._reduce_alike(tensors, how)
@@ -281,13 +241,21 @@ class DayflyGroup(dist.ProcessGroup):
         def run(number: int) -> None:
             flats = [how.view(one.flat()) for one in staged]
             whole = flats[0] if len(flats) == 1 else torch.cat(flats)
-            self._collectives.all_reduce(whole, number, how.fold)
+            self._member.collectives.all_reduce(whole, number, how.fold)
             how.finish(whole)
             if len(flats) > 1:
                 for flat, part in zip(flats, whole.split([len(f) for f in flats]), strict=True):
                     flat.copy_(part)
 
         return self._member.collective(f"all-reduce {how.name}", staged, tensors, run)
+
+    def _reduce_sparse(self, tensors: list[Tensor], how: Reduction) -> DayflyWork:
+        check_sparse(tensors, how)
+
+        def run(number: int) -> None:
+            sum_sparse(tensors[0], self._member.collectives, number, self._rank, self._size)
+
+        return self._member.collective(f"all-reduce {how.name}", [], tensors, run)
 
     def _gather_all(self, outs: list[Tensor], own: Tensor, value: list[Tensor]) -> DayflyWork:
         """Gathers `own` of all members into `outs`: one tensor a member, or one for all."""
@@ -298,7 +266,7 @@ class DayflyGroup(dist.ProcessGroup):
             flats = [one.flat() for one in staged]
             whole = flats[0] if len(flats) == 1 else JoinedBuffer(flats)
             _fill(_block(whole, self._rank, self._size), given.flat())
-            self._collectives.all_gather(whole, number)
+            self._member.collectives.all_gather(whole, number)
 
         return self._member.collective("all-gather", [given, *staged], value, run)
 
@@ -317,7 +285,7 @@ class DayflyGroup(dist.ProcessGroup):
             _fill(total, parts[self._rank])
             # The sum is made in the output, and what was given stays as it was.
             parts[self._rank] = total
-            self._collectives.reduce_scatter(JoinedBuffer(parts), number, how.fold)
+            self._member.collectives.reduce_scatter(JoinedBuffer(parts), number, how.fold)
             how.finish(total)
 
         return self._member.collective(f"reduce-scatter {how.name}", [out, *staged], [output], run)
@@ -345,7 +313,7 @@ class DayflyGroup(dist.ProcessGroup):
                 return
             ends = list(accumulate(map(len, flats)))
             spans = [Span(end - len(flat), end) for end, flat in zip(ends, flats, strict=True)]
-            self._collectives.exchange(
+            self._member.collectives.exchange(
                 name,
                 JoinedBuffer(flats),
                 number,

@@ -8,6 +8,7 @@ a stream's thread   the same for messages between two members (`p2p`)
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -16,7 +17,8 @@ import torch
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.group import MembersChannel, group_name
-from dayfly.wire.keys import COORDINATOR, Key
+from dayfly.wire.execution import wait_patiently
+from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from dayfly.wire.process_group.collectives import SETTLE, Collectives, Order
 from dayfly.wire.process_group.operations import DayflyWork, Staged
 from dayfly.wire.process_group.p2p import PointToPoint
@@ -84,7 +86,71 @@ class Member:
             check=self._check,
         )
         self._broadcast = [(0, 0)] * lanes
+        self._monitored = 0
         self._asking = threading.Lock()
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for a message of another member."""
+        return self._timeout_s
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """Wait so long from now on."""
+        self._timeout_s = timeout_s
+        self.collectives.set_timeout(timeout_s)
+        self.p2p.set_timeout(timeout_s)
+
+    def monitored_barrier(self, timeout_s: float, *, every_rank: bool) -> None:
+        """Wait until all members came here, as they told the first one.
+
+            member 1   came ------.        .-> all came
+            member 0   ------------> reads '                 within `timeout_s`
+            member 2   (nothing)             or names member 2
+
+        Args:
+            every_rank: name all members that did not come, not the first alone.
+
+        Raises:
+            WireError: at the first member, with the ranks that did not come; at others, as the
+                first one did not say that all came.
+        """
+        number, self._monitored = self._monitored, self._monitored + 1
+        until, mine = time.monotonic() + timeout_s, self._ranks[self.rank]
+        if self.rank:
+            self._channel.put_bytes(_came(number, self.rank), b"")
+            try:
+                self._await(_all_came(number), until)
+            except WaitTimeout as error:
+                raise WireError(
+                    f"Rank {mine} successfully reached monitoredBarrier, but received errors while "
+                    f"waiting for send/recv from rank {self._ranks[0]}. Please check rank "
+                    f"{self._ranks[0]} logs for faulty rank."
+                ) from error
+            return
+        shown = f"{1000 * timeout_s:g} ms"
+        if timeout_s <= 0:
+            raise WireError(f"Rank {mine} timed out in monitoredBarrier after {shown}.")
+        missing = []
+        for member in range(1, self.size):
+            try:
+                self._await(_came(number, member), until)
+            except WaitTimeout:
+                missing.append(self._ranks[member])
+                if not every_rank:
+                    break
+        if missing:
+            ranks = f"Rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+            raise WireError(f"{ranks} failed to pass monitoredBarrier in {shown}")
+        self._channel.drop([_came(number, member) for member in range(1, self.size)])
+        self._channel.put_bytes(_all_came(number), b"")
+
+    def _await(self, key: Key, until: float) -> None:
+        """Read a note, by a moment of `time.monotonic()`."""
+
+        def read(some_s: float) -> bytes:
+            return self._channel.get_bytes(key, some_s)
+
+        wait_patiently(read, max(0.0, until - time.monotonic()), self._check, str(key))
 
     @property
     def number(self) -> int:
@@ -213,7 +279,7 @@ class Member:
             why = str(error)
             if isinstance(error, WaitTimeout) and error.source is not None:
                 why = (
-                    f"nothing came from rank {self._ranks[error.source]} within "
+                    f"Timed out waiting: nothing came from rank {self._ranks[error.source]} within "
                     f"{self._timeout_s:g} s; is it alive, and does it take part?"
                 )
             named = type(error)(f"rank {self._ranks[self.rank]}: {what}: {why}")
@@ -225,6 +291,14 @@ class Member:
 def _closed(member: int) -> Key:
     """Says that a member has ended a group in order: it has read all that it will ever read."""
     return Key(0, "closed", member, COORDINATOR)
+
+
+def _came(number: int, member: int) -> Key:
+    return Key(number, "monitored-came", member, 0)
+
+
+def _all_came(number: int) -> Key:
+    return Key(number, "monitored-all-came", 0, EVERYONE)
 
 
 def _form(tensor: torch.Tensor) -> str:

@@ -39,7 +39,8 @@ class Staged:
     def __init__(self, tensor: torch.Tensor, *, read: bool = True, write: bool = True) -> None:
         if tensor.layout is not torch.strided:
             raise TypeError(
-                f"a tensor of layout {tensor.layout}: only strided ones travel; use to_dense()"
+                f"a tensor of layout {tensor.layout}: only strided ones travel, and sparse_coo in "
+                "all_reduce; use to_dense()"
             )
         self.tensor = tensor = _writable(tensor)
         self._read, self._write = read, write
@@ -209,6 +210,11 @@ class DayflyWork(dist.Work):
         self._source: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
         self._sender = -1
+        self._timeout: dt.timedelta | None = None
+
+    def limit(self, timeout: dt.timedelta) -> None:
+        """Let `wait` take no longer, if it is not told how long."""
+        self._timeout = timeout
 
     def finish(self, error: BaseException | None, sender: int = -1) -> None:
         """It is over; once.
@@ -225,11 +231,14 @@ class DayflyWork(dist.Work):
 
     def wait(self, timeout: dt.timedelta | None = None) -> bool:
         """Until it is over. Raises its error; WaitTimeout after `timeout`, none or 0: any time."""
+        timeout = timeout or self._timeout
         limit_s = timeout.total_seconds() if timeout else None
         if not self._over.wait(limit_s):
-            raise WaitTimeout(f"{self.what} was not over within {limit_s:g} s")
+            raise WaitTimeout(f"Timed out waiting: {self.what} was not over within {limit_s:g} s")
         if self._error is not None:
             raise self._error
+        if (future := self._future) is not None:
+            future.wait()  # torch's C++ side reads its value right after this
         return True
 
     def synchronize(self) -> None:
@@ -267,7 +276,7 @@ class DayflyWork(dist.Work):
                 # Only what is raised within `then` makes a future that C++ sees to have failed.
                 self._future = self._source.then(self._outcome)
                 if self._over.is_set():
-                    _settle(self._source)
+                    self._source.set_result(None)  # nobody hangs on it yet
             return self._future
 
     def _outcome(self, source: torch.futures.Future[Any]) -> list[torch.Tensor]:

@@ -251,6 +251,10 @@ class PointToPoint(Closing):
         self._from_anyone: dict[int, deque[_FromAnyone]] = {}  # by tag, while somebody waits
         self._last_source = rank
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """Wait so long in what begins from now on."""
+        self._context.timeout_s = timeout_s
+
     def send(self, flat_P: torch.Tensor, to: int, tag: int, done: Done) -> None:
         """Send a flat tensor (P,). It is done when it is stored, whether it is read or not."""
         self._check_request(flat_P, to, tag)
