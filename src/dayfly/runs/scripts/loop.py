@@ -43,6 +43,7 @@ from dayfly.runs.task import FunctionTask, StepTask
 from dayfly.training.combining import weighting_of
 from dayfly.training.devices import device_of_function
 from dayfly.training.evaluation import Evaluation
+from dayfly.training.logged import Sums
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.randomness import DROPOUT, EVALUATE, seeded
 from dayfly.training.replica import Replica, Wishes
@@ -102,7 +103,7 @@ class _Losses(Progress):
 
     loss = 0.0
 
-    def add(self, step: int, loss: float, samples: int) -> None:
+    def add(self, step: int, loss: float, samples: int, logged: Sums | None = None) -> None:
         self.loss = loss
 
 
