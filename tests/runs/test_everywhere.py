@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -122,7 +123,8 @@ def test_what_a_place_needs(
 def test_what_is_spared_is_nothing_of_the_front(targets: tuple[Target, ...]) -> None:
     """Each place searched by itself has the front that all of them together have."""
     asked, few = PlanQuery(workers=4), targets[::6]
-    alone = [proposed(target, asked, time_limit_s=60.0) for target in few]
+    nothing = KnownPlans(Known(math.inf), Known(math.inf))  # which never beats anything
+    alone = [proposed(target, asked, time_limit_s=60.0, known=nothing) for target in few]
     together = choosing._proposed(
         few, asked, KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR))
     )
