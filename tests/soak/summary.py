@@ -75,9 +75,12 @@ def of_run(run: Path) -> Counter[str]:
 
 
 def not_once(run: Path) -> str | None:
-    """Whether an epoch has a sample twice, or lacks one, by the steps that workers told of."""
+    """Whether an epoch has a sample twice, or lacks one, by the steps that workers told of.
+
+    A killed worker's last report may be lost; a step that any worker took has all contributions.
+    """
     told = {
-        (int(file.stem.removeprefix("worker-")), event["step"])
+        event["step"]
         for file in (run / "events").glob("worker-*.jsonl")
         for event in small.events(run, file.stem)
         if event["kind"] == "step"
@@ -88,10 +91,10 @@ def not_once(run: Path) -> str | None:
     seen: dict[int, Counter[int]] = {}
     for step in range(job.STEPS):
         workers = [one["workers"] for one in begun if one["first_step"] <= step][-1]
+        if step not in told:
+            return f"no worker told of step {step}"
         for rank in range(workers):
             leaves = leaves_of(rank, workers, LEAVES)
-            if (rank, step) not in told:
-                return f"worker {rank} of {workers} told nothing of step {step}"
             (its,) = epochs.slices(range(step, step + 1), leaves.start, LEAVES, len(leaves))
             seen.setdefault(epochs.epoch(step), Counter()).update(its.tolist())
     wrong = [epoch for epoch, its in seen.items() if its != Counter(range(trained))]
