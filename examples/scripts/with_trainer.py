@@ -3,7 +3,7 @@
 torchrun --standalone --nproc-per-node 4 examples/scripts/with_trainer.py
 dayfly run --workers 4 examples/scripts/with_trainer.py
 
-It knows nothing of dayfly, and downloads nothing: a text is of class 1 if a word of it comes twice.
+It knows nothing of dayfly, and downloads nothing: the first word of a text says its class.
 Needs transformers and accelerate.
 """
 
@@ -30,7 +30,7 @@ class Texts(Dataset):
     def __init__(self, size, seed):
         generator = torch.Generator().manual_seed(seed)
         self.words = torch.randint(1, WORDS, (size, LENGTH), generator=generator)
-        self.labels = torch.tensor([int(len(set(text.tolist())) < LENGTH) for text in self.words])
+        self.labels = (self.words[:, 0] > WORDS // 2).long()
 
     def __len__(self):
         return len(self.words)
@@ -66,7 +66,7 @@ def main():
         output_dir="trainer",
         num_train_epochs=EPOCHS,
         per_device_train_batch_size=BATCH,
-        learning_rate=3e-3,
+        learning_rate=1e-3,
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=1,
