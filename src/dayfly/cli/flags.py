@@ -12,6 +12,7 @@ import typer
 
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
+from dayfly.runs.keywords import AUTO
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -96,7 +97,7 @@ MaxRestarts = Annotated[
 
 
 #: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
-AUTO, GOALS = "auto", ("objective", "deadline", "budget")
+GOALS = "objective", "deadline", "budget"
 
 
 def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:
