@@ -81,14 +81,19 @@ def size_profile(measured: Measured) -> SizeProfile:
     )
 
 
+def step_points(profile: SizeProfile, trained_bytes: int) -> list[tuple[float, float]]:
+    """Seconds of a step of one worker, by samples: for FasDL's fit."""
+    fixed = profile.apply(trained_bytes) + profile.step_s.value
+    return [(p.samples, p.compute_s + p.data.value + fixed) for p in profile.passes]
+
+
 def fit_of(sizes: Sequence[SizeProfile], trained_bytes: int) -> Fit | None:
     """FasDL's fit of the steps of one worker; sizes whose memory is not limited do not count."""
     points = [
-        (one.samples, float(size.memory_mib), one.compute_s + one.data.value + fixed)
+        (samples, float(size.memory_mib), seconds)
         for size in sizes
         if size.memory_mib is not None
-        for fixed in [size.apply(trained_bytes) + size.step_s.value]
-        for one in size.passes
+        for samples, seconds in step_points(size, trained_bytes)
     ]
     return fit_fasdl(points)
 
