@@ -58,8 +58,10 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int,
     return asked
 
 
-def choose(directory: Path, notes: list[str], goal: Goal | None = None, **given: Any) -> Any:
-    job = load_job_file(directory / "digits.py")
+def choose(
+    directory: Path, notes: list[str], goal: Goal | None = None, epochs: int = 15, **given: Any
+) -> Any:
+    job = replace(load_job_file(directory / "digits.py"), epochs=epochs)
     return auto_plan(
         job,
         "digits",
@@ -88,6 +90,8 @@ def test_a_job_is_measured_once_until_it_changes(
     assert len(measured) == 1
     assert again.plan == first.plan
     assert str(first.profile) in notes[-1]
+    assert choose(job, notes, epochs=2).plan.job["epochs"] == 2
+    assert len(measured) == 1, "steps are the same in any number of epochs"
     (job / "more.py").write_text("MORE = 1\n")
     choose(job, notes)
     assert len(measured) == 2, "its code is another"
@@ -144,6 +148,7 @@ def test_from_python_and_what_measuring_cost_is_on_the_bill(
     (cost,) = (one for one in compared.totals if one.name == "cost_usd")
     assert cost.measured == pytest.approx(run.result.cost_usd - usd)
     assert f"measuring the job, ${usd:.6f}" in compared.differences
+    assert "functions measured the job for this run for 30" in run.report().read_text()
     assert again.bill["by_kind"]["profiling"] == again.bill["profiling_s"] == 0.0
 
 
