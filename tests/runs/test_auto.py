@@ -84,21 +84,21 @@ def test_a_job_is_measured_once_until_it_changes(
     job: Path, measured: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes: list[str] = []
-    first = choose(job, notes)
+    first = choose(job, notes, workers=2)
     assert measured == [(512, 1024, 2048)]
-    again = choose(job, notes)
+    again = choose(job, notes, workers=2)
     assert len(measured) == 1
     assert again.plan == first.plan
     assert str(first.profile) in notes[-1]
-    assert choose(job, notes, epochs=2).plan.job["epochs"] == 2
+    assert choose(job, notes, workers=2, epochs=2).plan.job["epochs"] == 2
     assert len(measured) == 1, "steps are the same in any number of epochs"
     (job / "more.py").write_text("MORE = 1\n")
-    choose(job, notes)
+    choose(job, notes, workers=2)
     assert len(measured) == 2, "its code is another"
-    choose(job, notes, memory_mib=1024)
+    choose(job, notes, workers=2, memory_mib=1024)
     assert measured[2:] == [(1024,)]
     monkeypatch.setattr(auto, "pace_s", lambda: 0.02)
-    choose(job, notes, memory_mib=1024)
+    choose(job, notes, workers=2, memory_mib=1024)
     assert len(measured) == 4
     assert "this machine takes 2 times" in notes[-1]
 
